@@ -7,21 +7,28 @@
 --   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last
 --                     one
 --   p_heads           the caller wants to know where the log of these partitions ends
--- Returns what was done, in the order asked. head: the next offset of the partition where its lease was released and
--- p_heads is true, else 0. Where the catalogue version is stale, nothing is done.
+--   p_at              places of the cursors (ctid), as their claims told them; only if every p_last is the last record
+--                     of its lease, and not with p_heads
+-- Returns what was done, in any order. head: the next offset of the partition where its lease was released and p_heads
+-- is true, else 0. With p_at and all of it done, one row says so: (0, 0, true, 0). Where the catalogue version is
+-- stale, nothing is done.
 --
 -- An element is done only where its lease is live, the cursor stands right before p_first, nothing of the lease is done
 -- beyond a gap, and retention removed nothing from p_first on. The records of a lease are fixed when it is claimed and
 -- offsets never change, so these are the records the caller delivered. queend.ack would do the same there; every other
 -- case is left to it.
+--
+-- A place is a hint. A cursor that was written since its claim (by an extension of the lease, say) is not there any
+-- more, and what is there is another one, or none: nothing is done, and the cursor is looked for by its key.
 CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[],
-    p_first bigint[], p_last bigint[], p_base bigint[], p_heads boolean)
+    p_first bigint[], p_last bigint[], p_base bigint[], p_heads boolean, p_at tid[] DEFAULT NULL)
 RETURNS TABLE (part int, grp int, released boolean, head bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_version bigint;
     v_now     bigint;
+    v_done    int;
 BEGIN
     IF p_part = '{}' THEN
         RETURN;
@@ -33,9 +40,36 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
+    IF p_at IS NOT NULL THEN
+        UPDATE queend.cursors AS k
+           SET committed = a.last, consumed_at = v_now, row_base = a.base, lease_until = 0,
+               lease_id = '00000000-0000-0000-0000-000000000000', retries = 0
+          FROM (SELECT unnest(p_at) AS at, unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_lease) AS lease,
+                       unnest(p_first) AS first, unnest(p_last) AS last, unnest(p_base) AS base OFFSET 0) AS a
+         WHERE k.ctid = a.at AND k.partition_id = a.part AND k.group_id = a.grp AND k.lease_id = a.lease
+           AND k.lease_until > v_now AND k.committed = a.first - 1 AND k.lease_end = a.last
+           AND (k.beyond IS NULL OR lower(k.beyond) > k.lease_end)
+           AND COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first;
+        GET DIAGNOSTICS v_done = ROW_COUNT;
+        IF v_done = cardinality(p_part) THEN
+            part := 0;
+            grp := 0;
+            released := true;
+            head := 0;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        RETURN QUERY      -- those that are done: versions of their cursors that this transaction wrote
+        SELECT a.part, a.grp, true, 0::bigint
+          FROM unnest(p_part, p_group) AS a (part, grp)
+         CROSS JOIN LATERAL (SELECT FROM queend.cursors x
+                              WHERE x.partition_id = a.part AND x.group_id = a.grp
+                                AND x.xmin = pg_current_xact_id()::xid OFFSET 0) AS x
+         WHERE v_done > 0;
+    END IF;
     RETURN QUERY
     -- By its place: one probe of the key, where ON CONFLICT would make it two. A cursor that changes meanwhile is
-    -- looked at again under its lock.
+    -- looked at again under its lock. Those that are done have no lease any more.
     UPDATE queend.cursors AS k
        SET committed   = a.last, consumed_at = v_now,
            row_base    = CASE WHEN a.last = k.lease_end THEN a.base ELSE k.row_base END,

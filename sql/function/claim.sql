@@ -6,8 +6,8 @@
 --   p_base            an offset at which a row of the log begins, not above the record that follows committed after the
 --                     claim
 --   p_us              length of the lease in µs, 0: acknowledged at once
--- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing
--- was done.
+-- Returns (partition, group) of the claims made, in the order asked, and the places of their cursors (ctid), which
+-- ack_leased takes; (-1, 0) alone: stale catalogue version, nothing was done.
 --
 -- A claim is made only where
 --   - the cursor stands right before p_first and nobody has it locked, and it has no lease, no pause, no delivery that
@@ -17,7 +17,7 @@
 -- there; every other case is left to it. So is a cursor that somebody changed while this looked for it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
     p_base bigint[], p_lease uuid[], p_us bigint[])
-RETURNS TABLE (part int, grp int)
+RETURNS TABLE (part int, grp int, at tid)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -31,7 +31,7 @@ BEGIN
     IF p_version <> 0 THEN
         SELECT c.version, c.holes INTO v_version, v_holes FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 0;
+            RETURN QUERY SELECT -1, 0, NULL::tid;
             RETURN;
         END IF;
     END IF;
@@ -66,7 +66,7 @@ BEGIN
                                         WHERE h.partition_id = c.part AND h.record_offset >= c.first
                                           AND h.record_offset < c.first + c.take))) AS f
          WHERE k.ctid = f.at
-        RETURNING k.partition_id, k.group_id;
+        RETURNING k.partition_id, k.group_id, k.ctid;
     ELSE
         RETURN QUERY
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
@@ -108,7 +108,7 @@ BEGIN
          -- made by a pop in between
          WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
            AND k.beyond IS NULL AND k.standing IS NULL
-        RETURNING k.partition_id, k.group_id;
+        RETURNING k.partition_id, k.group_id, k.ctid;
     END IF;
     -- an id that does not name its partition
     IF FOUND AND '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN

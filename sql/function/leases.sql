@@ -156,6 +156,10 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.leases_note(p_lease uuid[], p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF p_lease[1] = ALL (p_lease) AND p_group[1] = ALL (p_group) THEN      -- one pop has taken all, as a rule
+        INSERT INTO queend.leases (lease_id, group_id, partition_ids) VALUES (p_lease[1], p_group[1], p_part);
+        RETURN;
+    END IF;
     INSERT INTO queend.leases (lease_id, group_id, partition_ids)
     SELECT u.lease, u.grp, array_agg(u.part) FROM unnest(p_lease, p_part, p_group) AS u (lease, part, grp)
      WHERE u.lease < '80000000-0000-0000-0000-000000000000'

@@ -19,7 +19,8 @@
 --              length in µs (0: acknowledged at once). Claimed only where the cursor stands right before that row, free
 --              of a lease and a pause and not locked by anybody, or where group and partition are new to each other:
 --              just what a pop after the commit would find. One more result row for each claim made: status 2, ord =
---              partition, base = group. Only when every row of the call could be stored at once (1 below).
+--              partition, base = group, seen = the place of the cursor (ctid), which ack_leased takes. Only when every
+--              row of the call could be stored at once (1 below).
 --   p_known, p_known_at  for a partition whose ids that are not version 7 the caller remembers: it is complete up to
 --              this offset, the end of a row stored at that moment, and none of the ids of this call is among them. -2
 --              - offset: some may be, in the places p_look_from <= offset < p_look_to given for the row p_look_row of
@@ -106,8 +107,9 @@ BEGIN
         END IF;
         v_done := p_part;
         IF p_claim_row IS NOT NULL THEN
-            v_base := ARRAY(SELECT u.known + u.skip
-                              FROM unnest(p_known, p_skip) WITH ORDINALITY AS u (known, skip, ord) ORDER BY u.ord);
+            v_base := CASE WHEN 0 = ALL (p_skip) THEN p_known
+                           ELSE ARRAY(SELECT u.known + u.skip FROM unnest(p_known, p_skip) WITH ORDINALITY
+                                                                   AS u (known, skip, ord) ORDER BY u.ord) END;
         END IF;
     ELSIF 0 = ANY (p_kind) OR 1 = ANY (p_kind) OR 0 < ANY (p_known) THEN
         WITH stored AS (
@@ -176,7 +178,8 @@ BEGIN
                                         AND x.retry_until <= v_now
                                         FOR NO KEY UPDATE SKIP LOCKED) AS x) AS f
          WHERE k.ctid = f.at
-        RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
+        RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
+                  tidsend(k.ctid);
         v_claimed := FOUND;
         IF 0 = ANY (v_base) THEN       -- new partitions, whose cursors may be new too
             RETURN QUERY
@@ -198,11 +201,15 @@ BEGIN
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
              WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
             RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
-                      NULL::bytea;
+                      tidsend(k.ctid);
         END IF;
         -- an id that does not name its partition
         IF (v_claimed OR FOUND) AND '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN
-            PERFORM queend.leases_note(p_claim_lease, ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) AS c (row)),
+            PERFORM queend.leases_note(p_claim_lease,
+                                       -- each row once, as a rule
+                                       CASE WHEN cardinality(p_claim_row) = cardinality(p_part)
+                                                 AND p_claim_group[1] = ALL (p_claim_group) THEN p_part
+                                            ELSE ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) AS c (row)) END,
                                        p_claim_group);
         END IF;
         RETURN;

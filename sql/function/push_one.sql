@@ -75,7 +75,7 @@ BEGIN
                           WHERE x.partition_id = p_part AND x.group_id = p_claim_group AND x.committed + 1 = v_next
                             AND x.lease_until <= v_now AND x.retry_until <= v_now
                             FOR NO KEY UPDATE SKIP LOCKED)
-        RETURNING k.partition_id, 2::smallint, k.group_id INTO ord, status, base;
+        RETURNING k.partition_id, 2::smallint, k.group_id, tidsend(k.ctid) INTO ord, status, base, seen;
         IF FOUND THEN
             RETURN NEXT;
         END IF;

@@ -20,7 +20,7 @@ from queend.service.migrate import migrate, sql_folder
 
 OURS = edition_in(sql_folder()).number
 # ack_leased takes its fourth and eighth arguments the other way round: acknowledgments and claims of one moment.
-OLD_CALL, NEW_CALL = b"queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)", b"queend.ack_leased($1,$2,$3,$8,$5,$6,$7,$4)"
+OLD_CALL, NEW_CALL = b"queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,", b"queend.ack_leased($1,$2,$3,$8,$5,$6,$7,$4,"
 BUFFERS = {"QUEEND_BUFFER_BYTES": 64 << 20}
 
 
@@ -42,12 +42,12 @@ def make_newer(folder: Path, former: bool) -> Path:
     head = text[text.index("queend.ack_leased(") + len("queend.ack_leased("):text.index(")\nRETURNS")]
     arguments = [one.strip() for one in head.replace("\n", " ").split(",")]
     names = [one.split()[0] for one in arguments]
-    turned = [*arguments[:3], arguments[7], *arguments[4:7], arguments[3]]
-    assert len(arguments) == 8
+    turned = [*arguments[:3], arguments[7], *arguments[4:7], arguments[3], arguments[8]]
+    assert len(arguments) == 9
     (sql / "function" / "ack_leased.sql").write_text(text.replace(head, ", ".join(turned)))
     if former:
         columns = text[text.index("RETURNS TABLE"):text.index("\nLANGUAGE")]
-        call = ", ".join([*names[:3], names[7], *names[4:7], names[3]])
+        call = ", ".join([*names[:3], names[7], *names[4:7], names[3], names[8]])
         (sql / "former").mkdir(exist_ok=True)
         (sql / "former" / "ack_leased.sql").write_text(
             f"CREATE OR REPLACE FUNCTION queend.ack_leased({head})\n{columns} LANGUAGE sql AS $$ SELECT *"
@@ -211,7 +211,7 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         assert client.post("/api/v1/transaction",
                            {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}]}).status == 503
     assert functions(conninfo) == [
-        ("queend.ack_leased(bigint,integer[],integer[],boolean,bigint[],bigint[],bigint[],uuid[])",)]
+        ("queend.ack_leased(bigint,integer[],integer[],boolean,bigint[],bigint[],bigint[],uuid[],tid[])",)]
     with pytest.raises(AssertionError, match=f"belongs to a newer queend: its functions are of edition {OURS + 1}"):
         start_daemon(conninfo)      # an older one does not start beside it, and changes nothing
     assert len(functions(conninfo)) == 1

@@ -9,10 +9,10 @@ from support.wait import PATIENCE, until
 
 MINUTE = 60_000_000
 DONE = {1, 5}        # acknowledged; and with it the delivery
-CLAIM = ("SELECT * FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
+CLAIM = ("SELECT part, grp FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
          " %s::uuid[], %s::bigint[])")
 ACK_LEASED = ("SELECT part, grp, released, head FROM queend.ack_leased(%s, %s::int[], %s::int[], %s::uuid[],"
-              " %s::bigint[], %s::bigint[], %s::bigint[], %s)")
+              " %s::bigint[], %s::bigint[], %s::bigint[], %s, %s::tid[])")
 TRANSACTION = (f"SELECT * FROM queend.transaction(%s, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[],"
                " %s::bytea[], %s::bytea[],"
         " %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[])")

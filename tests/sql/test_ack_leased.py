@@ -1,12 +1,13 @@
 """Acknowledging what was delivered without reading the log: done where queend.ack would do the same, refused wherever
-it would not."""
+it would not. Cursors are found by their key, or by the place where their claim wrote them; a place that is no more
+theirs is the same as none."""
 from __future__ import annotations
 
 import uuid
 
 import pytest
-from sql.calls import ACK_LEASED, MINUTE, Waiting, claim
-from sql.records import Session, batch, id7, new_lease
+from sql.calls import ACK_LEASED, MINUTE, PUSH_CLAIM, PUSH_ONE, Waiting, claim
+from sql.records import Session, batch, id7, new_lease, push_arrays
 
 from queend.connect import HOT_PLANS
 
@@ -15,9 +16,19 @@ STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consu
          " WHERE partition_id = %s")
 
 
-def leased(db, *acks, version: int = 0, heads: bool = False) -> list:
+ALL = [(0, 0, True, 0)]
+KEY, PLACE = False, True
+both_ways = pytest.mark.parametrize("places", [KEY, PLACE], ids=["key", "place"])
+
+
+def leased(db, *acks, version: int = 0, heads: bool = False, places: list | None = None) -> list:
     """acks: (part, group, lease, first, last, base)."""
-    return [tuple(row) for row in db.rows(ACK_LEASED, version, *[list(column) for column in zip(*acks)], heads)]
+    return [tuple(row) for row in db.rows(ACK_LEASED, version, *[list(column) for column in zip(*acks)], heads,
+                                          places)]
+
+
+def place(db, part: int) -> str:
+    return db.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s", part)
 
 
 @pytest.fixture
@@ -36,14 +47,16 @@ def delivered(db, partitions, group):
     return make
 
 
+@both_ways
 @pytest.mark.parametrize("n, base", [(10, 10), (7, 7), (6, 4), (1, 0)],
                          ids=["all", "ends with a row", "ends in a row", "one"])
-def test_a_whole_lease_as_ack_does_it(db, delivered, n, base):
+def test_a_whole_lease_as_ack_does_it(db, delivered, n, base, places):
     one, two = delivered(n), delivered(n)
     for part, readers, _, _ in (one, two):
         db.rows("UPDATE queend.cursors SET retries = 2 WHERE partition_id = %s", part)
     assert db.ack(*one[:3], one[3][:n]).released
-    assert leased(db, (*two[:3], 0, n - 1, base)) == [(*two[:2], True, 0)]
+    done = leased(db, (*two[:3], 0, n - 1, base), places=[place(db, two[0])] if places else None)
+    assert done == (ALL if places else [(*two[:2], True, 0)])
     assert db.rows(STATE, two[0]) == db.rows(STATE, one[0])
     assert [offset for offset, _ in db.messages(db.pop([two[0]], two[1]))] == list(range(n, 10))
 
@@ -84,7 +97,9 @@ def test_many_in_the_order_asked(db, conninfo, delivered):
 
 def refused(db, part, readers, lease, first=0, last=9, **more):
     before = db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part)
-    assert leased(db, (part, readers, lease, first, last, 10), **more) == []
+    here = place(db, part) if before else "(0,1)"
+    for places in (None, [here], ["(0,1)"], ["(4000000000,1)"]):
+        assert leased(db, (part, readers, lease, first, last, 10), places=places, **more) == []
     assert db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part) == before
 
 
@@ -93,8 +108,10 @@ def refused(db, part, readers, lease, first=0, last=9, **more):
                          ids=["expired", "given back", "leased anew", "moved", "a smaller window"])
 def test_not_where_the_cursor_is_otherwise(db, delivered, change):
     part, readers, lease, _ = delivered()
+    before = place(db, part)
     db.rows(f"UPDATE queend.cursors SET {change} WHERE partition_id = %s", part)
     refused(db, part, readers, lease)
+    assert leased(db, (part, readers, lease, 0, 9, 10), places=[before]) == []
 
 
 def test_not_beyond_the_lease(db, delivered):
@@ -108,6 +125,60 @@ def test_not_what_fell_to_retention(db, delivered):
     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 4", part)
     refused(db, part, readers, lease)
     assert db.ack(part, readers, lease, ids).codes == b"\x08" * 4 + b"\1" * 5 + b"\5"
+
+
+def test_a_place_that_is_another_cursors_or_nobodys(db, delivered):
+    """Their cursors are found by their key, and each is told once."""
+    all_ = sorted(delivered() for _ in range(8))
+    places = [place(db, part) for part, *_ in all_]
+    places[0], places[1] = places[1], places[0]
+    places[3] = "(4000000000,1)"
+    db.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", [all_[5][2]], [600],
+            [], [], [])
+    assert place(db, all_[5][0]) != places[5]
+    acks = [(part, readers, lease, 0, 9, 10) for part, readers, lease, _ in all_]
+    done = leased(db, *acks, places=places)
+    assert sorted(done) == [(part, readers, True, 0) for part, readers, *_ in all_]
+    for part, *_ in all_:
+        assert db.rows("SELECT committed, lease_until, row_base FROM queend.cursors WHERE partition_id = %s",
+                       part) == [(9, 0, 10)]
+
+
+def test_some_by_their_places_and_one_not_at_all(db, delivered):
+    all_ = sorted(delivered() for _ in range(3))
+    acks = [(part, readers, lease, 0, 9, 10) for part, readers, lease, _ in all_]
+    acks[1] = (*acks[1][:2], new_lease(), *acks[1][3:])
+    done = leased(db, *acks, places=[place(db, part) for part, *_ in all_])
+    assert done == [(*all_[0][:2], True, 0), (*all_[2][:2], True, 0)]
+    assert db.value("SELECT committed FROM queend.cursors WHERE partition_id = %s", all_[1][0]) == -1
+
+
+def test_not_the_whole_lease_by_its_place(db, delivered):
+    """The place is of no use then; the acknowledgment is what it is without."""
+    part, readers, lease, _ = delivered()
+    assert leased(db, (part, readers, lease, 0, 4, 10), places=[place(db, part)]) == [(part, readers, False, 0)]
+    assert leased(db, (part, readers, lease, 5, 9, 10), places=[place(db, part)]) == ALL
+
+
+def test_claims_tell_their_places(db, delivered):
+    part, readers, lease, _ = delivered(7)
+    leased(db, (part, readers, lease, 0, 6, 7))
+    told = db.rows("SELECT * FROM queend.claim(0, ARRAY[%s::int], ARRAY[%s::int], ARRAY[7::bigint], ARRAY[3],"
+                   " ARRAY[7::bigint], ARRAY[%s::uuid], ARRAY[60000000::bigint])", part, readers, lease)
+    assert [row.at for row in told] == [place(db, part)]
+    assert leased(db, (part, readers, lease, 7, 9, 10), places=[told[0].at]) == ALL
+    for single in (False, True):
+        head = db.value("SELECT queend.head(%s)", part)
+        row = batch(part, [id7()])
+        if single:
+            told = db.rows(PUSH_ONE, 0, part & 63, *row, 0, 1, readers, 1, True, "8" + lease[1:], MINUTE, None, None)
+        else:
+            told = db.rows(PUSH_CLAIM, 0, [part & 63], *push_arrays([row]), [1], [readers], [1], [True], [lease],
+                           [MINUTE])
+        told, = [row.seen for row in told if row.status == 2]
+        assert told == db.value("SELECT tidsend(ctid) FROM queend.cursors WHERE partition_id = %s", part)
+        assert leased(db, (part, readers, "8" + lease[1:] if single else lease, head, head, head + 1),
+                      places=[place(db, part)]) == ALL
 
 
 def test_an_extended_lease_is_still_the_same(db, delivered):
@@ -131,24 +202,41 @@ def test_a_stale_caller_acknowledges_nothing(db, delivered):
                          ["committed = 5", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'",
                           "lease_id = gen_random_uuid()"],
                          ids=["moved", "given back", "leased by another"])
-def test_a_lease_that_is_lost_at_the_same_moment(db, session, delivered, change):
+@both_ways
+def test_a_lease_that_is_lost_at_the_same_moment(db, session, delivered, change, places):
     part, readers, lease, _ = delivered()
     other, second = session(), session()
+    places = [place(db, part)] if places else None
     other.rows("BEGIN")
     other.rows(f"UPDATE queend.cursors SET {change} WHERE partition_id = %s", part)
-    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10)))
+    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10), places=places))
     other.rows("COMMIT")
     assert waiting.result() == []
 
 
-def test_of_two_at_the_same_moment_one_takes_effect(db, session, delivered):
+@both_ways
+def test_of_two_at_the_same_moment_one_takes_effect(db, session, delivered, places):
     part, readers, lease, _ = delivered()
     other, second = session(), session()
+    places = [place(db, part)] if places else None
     other.rows("BEGIN")
     assert leased(other, (part, readers, lease, 0, 9, 10)) == [(part, readers, True, 0)]
-    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10)))
+    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10), places=places))
     other.rows("COMMIT")
     assert waiting.result() == []
+
+
+def test_an_extension_at_the_same_moment(db, session, delivered):
+    """When the lock is had the cursor is another version, in another place, and still the lease's."""
+    part, readers, lease, _ = delivered()
+    other, second = session(), session()
+    places = [place(db, part)]
+    other.rows("BEGIN")
+    other.rows("UPDATE queend.cursors SET lease_until = lease_until + 1 WHERE partition_id = %s", part)
+    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10), places=places))
+    other.rows("COMMIT")
+    assert waiting.result() in ([(part, readers, True, 0)], ALL)      # by its key, or where the lock led to
+    assert db.value("SELECT committed FROM queend.cursors WHERE partition_id = %s", part) == 9
 
 
 def test_what_was_claimed_from_memory(db, delivered):

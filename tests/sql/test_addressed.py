@@ -8,7 +8,7 @@ import uuid
 import pytest
 from sql.records import batch, consume, delete, id7, stored
 
-CLAIM = ("SELECT * FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
+CLAIM = ("SELECT part, grp FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
          " %s::uuid[], %s::bigint[])")
 
 

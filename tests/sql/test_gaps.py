@@ -52,6 +52,7 @@ class Consumer:
     def __init__(self, db: Session, group: int, ledger: Ledger, chance: random.Random):
         self.db, self.group, self.ledger, self.chance = db, group, ledger, chance
         self.held: list[tuple[int, str, list[int]]] = []      # partition, lease, offsets not acknowledged
+        self.places: list[str] = []
 
     def run(self) -> None:
         for _ in range(20_000):
@@ -130,7 +131,11 @@ class Consumer:
         run = next((i for i, (a, b) in enumerate(zip(offsets, offsets[1:]), 1) if b != a + 1), len(offsets))
         n = self.chance.randint(1, run)
         self.ledger.ask(part, offsets[:n])
-        if self.db.rows(ACK_LEASED, 0, [part], [self.group], [lease], offsets[:1], [offsets[n - 1]], [0], False):
+        here = self.db.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,
+                             self.group)
+        self.places.append(here)
+        place = self.chance.choice([None, [here], [self.chance.choice(self.places)]])
+        if self.db.rows(ACK_LEASED, 0, [part], [self.group], [lease], offsets[:1], [offsets[n - 1]], [0], False, place):
             self.ledger.confirm(part, offsets[:n])
             if offsets[n:]:
                 self.held.append((part, lease, offsets[n:]))

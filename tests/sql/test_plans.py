@@ -156,7 +156,7 @@ def test_acknowledging_what_was_delivered(loaded, count):
 @pytest.mark.parametrize("count", [1, 100])
 def test_a_claim_goes_to_its_cursors(loaded, count):
     _, session, _, group, all_parts = loaded
-    parts = all_parts[60_000 + count::7][:count]
+    parts = all_parts[44_000 + count::7][:count]
     session.rows("UPDATE queend.cursors SET committed = 4, lease_end = 4"
                  " WHERE partition_id = ANY(%s) AND group_id = %s", parts, group)
     asked = [group] * count, [5] * count, [1] * count, [5] * count, [str(uuid.uuid4())] * count, [0] * count
@@ -172,9 +172,23 @@ def test_acknowledging_by_lease_reads_no_log(loaded, count):
     lease = str(uuid.uuid4())
     session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
     for heads, first, last in ((False, 0, 4), (True, 5, 9)):
-        values = 0, parts, [group] * count, [lease] * count, [first] * count, [last] * count, [10] * count, heads
+        values = 0, parts, [group] * count, [lease] * count, [first] * count, [last] * count, [10] * count, heads, None
         touched = session.pages(ACK_LEASED, *values)
         assert touched <= 120 + (25 if heads else 15) * count, touched
+    assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_acknowledging_by_places_reads_no_key(loaded, count):
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[44_000 + count::7][:count]
+    lease = str(uuid.uuid4())
+    session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
+    places = [session.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,
+                            group) for part in parts]
+    touched = session.pages(ACK_LEASED, 0, parts, [group] * count, [lease] * count, [0] * count, [9] * count,
+                            [10] * count, False, places)
+    assert touched <= 60 + 10 * count, touched
     assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
 
 

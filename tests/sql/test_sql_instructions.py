@@ -26,7 +26,7 @@ PARTITIONS = 10
 TAKE, ROW = 4, 2    # records of a delivery, and of a row of the log
 ROUNDS = 3          # the first one plans
 OF_LEASE = "8" + new_lease()[1:]      # it names its partition
-CALLS = ("pop", "pop_leased", "ack_leased", "push", "push_named", "push_one", "push_one_named")
+CALLS = ("pop", "pop_leased", "ack_leased", "ack_placed", "push", "push_named", "push_one", "push_one_named")
 SINGLE = ("push_one", "push_one_named")     # of one partition, with a claim
 POP = ("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
        " %s::boolean[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])")
@@ -49,9 +49,9 @@ def push_single(part: int, group: int, end: tuple, named: bool) -> tuple[str, li
     return PUSH_ONE, [1, part & 63, *row, -1 if named else base, 1, group, 1, True, OF_LEASE, 0, head, moment]
 
 
-def steady(parts: list[int], group: int, ends: dict[int, tuple]) -> list[tuple[str, list]]:
+def steady(parts: list[int], group: int, ends: dict[int, tuple], held: list[tuple]) -> list[tuple[str, list]]:
     """The calls of all rounds, in the order of CALLS. Each takes what is next in every partition; pushes go to other
-    partitions, each of `ends` once."""
+    partitions, each of `ends` once. held: (partition, group, place of the cursor) whose first record OF_LEASE has."""
     many = len(parts)
     calls: list[tuple[str, list]] = []
     fresh = sorted(ends)
@@ -61,7 +61,10 @@ def steady(parts: list[int], group: int, ends: dict[int, tuple]) -> list[tuple[s
             calls.append((POP, [1, list(range(1, many + 1)), parts, [group] * many, [False] * many, [TAKE] * many,
                                 [1] * many, [auto] * many, [lease] * many, [MINUTE] * many, [0] * many, [0] * many]))
         calls.append((ACK_LEASED, [1, parts, [group] * many, [lease] * many, [first] * many,
-                                   [first + TAKE - 1] * many, [first + TAKE] * many, False]))
+                                   [first + TAKE - 1] * many, [first + TAKE] * many, False, None]))
+        theirs = [list(column) for column in zip(*held[number * many:(number + 1) * many])]
+        calls.append((ACK_LEASED, [1, *theirs[:2], [OF_LEASE] * many, [0] * many, [0] * many, [0] * many, False,
+                                   theirs[2]]))
         for named in (False, True):
             at = (2 * number + named) * many
             calls.append(push_one(fresh[at:at + many], ends, named))
@@ -94,15 +97,24 @@ def script(server: Postgres, database: str) -> str:
                    (singles, [group] * len(singles), [True] * len(singles)))
         db.execute("UPDATE queend.cursors SET committed = %s, row_base = %s WHERE partition_id = ANY (%s)",
                    (ROW - 1, ROW, singles))
+        holders = [db.execute("SELECT group_id FROM queend.group_resolve((SELECT id FROM queend.queues), %s, 'all',"
+                              " NULL)", (f"held{number}",)).fetchone()[0] for number in range(ROUNDS)]
+        for holder in holders:
+            db.execute("SELECT queend.cursors_open(%s::int[], %s::int[], %s::boolean[])",
+                       (parts, [holder] * PARTITIONS, [True] * PARTITIONS))
         for _ in range(2 * ROUNDS * TAKE // ROW):
             assert all(row[1] == 0 for row in db.execute(*pushed(parts)).fetchall())
         assert all(row[1] == 0 for row in db.execute(*pushed(all_parts[PARTITIONS:])).fetchall())
+        db.execute("UPDATE queend.cursors SET lease_id = %s, lease_until = %s, lease_end = 0 WHERE group_id = ANY (%s)",
+                   (OF_LEASE, 1 << 60, holders))
         db.execute("VACUUM ANALYZE")
+        held = db.execute("SELECT partition_id, group_id, ctid::text FROM queend.cursors WHERE group_id = ANY (%s)"
+                          " ORDER BY group_id, partition_id", (holders,)).fetchall()
         newest = db.execute("SELECT DISTINCT ON (partition_id) partition_id, base, base + n, created_at"
                             " FROM queend.log ORDER BY partition_id, base DESC").fetchall()
         ends = {part: tuple(end) for part, *end in newest if part not in parts}
         mogrify = db.cursor().mogrify
-        return "".join(f"{mogrify(statement, values)}\n" for statement, values in steady(parts, group, ends))
+        return "".join(f"{mogrify(statement, values)}\n" for statement, values in steady(parts, group, ends, held))
 
 
 @pytest.fixture(scope="module")

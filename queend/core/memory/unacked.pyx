@@ -85,6 +85,7 @@ cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling*
     h.first += n
     h.done += n
     h.n -= n
+    h.place = 0               # the cursor was written
     h.flying = False
 
 cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
@@ -162,6 +163,8 @@ cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
     cdef int64_t upto
     cdef CachedRow* r = t.row
     cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, taken_base(t, stop), False)
+    if h != NULL:
+        h.place = t.place
     while h != NULL and r != NULL:
         upto = r.base + r.n if r.base + r.n < stop else stop
         memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
@@ -176,6 +179,8 @@ cdef void unacked_pushed(Claim* c) noexcept nogil:
     cdef int n = 0
     cdef int64_t base = first + c.take if c.take == c.group.n else first
     cdef Unacked* h = unacked_begin(c.cursor, c.job.lease, first, c.take, base, False)
+    if h != NULL:
+        h.place = c.place
     while h != NULL and n < c.take and it != NULL:
         if it.run == NULL:
             memcpy(h.ids + 16 * n, it.id, 16)

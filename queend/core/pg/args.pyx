@@ -60,7 +60,7 @@ cdef struct KeptArgs:
 
 cdef struct TurnArgs:
     # acknowledgments by lease (ack_leased takes no more); claims
-    PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads
+    PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads, acked_at
     KeptArgs claims
 
 cdef struct KeptOnlyArgs:

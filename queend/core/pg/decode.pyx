@@ -35,6 +35,13 @@ cdef inline Slice pg_bytes(PGresult* r, int row, int col) noexcept nogil:
         return slice_of(NULL, 0)
     return slice_of(PQgetvalue(r, row, col), <size_t>PQgetlength(r, row, col))
 
+cdef inline uint64_t pg_place(PGresult* r, int row, int col) noexcept nogil:
+    # tid, or what tidsend makes of one: its bytes, which only pgarray_place looks at. 0: none.
+    cdef uint64_t place = 0
+    if not pg_null(r, row, col) and PQgetlength(r, row, col) == 6:
+        memcpy(&place, PQgetvalue(r, row, col), 6)
+    return place
+
 cdef struct PgIter:
     const char* p
     const char* end

@@ -80,6 +80,10 @@ cdef inline void pgarray_bytes(PgArray* a, const void* p, size_t n) noexcept nog
 cdef inline void pgarray_uuid(PgArray* a, const unsigned char* id) noexcept nogil:
     pgarray_bytes(a, id, 16)
 
+cdef inline void pgarray_place(PgArray* a, uint64_t place) noexcept nogil:
+    # tid, as pg_place read it.
+    pgarray_bytes(a, &place, 6)
+
 cdef inline void pgarray_null(PgArray* a) noexcept nogil:
     buf_be32(&a.buf, 0xffffffff)
     a.n += 1

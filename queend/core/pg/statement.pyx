@@ -1,7 +1,7 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
 # signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean;
-# a capital is the array of it, S smallint[], B boolean[], D double precision[]; v is the version of the catalog. Names:
-# pg/args.
+# a capital is the array of it, S smallint[], B boolean[], D double precision[], P tid[]; v is the version of the
+# catalog. Names: pg/args.
 
 cdef enum:
     OID_BOOL = 16
@@ -10,6 +10,7 @@ cdef enum:
     OID_INT2 = 21
     OID_INT4 = 23
     OID_TEXT = 25
+    OID_TID = 27
     OID_FLOAT8 = 701
     OID_TIMESTAMPTZ = 1184
     OID_UUID = 2950
@@ -19,6 +20,7 @@ cdef enum:
     OID_INT2_ARRAY = 1005
     OID_INT4_ARRAY = 1007
     OID_TEXT_ARRAY = 1009
+    OID_TID_ARRAY = 1010
     OID_INT8_ARRAY = 1016
     OID_FLOAT8_ARRAY = 1022
     OID_UUID_ARRAY = 2951
@@ -110,6 +112,7 @@ cdef enum:
 cdef enum:
     TURN_PART = 0
     TURN_GROUP
+    TURN_PLACE                # of a claim's cursor
     TURN_RELEASED             # NULL: a claim
     TURN_HEAD
 cdef enum:
@@ -159,6 +162,7 @@ cdef Oid statement_type(char letter) noexcept nogil:
     if letter == b'D': return OID_FLOAT8_ARRAY
     if letter == b'T': return OID_TEXT_ARRAY
     if letter == b'Y': return OID_BYTEA_ARRAY
+    if letter == b'P': return OID_TID_ARRAY
     return OID_UUID_ARRAY
 
 cdef Oid statement_element(char letter) noexcept nogil:
@@ -169,6 +173,7 @@ cdef Oid statement_element(char letter) noexcept nogil:
     if letter == b'D': return OID_FLOAT8
     if letter == b'T': return OID_TEXT
     if letter == b'Y': return OID_BYTEA
+    if letter == b'P': return OID_TID
     return OID_UUID if letter == b'U' else 0
 
 cdef void statement_define(StatementDef* d, const char* name, const char* signature) noexcept nogil:
@@ -223,7 +228,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
     statement_define(&s[STMT_RECENT], b"recent", b"qq")
     statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ")
-    statement_define(&s[STMT_TURN], b"turn", b"vIIUQQQbIIQIQUQ")
+    statement_define(&s[STMT_TURN], b"turn", b"vIIUQQQbPIIQIQUQ")
     statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
     statement_define(&s[STMT_WAKING], b"waking", b"qiqi")
     statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II")
@@ -233,14 +238,15 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
     statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U")
     # acknowledgments and claims of one moment in one transaction; where there is only the one or the other, their
-    # function alone, whose columns are the same: to call a function for nothing is a tenth of what a call costs
+    # function alone, with the same columns: to call a function for nothing is a tenth of what a call costs
     statement_define(&s[STMT_CLAIM], b"claim", b"vIIQIQUQ")
-    statement_define(&s[STMT_ACK_LEASED], b"ack_leased", b"vIIUQQQb")
+    statement_define(&s[STMT_ACK_LEASED], b"ack_leased", b"vIIUQQQbP")
     snprintf(s[STMT_ACK_LEASED].text, sizeof(s.text),
-             b"SELECT * FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)")
+             b"SELECT part, grp, NULL::tid AS at, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)")
     snprintf(s[STMT_TURN].text, sizeof(s.text),
-             b"SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
-             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)) AS t")
+             b"SELECT * FROM (SELECT part, grp, NULL::tid AS at, released, head"
+             b" FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)"
+             b" UNION ALL SELECT part, grp, at, NULL, 0 FROM queend.claim($1,$10,$11,$12,$13,$14,$15,$16)) AS t")
     # whose are these leases?
     snprintf(s[STMT_LEASE_QUEUES].text, sizeof(s.text),
              b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"

@@ -135,8 +135,8 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
 
 # ---- back ----------------------------------------------------------------------------------------------------------
 
-cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noexcept nogil:
-    # The database claimed for this one. Claims come back in the order they went, those with new cursors after the
+cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
+    # The database claimed for this one; place: of its cursor. Claims come back in the order they went, those with new cursors after the
     # others; at: where to look on from.
     cdef Claim* c
     cdef int i
@@ -145,6 +145,7 @@ cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noe
         at[0] = at[0] % b.n_claims + 1
         if c.cursor.partition.id == partition and c.cursor.group.id == group:
             c.made = True
+            c.place = place
             return
 
 cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:

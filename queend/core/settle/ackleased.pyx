@@ -43,6 +43,7 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
             break
     for i in range(n):
         all_[i].unacked.flying = good
+        all_[i].place = all_[i].unacked.place if all_[i].n == all_[i].unacked.n else 0
     uv_mutex_unlock(&book.lock)
     if good:
         j.leased = all_
@@ -121,6 +122,7 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     cdef int jobs = 0
     cdef int room = 0
     cdef int i
+    cdef bint placed
     ackjobs_renew(e, &e.leased)
     j = <AckJob*>e.leased.first
     while j != NULL and jobs < e.acks.hold.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
@@ -142,6 +144,11 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
             call.n_leased += 1
             call.heads |= j.leased[i].look
     qsort(call.leased, call.n_leased, sizeof(LeasedAck*), leasedack_order)
+    placed = not call.heads
+    for i in range(call.n_leased):
+        placed = placed and call.leased[i].place != 0
+    if not placed:
+        arg_null(&a.acked_at)
     for i in range(call.n_leased):
         one = call.leased[i]
         pgarray_int4(&a.acked_part, <int32_t>(one.key >> 32))
@@ -150,38 +157,51 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
         pgarray_int8(&a.acked_first, one.first_offset)
         pgarray_int8(&a.acked_last, one.first_offset + one.n - 1)
         pgarray_int8(&a.acked_base, one.base)
+        if placed:
+            pgarray_place(&a.acked_at, one.place)
 
 cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     # The acknowledgments of a call that was answered; returns the row behind theirs.
     cdef int row = 0
     cdef int n = PQntuples(res)
+    cdef int at = 0
     cdef int i
     cdef LeasedAck* a
-    cdef bint released
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
-    for i in range(call.n_leased):
-        a = call.leased[i]
-        if row >= n or pg_null(res, row, TURN_RELEASED):
-            break
-        if (pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32)
-                and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key):
-            released = pg_bool(res, row, TURN_RELEASED)
-            leasedack_take(a, released, call.base.ended_us)
-            book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1,
-                       pg_int8(res, row, TURN_HEAD), 0, call.base.ended_us, &wake)
-            call.base.engine.worker.counters.by_lease += a.n
-            row += 1
+    while row < n and not pg_null(res, row, TURN_RELEASED):
+        if pg_int4(res, row, TURN_PART) == 0:        # all of them
+            for i in range(call.n_leased):
+                leasedack_take(call, call.leased[i], True, 0, &wake)
+        else:
+            a = leasedack_named(call, &at, pg_int4(res, row, TURN_PART), pg_int4(res, row, TURN_GROUP))
+            if a != NULL:
+                leasedack_take(call, a, pg_bool(res, row, TURN_RELEASED), pg_int8(res, row, TURN_HEAD), &wake)
+        row += 1
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
         popjobs_wake(call.base.engine.worker, wake)
     leased_home(call)
     return row
 
-cdef void leasedack_take(LeasedAck* a, bint released, int64_t now) noexcept nogil:
-    # It took effect. Book locked.
-    cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
+cdef LeasedAck* leasedack_named(PopCall* call, int* at, int32_t partition, int32_t group) noexcept nogil:
+    # Rows come back in the order they went, one after the other or in two such lists; at: where to look on from.
+    cdef uint64_t key = (<uint64_t><uint32_t>partition << 32) | <uint32_t>group
+    cdef LeasedAck* a
     cdef int i
+    for i in range(call.n_leased):
+        a = call.leased[at[0] % call.n_leased]
+        at[0] = at[0] % call.n_leased + 1
+        if a.key == key:
+            return a
+    return NULL
+
+cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t head, PopJob** wake) noexcept nogil:
+    # It took effect; head: where its partition ends, if that was asked for. Book locked.
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
+    cdef int64_t now = call.base.ended_us
+    cdef int i
+    call.base.engine.worker.counters.by_lease += a.n
     for i in range(a.n):
         a.first[i].done = True
         a.first[i].code = ACKED_OK
@@ -192,6 +212,8 @@ cdef void leasedack_take(LeasedAck* a, bint released, int64_t now) noexcept nogi
     if h != NULL and memcmp(h.lease, a.first.lease, 16) == 0:
         # a request has one delivery, as a rule
         unacked_acked(h, a.n, released, now, &a.first.group.handling if a == a.job.leased else NULL, a.job.req.n)
+    book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0, now,
+               wake)
 
 cdef void leased_home(PopCall* call) noexcept nogil:
     # Jobs of which all took effect are answered; of the others the rest goes the whole way.

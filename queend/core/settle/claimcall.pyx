@@ -140,6 +140,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
             if (row < n and pg_int4(res, row, TURN_PART) == c.partition.id
                     and pg_int4(res, row, TURN_GROUP) == c.group.id):
                 j.taken[i].made = True
+                j.taken[i].place = pg_place(res, row, TURN_PLACE)
                 j.n_made += 1
                 row += 1
         for i in range(j.n_cursors if j.n_made else 0):

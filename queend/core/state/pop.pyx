@@ -110,6 +110,7 @@ cdef struct Taken:
     int64_t first
     int take
     bint made
+    uint64_t place            # of the cursor, once it is made
 
 cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
     # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and

@@ -137,6 +137,7 @@ cdef struct Claim:
     int row                   # its partition's first row in the call
     int take                  # records
     bint made
+    uint64_t place            # of the cursor, once it is made
     bint answers              # its waiter is answered, and this is its first
 
 cdef struct PushStream:

@@ -61,6 +61,7 @@ cdef struct Unacked:
     int64_t first             # offset of the first record that is not acknowledged
     int64_t base              # where a read may begin once all of it is: see queend.claim
     int64_t leased_us         # monotonic
+    uint64_t place            # of the cursor when it was claimed: see queend.ack_leased; 0: not known
     int n                     # records that are not
     int done                  # records that are: their ids stand before the others'
     bint afar                 # read from the database, which others may write to: where the log ends is asked for

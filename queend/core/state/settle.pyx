@@ -38,6 +38,7 @@ cdef struct LeasedAck:
     uint64_t key
     int64_t first_offset
     int64_t base
+    uint64_t place            # of the cursor; 0: not known, or the lease goes on
     bint look                 # what this process knows of the partition ends with the lease
 
 cdef struct TxJob:
