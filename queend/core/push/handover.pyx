@@ -136,8 +136,8 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
 # ---- back ----------------------------------------------------------------------------------------------------------
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
-    # The database claimed for this one; place: of its cursor. Claims come back in the order they went, those with new cursors after the
-    # others; at: where to look on from.
+    # The database claimed for this one; place: of its cursor. Claims come back in the order they went, those with new
+    # cursors after the others; at: where to look on from.
     cdef Claim* c
     cdef int i
     for i in range(b.n_claims):
