@@ -2,15 +2,16 @@
 give."""
 from __future__ import annotations
 
+import re
 import uuid
 
 import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.parked import settle, waiting
 from support.frames import KIND, form_b, framed_group, read_pop
-
+from support.parked import settle, waiting
+from support.postgres import Postgres
 
 
 def by_lease(client: Client) -> float:
@@ -114,6 +115,36 @@ def test_a_part_of_what_came_as_one(daemon: Daemon, client: Client, queue: str, 
     rest = client.pop(queue, batch=4)
     assert data(rest) == [4, 5] and success(client.ack_batch([ack_of(m) for m in rest])) == [True] * 2
     assert by_lease(client) == before + 6
+
+
+def test_by_the_place_that_the_claim_told(postgres: Postgres, start_daemon, queue: str) -> None:
+    conninfo = postgres.database()
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET log_min_duration_statement = 0")
+    daemon, log = start_daemon(conninfo), postgres.cluster.log
+    begin = log.stat().st_size
+
+    def places() -> list[str]:
+        """Of the acknowledgments by lease so far; NULL where there is none."""
+        told = log.read_bytes()[begin:].decode()
+        return re.findall(r"execute (?:ack_leased|turn):[^\n]*\n[^\n]* \$9 = (NULL|'[^']*')", told)
+
+    with daemon.client() as client:
+        settle(client, queue, "p")
+        with waiting(daemon, client, queue, batch=10) as (popper,):
+            client.push(queue, "by the push", partition="p")
+            handed = popper.receive().json["messages"]
+        assert success(client.ack_batch([ack_of(m) for m in handed])) == [True]
+        settled = by_lease(client)
+        messages = lease_of(client, queue, 1)
+        assert success(client.ack_batch([ack_of(m) for m in messages])) == [True]
+        messages = lease_of(client, queue, 2)
+        for message in messages:      # the first one leaves the lease where it is
+            assert success(client.ack_batch([ack_of(message)])) == [True]
+        assert by_lease(client) == settled + 3
+    # each is logged before it is answered; the first one settled
+    assert [place if place == "NULL" else re.fullmatch(r"""'\{"\(\d+,\d+\)"\}'""", place) is not None
+            for place in places()] == ["NULL", True, True, "NULL", "NULL"]
 
 
 # -- what goes the whole way -------------------------------------------------------------------------------------------
