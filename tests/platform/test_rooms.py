@@ -97,3 +97,11 @@ def test_rooms_only_look_up(texts):
 def test_an_arrow_against_the_order_is_seen(texts, file, line, name):
     planted = texts | {file: texts[file] + "\ncdef void planted() noexcept nogil:\n" + line}
     assert [a.split(" uses ")[1].split()[0] for a in against(files(), planted)] == [name]
+
+
+@pytest.mark.parametrize("state", ["RESOLVING", "LEASING", "FETCHING", "COMPLETED", "EMPTY", "FAILED", "PARKED"])
+def test_a_pop_has_states_of_its_own(texts, state):
+    """The design names them, and pop_move alone writes them (PENDING is where a pop begins). Each is entered somewhere."""
+    assert "POP_PENDING" in texts["core/state/pop.pyx"]
+    enters = re.compile(rf"\bpop_(?:move|close)\([^\n]*\bPOP_{state}\b")
+    assert [file for file, text in texts.items() if enters.search(text)]
