@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from support.actors import LEASE, Consumer, Producer, Program, Stage
 from support.checker import Checker, Fault
+from support.clock import clock_of
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.pair import MINE, Pair
@@ -36,7 +37,6 @@ DAEMONS, GROUPS = 2, {"first": [0], "second": [1], "both": [0, 1]}
 # again.
 RECOVERY = 8.0
 QUEUE = "history"
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 LONGEST = SECONDS / 4  # of one trouble
 KINDS = ["freeze", "slow commits", "cut", "fail over", "kill a daemon", "restart the database", "kill a backend",
          "clock", "silence", "quiet", "quiet"]
@@ -60,13 +60,10 @@ class Round:
             client.configure(QUEUE, leaseTime=LEASE, retryLimit=1000)
 
     def start(self, place: int, port: int = 0) -> Daemon:
-        # libfaketime reads its file once a second: the clock of this daemon alone jumps.
-        clock = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": self.clocks[place], "FAKETIME_CACHE_DURATION": 1,
-                 "FAKETIME_DONT_FAKE_MONOTONIC": 1}
         return Daemon(self.dsn, PORT=port, QUEEND_BUFFER_BYTES=256 << 20,
                       FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=2500,
                       LIBQUEEN_INFLIGHT_DEADLINE_MS=3000, DB_CONNECTION_TIMEOUT=1000, QUEEND_SLOTS=4,
-                      QUEEND_COMPRESS_FROM=0, **clock)
+                      QUEEND_COMPRESS_FROM=0, **clock_of(self.clocks[place]))
 
     # -- what goes wrong, and right again ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from support.client import Client, ack_of
+from support.clock import clock_of
 from support.daemon import Daemon
 from support.wait import until
 
@@ -219,9 +220,7 @@ def test_counts_belong_to_the_minute_they_happened_in(start_daemon: Callable[...
     """Its clock jumps into the next minute: what was counted before stays in the one that was."""
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, LD_PRELOAD=library,
-                          FAKETIME_TIMESTAMP_FILE=clock, FAKETIME_CACHE_DURATION=1, FAKETIME_DONT_FAKE_MONOTONIC=1)
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, **clock_of(clock))
     with daemon.client() as client:
         client.push("minutes", 1, 2, 3)
         before = int(time.time()) // 60 * 60

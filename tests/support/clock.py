@@ -1,12 +1,20 @@
-"""Another wall clock for a daemon under test, by Debian's package faketime."""
+"""Another wall clock for a daemon under test, by Debian's package faketime. Its monotonic clock is the machine's."""
 from __future__ import annotations
 
 import sysconfig
 from pathlib import Path
 
-LIBRARY = Path("/usr/lib") / sysconfig.get_config_var("MULTIARCH") / "faketime" / "libfaketime.so.1"
+LIBRARIES = Path("/usr/lib") / sysconfig.get_config_var("MULTIARCH") / "faketime"
+# What the library does for glibc's older waits has those of today end at once: a thread that waits would spin.
+KEPT = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
 
 
 def other_clock(offset: str) -> dict[str, str]:
-    """Settings of a daemon whose wall clock is off, say "+1h"; its monotonic clock is the machine's."""
-    return {"LD_PRELOAD": str(LIBRARY), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    """Settings of a daemon whose wall clock is off, say "+1h"."""
+    return {"LD_PRELOAD": str(LIBRARIES / "libfaketime.so.1"), "FAKETIME": offset, **KEPT}
+
+
+def clock_of(file: Path) -> dict[str, str]:
+    """The same by what the file says, which is read once a second: the clock jumps when another offset is written."""
+    return {"LD_PRELOAD": str(LIBRARIES / "libfaketimeMT.so.1"), "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_CACHE_DURATION": "1", **KEPT}
