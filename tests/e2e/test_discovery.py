@@ -60,14 +60,15 @@ def test_commits_that_nobody_looked_at(daemons: dict[str, Daemon]):
 
 
 def test_looks_go_on_while_nobody_waits(start_daemon: Callable[..., Daemon]):
-    """The first pop after a quiet time does not wait: what others stored meanwhile must have been found before it."""
+    """The first pop after a quiet time does not wait: what others stored meanwhile must have been found before it.
+    Behind the answer to each look comes the question whose pauses end, which is seen until the next look begins."""
     daemon = start_daemon(POP_WAIT_MAX_INTERVAL_MS=100)
     seen = set()
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
         def many() -> bool:
             seen.update(at for (at,) in database.execute(
                 "SELECT query_start FROM pg_stat_activity WHERE application_name = 'queend' AND datname = "
-                "current_database() AND query LIKE '%pg_current_snapshot()%queend.catalog'"))
+                "current_database() AND query LIKE '%queend.waking(%'"))
             return len(seen) >= 20
         until(many, "twenty looks")
 
