@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .credentials import credentials
@@ -63,6 +63,7 @@ OLD_STREAMS = "STREAM_POLL_"      # all names that begin so: of older versions, 
 
 # Names that others use and that are one letter from one of ours.
 STRANGERS = {"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "LOGLEVEL"}
+NOT_UTF8 = "[\udc80-\udcff]"      # what bytes of the environment become that are no text
 
 
 class ConfigError(ValueError):
@@ -80,6 +81,11 @@ def is_live(name: str) -> bool:
 
 def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
     return setting(default, text, unit, ge=ge, le=le, **more)
+
+
+def size(default: int | None, text: str, ge: int = 0, **more: Any) -> Any:
+    """Bytes, as many as the core can count."""
+    return count(default, text, "bytes", ge, 1 << 50, **more)
 
 
 class Server(BaseSettings):
@@ -112,7 +118,7 @@ class Server(BaseSettings):
         "acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
     queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
-    queend_max_queued_bytes: int = setting(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", "bytes", ge=1 << 20)
+    queend_max_queued_bytes: int = size(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", ge=1 << 20)
     queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and "
                                          "the watchdog is not fed; 0: never", "ms")
     queend_control_stuck_ms: int = count(600_000, "the same of the control plane's loop; 0: never", "ms")
@@ -134,14 +140,14 @@ class Clients(BaseSettings):
     queend_max_open_body_bytes: int | None = count(None, "largest request body where no token is asked for: without "
                                                          "JWT_ENABLED, and of JWT_SKIP_PATHS; beyond: 413; default: "
                                                    "no bound of its own", "bytes", ge=1024)
-    queend_max_arriving_bytes: int | None = setting(None, "memory for requests that have not arrived in whole; beyond: "
-                                                          "503; default: 128 MiB, at least twice "
-                                                    "QUEEND_MAX_BODY_BYTES", "bytes", ge=1 << 20)
-    queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops "
-                                                       "are 503, and connections that take too "
-                                            "little are closed", "bytes", ge=1 << 20)
-    queend_max_untaken_connection_bytes: int = setting(
-        64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed", "bytes",
+    queend_max_arriving_bytes: int | None = size(None, "memory for requests that have not arrived in whole; beyond: "
+                                                       "503; default: 128 MiB, at least twice QUEEND_MAX_BODY_BYTES",
+                                                 ge=1 << 20)
+    queend_max_untaken_bytes: int = size(128 << 20, "memory for answers that clients have not taken; beyond: pops "
+                                                    "are 503, and connections that take too little are closed",
+                                         ge=1 << 20)
+    queend_max_untaken_connection_bytes: int = size(
+        64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed",
         ge=1 << 20)
     queend_max_queues: int = count(200_000, "queues of the database; one more: 409; 0: no bound", "queues")
     queend_max_partitions: int = count(2_000_000, "partitions of a queue; one more: 409; 0: no bound", "partitions")
@@ -173,9 +179,9 @@ class Database(BaseSettings):
     db_statement_timeout: int = count(30_000, "statement_timeout", "ms")
     db_lock_timeout: int = count(10_000, "lock_timeout", "ms")
     db_tcp_user_timeout_ms: int = count(30_000, "unacknowledged TCP data", "ms")
-    db_keepalives_idle: int = count(60, "TCP keepalive: idle time", "s")
-    db_keepalives_interval: int = count(10, "TCP keepalive: interval", "s")
-    db_keepalives_count: int = count(3, "TCP keepalive: probes")
+    db_keepalives_idle: int = count(60, "TCP keepalive: idle time", "s", ge=1, le=32_767)
+    db_keepalives_interval: int = count(10, "TCP keepalive: interval", "s", ge=1, le=32_767)
+    db_keepalives_count: int = count(3, "TCP keepalive: probes", ge=1, le=127)
     libqueen_inflight_deadline_ms: int | None = count(None, "a connection that has not answered for so long is "
                                                             "replaced; default: DB_STATEMENT_TIMEOUT + 5000", "ms",
                                                             ge=2000)
@@ -189,8 +195,8 @@ class Engine(BaseSettings):
                                               "served; 0: none", "bytes")
     queend_compress_from: int = count(1024, "rows of the log with so much payload are compressed (zstd; SQL cannot "
                                             "read their payloads); 0: never", "bytes")
-    queend_dedupe_bytes: int = setting(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the "
-                                                  "database need not look for them", "bytes", ge=0)
+    queend_dedupe_bytes: int = size(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the "
+                                               "database need not look for them")
     queend_patience_ms: int = count(10000, "how long a request waits for a database that is away", "ms", ge=1)
     sidecar_pool_size: int | None = count(None, "PostgreSQL connections of all workers together, where QUEEND_SLOTS is "
                                                 "not set; default: 8 for each worker", "connections", ge=1, le=10_000)
@@ -267,7 +273,7 @@ class Figures(BaseSettings):
                                             live=True)
     metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1,
                                               live=True)
-    metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1, live=True)
+    metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1, le=36_500, live=True)
     queend_metrics_queues: int = count(1000, "/metrics/prometheus tells of so many queues and so many groups by name, "
                                              "those furthest behind", "queues", le=100_000, live=True)
 
@@ -275,8 +281,7 @@ class Figures(BaseSettings):
 class Failover(BaseSettings):
     """The failover buffer (docs/failover.md)."""
 
-    queend_buffer_bytes: int = setting(1 << 30, "failover buffer: space on the disk; beyond: 503; 0: no buffer",
-                                       "bytes", ge=0)
+    queend_buffer_bytes: int = size(1 << 30, "failover buffer: space on the disk; beyond: 503; 0: no buffer")
     file_buffer_dir: Path | None = setting(None, "failover buffer: folder; default: `buffer` in QUEEND_DATA_DIR. Each "
                                                  "daemon takes a folder of its own in it")
     file_buffer_flush_ms: int = count(100, "failover buffer: time between two tries to drain it", "ms", ge=1)
@@ -446,6 +451,14 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
 
         return targets_read(self.queend_migration_targets)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _counted(cls, value: Any, info: ValidationInfo) -> Any:
+        """`port = true` in the file would be port 1."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise ValueError("a number or a word is meant, not true or false")
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         try:
@@ -464,6 +477,8 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         if self.queend_otlp_endpoint and not re.fullmatch(r"https?://[^/\s@?#:]+(:\d{1,5})?(/[^\s?#]*)?",
                                                           self.queend_otlp_endpoint):
             raise ValueError("QUEEND_OTLP_ENDPOINT is no address of a collector; one is `http://localhost:4318`")
+        if self.queend_slots is None and (self.sidecar_pool_size or 0) > 1000 * self.num_workers:
+            raise ValueError("SIDECAR_POOL_SIZE is more than 1000 connections for each of NUM_WORKERS")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
         if self.jwt_enabled:
@@ -497,6 +512,9 @@ def load(**arguments: Any) -> Settings:
     """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
     known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS | set(NO_EFFECT)
     _, problems = credentials(Settings.model_fields)
+    if no_text := [name for name, value in sorted(os.environ.items())
+                   if name.lower() in Settings.model_fields and re.search(NOT_UTF8, value)]:
+        raise ConfigError("\n".join(f"{name}: it is no text in UTF-8" for name in no_text))
     for name in sorted(os.environ):
         if name.upper() in known or name in STRANGERS:
             continue

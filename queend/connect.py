@@ -194,7 +194,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),
         "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * body), "buffer_dir": buffer_dir,
         "inflight_deadline_ms": (settings.libqueen_inflight_deadline_ms
-                                 or max(2000, settings.db_statement_timeout + 5000)),
+                                 or min(settings.db_statement_timeout + 5000, 2**31 - 1)),
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),

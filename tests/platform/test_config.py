@@ -4,12 +4,14 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
+from support.flat import core_limit
 
 from queend import connect, session
 from queend.config import ConfigError, Settings, load, origins, peers_read, urls_read, without_effect
@@ -37,12 +39,43 @@ def problems() -> list[str]:
     ("PORT", "65536", "less than or equal to 65535"),
     ("DB_STATEMENT_TIMEOUT", "-1", "greater than or equal to 0"), ("DB_STATEMENT_TIMEOUT", "1.5", "valid integer"),
     ("PG_USE_SSL", "maybe", "valid boolean"), ("LOG_LEVEL", "loud", "'trace', 'debug', 'info', 'warn' or 'error'"),
-    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"),
+    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"), ("LOG_LEVEL", "INFO", "'info'"),
+    ("QUEEND_BUFFER_BYTES", "1GB", "valid integer"), ("STATS_INTERVAL_MS", "10s", "valid integer"),
+    ("DB_KEEPALIVES_IDLE", "0", "greater than or equal to 1"), ("DB_KEEPALIVES_IDLE", "32768", "equal to 32767"),
+    ("DB_KEEPALIVES_INTERVAL", "32768", "equal to 32767"), ("DB_KEEPALIVES_COUNT", "128", "equal to 127"),
+    ("METRICS_RETENTION_DAYS", "36501", "equal to 36500"),
+    ("PG_PASSWORD", "p\udcff", "no text in UTF-8"), ("CORS_ORIGINS", "\udcff", "no text in UTF-8"),
 ])
 def test_a_wrong_value_is_named(monkeypatch, name, value, words):
     monkeypatch.setenv(name, value)
     (problem,) = problems()
     assert problem.startswith(f"{name}: ") and words in problem
+
+
+def numbers() -> Iterator[tuple[str, int, int]]:
+    """Each setting that is a number, with the least and the most it may be."""
+    for name, field in Settings.model_fields.items():
+        if field.annotation in (int, int | None):
+            limits = {key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
+            yield name.upper(), limits["ge"], limits["le"]
+
+
+@pytest.mark.parametrize("wrong", ["10s", "1.5", "below", "above"])
+def test_every_number_has_its_bounds_and_no_unit(monkeypatch, wrong):
+    for name, least, most in numbers():
+        monkeypatch.setenv(name, {"below": str(least - 1), "above": str(most + 1)}.get(wrong, wrong))
+    assert [problem.split(":")[0] for problem in problems()] == [name for name, _, _ in numbers()]
+
+
+@pytest.mark.parametrize("bound", [1, 2], ids=["least", "most"])
+def test_the_core_takes_every_number_that_may_be(monkeypatch, bound):
+    for number in numbers():
+        with monkeypatch.context() as one:
+            one.setenv(number[0], str(number[bound]))
+            try:
+                core_limit()
+            except ConfigError as error:      # beside the others as they are
+                assert number[0] in str(error), error
 
 
 def test_every_problem_is_told_at_once(monkeypatch):
@@ -128,8 +161,10 @@ def test_the_environment_wins_over_the_file_and_the_argument_over_both(monkeypat
         "environment", "file", "default"]
 
 
-@pytest.mark.parametrize("text, problem", [("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "),
-                                           ("port = 'x'", "PORT: ")])
+@pytest.mark.parametrize("text, problem", [
+    ("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: "),
+    ("port = true", "PORT: a number"), ("port = 1.5", "PORT: "), ("log_level = true", "LOG_LEVEL: "),
+    ("cors_origins = ['*']", "CORS_ORIGINS: "), ("[server]\nport = 1", "SERVER: no such setting")])
 def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
     (tmp_path / "queend.toml").write_text(text)
     monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))

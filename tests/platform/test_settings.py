@@ -16,12 +16,13 @@ from psycopg.conninfo import conninfo_to_dict
 from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
 from support.datagrams import udp_port
+from support.flat import core_limit
 from support.http import request
 from support.postgres import running
 from support.tokens import SECRET, bearer, token
 from support.wait import until
 
-from queend import _core, connect, session
+from queend import connect, session
 from queend.auth.token import Verifier
 from queend.config import NO_EFFECT, Settings, load
 
@@ -496,14 +497,9 @@ def test_a_setting_of_the_core(monkeypatch: pytest.MonkeyPatch, name: str) -> No
 def test_a_setting_of_the_limits(monkeypatch: pytest.MonkeyPatch, name: str, member: str, value: Any,
                                  becomes: int) -> None:
     """What they do is in core/test_limit.py."""
-    known = {"hidden", "refuse_plain", "strict", "seal_keys"}      # taken before
-
-    def limit() -> int:
-        return _core.limit_of_settings({key: one for key, one in connect.core_settings(load()).items()
-                                        if key not in known}, 1)[member]
-    before = limit()
+    before = core_limit()[member]
     monkeypatch.setenv(name, str(value))
-    assert limit() == becomes != before
+    assert core_limit()[member] == becomes != before
 
 
 # ---- all of them ---------------------------------------------------------------------------------------------------
