@@ -204,10 +204,11 @@ def test_connection_string_from_parts(monkeypatch):
     assert "statement_timeout=1234" in words["options"]
 
 
-def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch):
-    monkeypatch.setenv("QUEEND_DSN",
-                       "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
-    monkeypatch.setenv("PG_HOST", "elsewhere")
+@pytest.mark.parametrize("name, beside", [("QUEEND_DSN", "PG_HOST"), ("QUEEND_DSN", "DATABASE_URL"),
+                                          ("DATABASE_URL", "PG_HOST")])
+def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch, name, beside):
+    monkeypatch.setenv(name, "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
+    monkeypatch.setenv(beside, "elsewhere" if beside == "PG_HOST" else "host=elsewhere")
     words = conninfo_to_dict(connect.conninfo(load(), options="-c jit=off"))
     assert (words["host"], words["sslmode"], words["connect_timeout"]) == ("h", "verify-full", "9")
     assert "-c jit=off -c geqo=off" in words["options"]
