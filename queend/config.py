@@ -79,6 +79,10 @@ def is_live(name: str) -> bool:
     return bool(Settings.model_fields[name].json_schema_extra["live"])  # type: ignore[index,call-overload]
 
 
+def is_secret(name: str) -> bool:
+    return bool(Settings.model_fields[name].json_schema_extra["secret"])  # type: ignore[index,call-overload]
+
+
 def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
     return setting(default, text, unit, ge=ge, le=le, **more)
 
@@ -370,6 +374,13 @@ def listed(text: str) -> list[str]:
     return [one for one in (one.strip() for one in text.split(",")) if one]
 
 
+# Lists: what each of them is, and how it is told where one is not.
+LISTS = {
+    "cors_origins": (r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+/*",
+                     "origin; one is `https://app.example`, with a port if it is not the usual one"),
+    "queend_hosts": (r"\*|\[[0-9a-f:.]+\]|[^\s/:]+", "name of a host; one is `queue.example`, without a port"),
+    "jwt_skip_paths": (r"/[!-~]*", "path; one is `/metrics`"),
+    "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; one is `name=value`")}
 NOTICES = "application/x-queend-notices"      # packets of another daemon as a body
 
 
@@ -466,10 +477,11 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         except ValueError as error:
             raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
         self._peers_consistent()
-        for origin in self.origins():
-            if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
-                raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if "
-                                 f"it is not the usual one")
+        for name, (form, what) in LISTS.items():
+            for one in listed(getattr(self, name)):
+                if not re.fullmatch(form, one, re.IGNORECASE):
+                    shown = "one" if is_secret(name) else one
+                    raise ValueError(f"{name.upper()}: {shown} is no {what}")
         if self.queend_max_arriving_bytes is not None and self.queend_max_arriving_bytes < self.queend_max_body_bytes:
             raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
         if self.webapp_root and not Path(self.webapp_root).is_dir():

@@ -164,7 +164,11 @@ class Embedded:
     def _take_lock(self) -> None:
         if self._lock is not None:
             return
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise EmbeddedError(f"QUEEND_DATA_DIR: {self.folder} cannot be a folder of the daemon's: "
+                                f"{error.strerror}") from error
         self._close_folder()
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S

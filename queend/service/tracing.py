@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from .. import __version__, log
-from ..config import Settings
+from ..config import Settings, listed
 from .running import Running
 
 EVERY_S = 1.0
@@ -120,7 +120,6 @@ def attributes(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def headers(text: str) -> Iterator[tuple[str, str]]:
     """name=value, with commas."""
-    for one in text.split(","):
-        name, equals, value = one.partition("=")
-        if equals and name.strip():
-            yield name.strip(), value.strip()
+    for one in listed(text):
+        name, _, value = one.partition("=")
+        yield name.strip(), value.strip()

@@ -128,6 +128,20 @@ def test_peers_that_cannot_be_are_refused(monkeypatch, wrong, told):
     assert problem.startswith(told), problem
 
 
+@pytest.mark.parametrize("name, right, wrong", [
+    ("CORS_ORIGINS", "https://App.example/, null,http://a:1", "app.example"),
+    ("QUEEND_HOSTS", "Queue.example,[::1],*", "queue.example:6632"), ("QUEEND_HOSTS", "a", "http://a"),
+    ("JWT_SKIP_PATHS", "/,/metrics/", "metrics"), ("QUEEND_OTLP_HEADERS", "x-key = a=b, y=", "a-secret"),
+    ("QUEEND_OTLP_HEADERS", "x=1", "a secret=1")])
+def test_what_is_none_of_a_list_is_refused(monkeypatch, name, right, wrong):
+    monkeypatch.setenv(name, right)
+    load()
+    monkeypatch.setenv(name, f"{right},{wrong}")
+    shown = "one" if name == "QUEEND_OTLP_HEADERS" else wrong
+    (problem,) = problems()
+    assert problem.startswith(f"{name}: {shown} is no "), problem
+
+
 def test_peers_in_all_their_forms():
     assert peers_read("a, b.example:7,[::1]:8,[::1],10.0.0.1", 6633) == [
         ("a", 6633), ("b.example", 7), ("::1", 8), ("::1", 6633), ("10.0.0.1", 6633)]

@@ -96,6 +96,12 @@ def test_a_folder_not_made_by_queend_is_left_alone(tmp_path):
     assert (tmp_path / "pg" / "PG_VERSION").read_text() == "15\n"
 
 
+def test_a_folder_that_cannot_be_is_told_by_its_setting(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedError, match="^QUEEND_DATA_DIR: .*/file cannot be a folder .*: File exists$"):
+        Embedded(tmp_path / "file").start()
+
+
 def test_an_interrupted_initdb_starts_over(tmp_path):
     first = Embedded(tmp_path)
     first.start()
