@@ -95,7 +95,7 @@ def main() -> int:
         for name in names:
             turns = []
             for side in sides if name == "cycle" else ():
-                side.fill("compare-cycle", int(words.turns * (words.seconds + 0.3) * 200_000))
+                side.fill("compare-cycle", int(words.turns * (words.seconds + 0.3) * 400_000))
             for number in range(words.turns):
                 order = sides if number % 2 else sides[::-1]
                 spent = {side: side.turn(name, words.seconds) for side in order}

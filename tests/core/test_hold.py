@@ -1,7 +1,7 @@
 """When waiting jobs become a statement: every branch of the rules, and their promises for any input."""
 from hypothesis import given, strategies as st
 
-from queend._core import HoldProbe
+from queend._core import HoldProbe, hold_spares
 
 
 def test_nothing_waits_when_nothing_is_in_flight():
@@ -39,6 +39,11 @@ def test_a_database_far_away_is_not_waited_for():
 
 def test_settings_out_of_range_become_the_nearest_that_works():
     assert HoldProbe(preferred=0, max_jobs=-4, wait_us=0).wait(5, age_us=0, in_flight=9) == 0
+
+
+def test_what_nobody_needs_leaves_seldom_or_in_company():
+    assert [hold_spares(1, 10_000, now) for now in (10_000, 13_999, 14_000, 20_000)] == [4000, 1, 0, 0]
+    assert hold_spares(7, 10_000, 10_000) == 4000 and hold_spares(8, 10_000, 10_000) == 0
 
 
 @given(preferred=st.integers(-2, 60), wait=st.integers(-1, 10_000), patient=st.booleans(), jobs=st.integers(1, 200),

@@ -1,12 +1,15 @@
 # When waiting jobs become a statement. They wait for others, so that one commit serves many: as long as a statement of
 # the type is in flight, or as long as the operator says (hold_for); and for the clients that were just answered, which
-# would else be a group of their own for good: most of them, for a moment, and while they come (hold_returning). Pure:
-# time and sizes come in. hold_fires is what the engine asks.
+# would else be a group of their own for good: most of them, for a moment, and while they come (hold_returning).
+# Acknowledgments that nobody needs soon leave seldom (hold_spare). Pure: time and sizes come in. hold_fires is what the
+# engine asks.
 
 cdef enum:
     # where even the fastest statement takes so long it is not work that takes it: to wait for the
     HOLD_FAR_US = 4000
                               # one in flight would double every request's time, and save work that nobody misses
+    HOLD_SPARE_US = 4000      # between two statements of acknowledgments that nobody needs soon,
+    HOLD_SPARE_JOBS = 8       # unless so many requests have gathered
 
 # claims and acknowledgments: three quarters of the clients, a millisecond, whatever it took
 cdef HoldRule HOLD_TURN
@@ -77,6 +80,16 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     h.expected = 0
     return 0
 
+cdef int64_t hold_spare(int jobs, int64_t last_us, int64_t now) noexcept nogil:
+    # How many microseconds `jobs` acknowledgments wait that nobody needs soon, a statement having left at last_us; 0:
+    # they go.
+    return 0 if jobs >= HOLD_SPARE_JOBS else max(last_us + HOLD_SPARE_US - now, 0)
+
+cdef inline void hold_look(Engine* e, int64_t wait_us) noexcept nogil:
+    # The timer looks again then.
+    if e.hold_us < 0 or wait_us < e.hold_us:
+        e.hold_us = wait_us
+
 cdef bint hold_fires(Engine* e, JobQueue* q) noexcept nogil:
     return q.jobs.n > 0 and not hold_waits(e, &q.hold, &q.hold, q.jobs.n, q.jobs.first.queued_us, q.jobs.n, &q.limit)
 
@@ -89,6 +102,6 @@ cdef bint hold_waits(Engine* e, const Hold* h, Hold* returning, int jobs, int64_
     cdef int64_t wait = hold_for(h, jobs, now - since_us, in_flight, l.fastest if l != NULL else 0)
     if wait == 0 and in_flight == 0:
         wait = hold_returning(returning, gathered, now)
-    if wait > 0 and (e.hold_us < 0 or wait < e.hold_us):
-        e.hold_us = wait
+    if wait > 0:
+        hold_look(e, wait)
     return wait != 0

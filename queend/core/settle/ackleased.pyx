@@ -114,6 +114,26 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
             ackjob_unleased(<AckJob*>job)
             ack_go(e.worker, <AckJob*>job)
 
+cdef bint leased_spare(Engine* e) noexcept nogil:
+    # Does nobody need what waits here soon? Each of its groups has other consumers, as many as there are requests, who
+    # wait for messages; and nothing lies behind the leases, which would wait with them.
+    cdef Job* job = e.leased.first
+    cdef AckJob* j
+    cdef AckItem* it
+    cdef bint spare = True
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    while spare and job != NULL:
+        j = <AckJob*>job
+        for i in range(j.n_leased):
+            it = j.leased[i].first
+            if it.group.n_wait < e.leased.n or it.partition.head > j.leased[i].first_offset + j.leased[i].n:
+                spare = False
+                break
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+    return spare
+
 cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     # As many as fit travel with the call, cursors in ascending order.
     cdef Engine* e = call.base.engine
@@ -199,7 +219,6 @@ cdef LeasedAck* leasedack_named(PopCall* call, int* at, int32_t partition, int32
 cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t head, PopJob** wake) noexcept nogil:
     # It took effect; head: where its partition ends, if that was asked for. Book locked.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
-    cdef int64_t now = call.base.ended_us
     cdef int i
     call.base.engine.worker.counters.by_lease += a.n
     for i in range(a.n):
@@ -211,9 +230,10 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
     a.job.pending -= a.n
     if h != NULL and memcmp(h.lease, a.first.lease, 16) == 0:
         # a request has one delivery, as a rule
-        unacked_acked(h, a.n, released, now, &a.first.group.handling if a == a.job.leased else NULL, a.job.req.n)
-    book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0, now,
-               wake)
+        unacked_acked(h, a.n, released, a.job.job.born_us, &a.first.group.handling if a == a.job.leased else NULL,
+                      a.job.req.n)
+    book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0,
+               call.base.ended_us, wake)
 
 cdef void leased_home(PopCall* call) noexcept nogil:
     # Jobs of which all took effect are answered; of the others the rest goes the whole way.

@@ -22,13 +22,20 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         pass
 
 cdef bint turn_fires(Engine* e) noexcept nogil:
-    # Claims and the acknowledgments that travel with them wait as one.
+    # Claims and the acknowledgments that travel with them wait as one. Acknowledgments alone leave seldom where nobody
+    # needs them soon.
     cdef JobQueue* q = &e.claims
     cdef const Hold* hold = &q.hold
     cdef Job* oldest = q.jobs.first
     cdef int n = q.jobs.n + e.leased.n
+    cdef int64_t wait
     if n == 0:
         return False
+    if q.jobs.n == 0:
+        wait = hold_spare(n, e.turned_us, clock_mono_us())
+        if wait > 0 and leased_spare(e):
+            hold_look(e, wait)
+            return False
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
         oldest = e.leased.first
     # A hold that was asked for of acknowledgments is theirs where no claim travels with them.
@@ -74,6 +81,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         return False
     if acks:
         arg_bool(&a.heads, call.heads)
+    e.turned_us = clock_mono_us()
     e.worker.counters.op[OP_POP].calls += call.base.jobs.n > 0
     e.worker.counters.op[OP_ACK].calls += call.n_leased > 0
     return call_send(&call.base)

@@ -206,6 +206,7 @@ cdef struct Engine:
     Limit takeback_limit
     Drain[DRAINS_MOST] drains
     int n_drains
+    int64_t turned_us         # when a statement of claims or acknowledgments by lease left last
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover
