@@ -109,7 +109,7 @@ async def tables(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             yield ("warning", f"the table {row['name']} has many dead rows",
                    f"{row['dead']} dead beside {row['live']} live, {size(row['bytes'])}, vacuumed {row['vacuumed']}",
                    "Look for who holds the horizon, and for cancelled vacuums in the server's log")
-        if row["updates"] > 100_000 and row["hot"] < 0.8 * row["updates"] and row["name"] in ("cursors", "lanes"):
+        if row["updates"] > 100_000 and row["hot"] < 0.8 * row["updates"] and row["name"] == "cursors":
             yield ("notice", f"updates of the table {row['name']} touch its indexes",
                    f"{100 * row['hot'] // row['updates']} % of {row['updates']} were HOT",
                    "Dead rows that cannot be removed fill its pages: look for who holds the horizon")
@@ -149,7 +149,9 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
         yield ("critical" if doubt in FATAL else "warning", f"the database is {doubt.replace('_', ' ')}",
                f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
     for risk in known["risks"]:
-        yield ("critical", "a crash may take what was answered", f"{risk} is not as it should be", f"Set {risk} to on")
+        name = risk.removesuffix("_local")      # as of a setting: beside synchronous standbys `local` does not do
+        yield ("critical", "a crash may take what was answered",
+               f"{name} is {'not as it should be' if name == risk else 'local'}", f"Set {name} to on")
     buffer = control.core.buffer() or NONE
     if buffer["pending"]:
         age = time.time() - buffer["oldest"]

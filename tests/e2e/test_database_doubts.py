@@ -158,6 +158,25 @@ def test_settings_that_lose_commits_are_told(start_daemon, cluster, settings, ri
         assert any("fsync is off" in one for one in told)
 
 
+def test_the_doctor_names_the_setting_that_is_to_be_changed(start_daemon, cluster):
+    """Commits wait for the disk here, and not for the standby they should wait for: `synchronous_commit` is local."""
+    database = cluster.database()
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    cluster.execute(f"ALTER DATABASE {name} SET synchronous_commit = local")
+    cluster.execute("ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'")
+    cluster.execute("SELECT pg_reload_conf()")
+    try:
+        with start_daemon(database).client() as client:
+            assert client.get("/health").json["commitsMayBeLost"] == ["synchronous_commit_local", "fsync"]
+            told = {one["evidence"]: one["advice"] for one in client.get("/api/v1/system/doctor").json["findings"]
+                    if one["check"] == "daemon"}
+            assert told == {"synchronous_commit is local": "Set synchronous_commit to on",
+                            "fsync is not as it should be": "Set fsync to on"}
+    finally:
+        cluster.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        cluster.execute("SELECT pg_reload_conf()")
+
+
 def refused(conninfo: str, **settings: object) -> str:
     """The log of a daemon that ends at its start with status 1."""
     with pytest.raises(AssertionError, match="the daemon ended with 1") as caught:
