@@ -216,6 +216,12 @@ KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {
 CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT,
            "description": "W3C trace context of what is stored"}
 FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is wanted")
+WHERE_AND_WHEN = [
+    parameter("queue", NAME, "of lines and rows that name none"),
+    parameter("partition", NAME, "the same"),
+    parameter("payload", {"enum": ["item", "line"]}, "of application/x-ndjson: what a line is"),
+    parameter("deliverAt", TEXT, "of items that say nothing themselves: a time with its zone, or ms since 1970"),
+    parameter("delayMs", {**INTEGER, "minimum": 0, "maximum": 31_622_400_000}, "the same: ms from now on")]
 EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
     "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
@@ -242,7 +248,7 @@ HOT = {
     "/api/v1/push": shown(post(
         "Store messages", body(record(["items"], items=array(ref("PushItem")))),
         answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
-        [KEY, CONTEXT, FORMAT]), {"items": [ITEM]}, "201", [STORED]),
+        [KEY, CONTEXT, FORMAT, *WHERE_AND_WHEN]), {"items": [ITEM]}, "201", [STORED]),
     "/api/v1/events/{queue}": post(
         "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED,
                                                   "400", "409", "413", "415", "503"),

@@ -169,6 +169,17 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
         assert client.post(target.removesuffix("pause") + "resume").status == 200
 
 
+def test_every_parameter_of_a_push_is_described(client):
+    """What docs/push-formats.md and docs/delays.md have in its query. Told to refuse what it does not know, the daemon
+    knows them all, and no other."""
+    (push,) = (operation for method, path, operation in OPERATIONS if (method, path) == ("POST", "/api/v1/push"))
+    described = [one["name"] for one in push["parameters"] if one["in"] == "query"]
+    assert sorted(described) == ["delayMs", "deliverAt", "format", "partition", "payload", "queue"]
+    for name in (*described, "colour"):
+        answer = client.request("POST", f"/api/v1/push?{name}=", {"items": []}, {"Prefer": "handling=strict"})
+        assert (answer.json == {"error": f"{name} is no parameter"}) == (name == "colour"), answer
+
+
 def test_pops_as_events_are_as_described(client):
     client.push("events-described", {"n": 1}, partition="p")
     answer = client.get(pop_target("events-described", format="cloudevents"))
