@@ -184,8 +184,8 @@ HEAD = """# Options of a queue
 `POST /api/v1/configure` sets them: `{"queue": "orders", "options": {"leaseTime": 60}}`. What a call does not name
 stays as it is, the namespace and the task too; `null` returns an option to its default. `"mode": "replace"` beside
 `options` returns everything that is not named to its default, as Queen MQ does with every call;
-`QUEEND_CONFIGURE_REPLACES=true` makes that the rule. Encryption that is on is turned off by `"encryption": "off"`
-alone: the published clients send `encryptionEnabled: false` with every call.
+`QUEEND_CONFIGURE_REPLACES=true` makes that the rule. Encryption that is on is turned off by
+`"options": {"encryption": "off"}` alone: the published clients send `encryptionEnabled: false` with every call.
 
 `GET /api/v1/resources/queues/:queue` shows each option with its unit and whether it was asked for.
 
