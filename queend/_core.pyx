@@ -177,7 +177,7 @@ include "core/memory/idset.pyx"           # ids of partitions, remembered
 # Who has something to deliver, who waits for it. In: commits, claims, ends of leases. Out: candidates, and waiters to
 # be tried again. Owns the book (book.lock, below catalog.lock, above an inbox).
 include "core/ready/wake.pyx"             # parked pops to be tried again
-include "core/ready/rates.pyx"             # tokens of rates over all partitions
+include "core/ready/rates.pyx"            # tokens of rates over all partitions
 include "core/ready/scans.pyx"            # groups to be looked through
 include "core/ready/book.pyx"             # what is ready, and who waits
 include "core/ready/byname.pyx"           # pops that wait by name
@@ -189,7 +189,7 @@ include "core/find/lookup.pyx"            # names to ids
 include "core/find/bounds.pyx"            # names that may not be made
 include "core/find/discover.pyx"          # work nobody told of
 include "core/find/recent.pyx"            # what was stored since the last look
-include "core/find/rates.pyx"              # tokens taken from the database
+include "core/find/rates.pyx"             # tokens taken from the database
 include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # the catalog taken anew, burials in it
 include "core/find/grave.pyx"             # what was deleted, given back

@@ -1,4 +1,4 @@
--- Push, of one row. Locks: as push.
+-- Push of one row of the log: the small call, as cheap as it can be. Owns and locks what push does.
 
 -- push, for a call of one row with at most one claim: parameters as push, each the one element of its array (p_skip is
 -- 0, p_claim_row 1 or NULL), result as push. Every transaction starts plans and expressions anew, and that is most of

@@ -2,12 +2,12 @@
 # look at what other programs have committed and whose pauses are about to end. Always in the background, never in front
 # of a client that a hint can serve.
 #
-# Looks go on from one another. A look reads what was stored since the moment before which, at the last complete look,
-# everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a
-# daemon that nobody asked for a while make none be passed over. There is a look a second, also while nobody waits: the
-# next pop finds what others committed, though it does not wait. Where none was possible for a minute, all groups are
-# scanned instead. A partition's head is raised by book_head alone, which tells every group: so a head that is known has
-# been told.
+# Looks go on from one another. Each complete look notes a moment before which everything was visible to it
+# (queend.safe_time, by the database's clock); the next one reads what was stored since then. So nothing is passed over,
+# even if a commit takes long, a clock is set, or nobody asked this daemon for a while. There is a look a second, also
+# while nobody waits, so that a pop that does not wait finds what others committed. Where no look was possible for a
+# minute, all groups are scanned instead. Only book_head raises a partition's head, and it tells every group: a head
+# that is known has been told.
 
 cdef enum Finding:            # what the answer under way, and the names it needs, are about
     FIND_NOTHING = 0

@@ -1,17 +1,18 @@
-# When waiting jobs become a statement. They wait for others, so that one commit serves many: as long as a statement of
-# the type is in flight, or as long as the operator says (hold_for); and for the clients that were just answered, which
-# would else be a group of their own for good: most of them, for a moment, and while they come (hold_returning).
-# Acknowledgments that nobody needs soon leave seldom (hold_spare). Pure: time and sizes come in. hold_fires is what the
-# engine asks.
+# When waiting jobs become a statement. They wait for others, so that one commit serves many. Three waits are told apart:
+#   hold_for        for more jobs: as long as a statement of the type is in flight, or as long as the operator says;
+#   hold_returning  for the clients that were just answered, which would else be a group of their own for good: for most
+#                   of them, for a moment, and only where they came the last time;
+#   hold_spare      acknowledgments that nobody needs soon leave seldom.
+# Pure: time and sizes come in. The engine asks hold_fires.
 
 cdef enum:
-    # where even the fastest statement takes so long it is not work that takes it: to wait for the
+    # A fastest statement that takes so long waits for something far away: it is not work that takes the time. To wait
+    # for the one in flight would then double the time of every request, and save work that nobody misses.
     HOLD_FAR_US = 4000
-                              # one in flight would double every request's time, and save work that nobody misses
     HOLD_SPARE_US = 4000      # between two statements of acknowledgments that nobody needs soon,
     HOLD_SPARE_JOBS = 8       # unless so many requests have gathered
 
-# claims and acknowledgments: three quarters of the clients, a millisecond, whatever it took
+# Claims and acknowledgments: three quarters of the clients, a millisecond, however long the statement took.
 cdef HoldRule HOLD_TURN
 HOLD_TURN.least = 4
 HOLD_TURN.share = 6

@@ -1,10 +1,11 @@
 # What is delivered under a lease and not acknowledged: of each delivery that this daemon made, the lease, the offsets
-# and the record ids, until it is acknowledged. So an acknowledgment that names what a lease begins with is known to
-# do so without reading the log (settle/ackleased). In: claims that were made. Out: leases by (partition, group).
+# and the record ids, until it is acknowledged. An acknowledgment is compared with them: if it names the first records
+# of the lease in their order, the log need not be read (settle/ackleased). In: claims that were made. Out: leases by
+# (partition, group).
 #
-# A hint like everything in the book, whose lock guards it: who finds nothing here goes the whole way, and PostgreSQL
-# looks at lease and cursor itself. One entry per (partition, group), the newest; beyond a bound of bytes for the
-# process the oldest is forgotten, and one whose lease ran out.
+# It is a hint, as everything in the book, whose lock guards it: where nothing is found here, queend.ack reads the log,
+# and PostgreSQL looks at lease and cursor in any case. There is one entry per (partition, group), the newest. An entry
+# is forgotten when its lease runs out, the oldest one when all together pass a bound of bytes.
 
 cdef enum:
     UNACKED_BYTES = 16777216     # of memory in all: some 18 000 leases of 50 records

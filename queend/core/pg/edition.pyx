@@ -1,7 +1,7 @@
 # Do the database's functions serve this program? Every connection asks for their edition before it prepares its
-# statements, and one that finds functions it does not know, by the edition or by a statement that cannot be prepared,
-# goes: a database without a connection is one that is away. In: answers of the server. Out: the reason, for who asks
-# how this daemon is.
+# statements. Where they do not serve it, or a statement cannot be prepared, the connection is closed: a database
+# without a connection is one that is away. In: answers of the server. Out: the reason, for whoever asks how this
+# daemon is.
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 

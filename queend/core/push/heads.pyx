@@ -3,10 +3,10 @@
 # lane's stream.
 #
 # Where the heads of all partitions of a batch are known they are named, and none is looked up (sql/function/push.sql).
-# A head that is named must never be too high: a server may have lost the row it is of. So it is named only
+# A head that is named must never be too high, but a server may have lost the row that it follows. So it is named only
 # to a backend that lived before that row was sent: a crash ends all backends, and a server that took over, or was
-# restored, has others. That a head is too low the database sees: the statement is undone and sent once more, without
-# names.
+# restored, has others. A head that is too low does no harm: the database sees it, undoes the statement, and it is sent
+# once more, without names.
 
 cdef enum:
     HINT_NAMED = -1               # the head is named

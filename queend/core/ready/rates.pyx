@@ -1,7 +1,8 @@
-# Rates over all partitions: the tokens this process holds. A bucket of a group, or of all groups of a queue together,
-# stands in the database; a slice of it is here (find/rates gets it), and pops take from the slice before they ask the
-# database for messages: as many as they may bring, and what they did not bring goes back. A pop that finds no token
-# waits in a list of its group. Queues without such rates pay one look at a number. Guarded by the book's lock.
+# Rates over all partitions: the tokens this process holds. One token lets one message be delivered. The bucket of a
+# group, or of all groups of a queue together, stands in the database; a slice of it is here (find/rates gets it).
+# Before a pop asks the database for messages it takes a token for each that it may bring; those it did not use go
+# back. A pop that finds no token waits in a list of its group. A queue without such rates pays one look at a number.
+# Guarded by the book's lock.
 
 cdef inline bint rate_none(const Rate* r, int64_t now) noexcept nogil:
     # The bucket is known to be empty, and nothing of it is here.

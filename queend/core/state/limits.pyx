@@ -52,9 +52,9 @@ cdef struct HoldRule:
 cdef struct Hold:
     int preferred             # this many jobs need not wait any longer
     int max_jobs              # of one statement
-    # the oldest job waits at most this long for others; -1: as long as a statement is in flight,
+    # the oldest job waits at most so long for others; -1: as long as a statement is in flight, unless the database is
+    # far away (hold_for)
     int64_t wait_us
-                              # unless the database is far away (hold_for)
     bint patient              # also when none is in flight: the operator asked for it
     const HoldRule* rule      # NULL: no client is awaited
     int expected              # to go with; 0: nobody is awaited

@@ -34,9 +34,9 @@ cdef struct PushJob:
     PushItem* unresolved      # items whose partition is not known yet
     bint limited              # some of it takes room of a queue with a bound
     bint doubts               # some for which there was none may be stored already
-    # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
+    # why items could not be stored, the largest of all: 0 all were stored, 500 the database refuses them, 501 nobody
+    # knows whose fault it is (BLAME_UNCLEAR), 503 the database could not take them
     int failed
-                              # fault it is (BLAME_UNCLEAR), 503 it could not take them; the largest of all
     bint drain                # comes from the failover buffer (failover/refill); it has no client
     int records               # of those
     bint unsure               # items that came home may be stored: every id is checked
