@@ -68,7 +68,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Thousands of tests are no garbage: to look for some among them takes a third of the time, and time again later."""
+    """Thousands of tests are no garbage: to look for some among them takes a third of the time, and again later."""
     gc.disable()
     try:
         return (yield)

@@ -101,7 +101,7 @@ def test_an_arrow_against_the_order_is_seen(texts, file, line, name):
 
 @pytest.mark.parametrize("state", ["RESOLVING", "LEASING", "FETCHING", "COMPLETED", "EMPTY", "FAILED", "PARKED"])
 def test_a_pop_has_states_of_its_own(texts, state):
-    """The design names them, and pop_move alone writes them (PENDING is where a pop begins). Each is entered somewhere."""
+    """The design names them, and pop_move alone writes them (a pop begins as PENDING). Each is entered somewhere."""
     assert "POP_PENDING" in texts["core/state/pop.pyx"]
     enters = re.compile(rf"\bpop_(?:move|close)\([^\n]*\bPOP_{state}\b")
     assert [file for file, text in texts.items() if enters.search(text)]
