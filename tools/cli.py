@@ -34,8 +34,8 @@ the command says so.
 A token comes from `--token-file`, else from the saved server that `--context` names, else from `QUEEND_TOKEN`, else
 from the file `QUEEND_TOKEN_FILE` names, else from the saved server. The token of a saved server goes to that server and
 to no other. There is no option for the token itself: others on the machine could read it. Saved servers are in
-`contexts.json` in `XDG_CONFIG_HOME` (its folder `queend`), which only its owner may read; a file that others may read
-is refused.
+`contexts.json`, in the folder `queend` of `XDG_CONFIG_HOME` (`~/.config` unless it is set). Only its owner may read the
+file; one that others may read is refused.
 
 ## Completion
 
