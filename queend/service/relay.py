@@ -1,8 +1,8 @@
 """Moves what programs pushed inside their own transactions (the outbox) into its queues, as soon as it has committed.
 
-Every daemon looks; the database lets one move at a time (queend.relay), so another takes over at once where one
-ends. Who waits in this daemon is woken by it, who waits in others by the word it sends them (NOTIFY, of this service
-alone: programs that push send none, it would have their commits wait for each other).
+Every daemon looks; the database lets one of them move at a time (queend.relay), so when one ends another takes over at
+once. The daemon that moved wakes those who wait in it, and tells the others by NOTIFY. Only this service sends that:
+programs that push do not, because transactions that notify wait for each other at their commit.
 """
 from __future__ import annotations
 

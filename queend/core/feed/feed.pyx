@@ -1,6 +1,6 @@
-# A feed: one request that is answered with messages for as long as its client stays. Here it asks for them with one pop
-# after another, each as a client's would be, which waits in the book among the others. No pop is made while its client
-# has as many messages without an acknowledgment as it wants to have, or has not taken what it was given. In: a request,
+# A feed: one request that is answered with messages for as long as its client stays. It asks for them by one pop after
+# another; each waits in the book as the pop of a client does. The next pop is not made while the client has as many
+# messages without an acknowledgment as it asked for (its credit), or has not taken what it was given. In: a request,
 # ends of leases. Out: messages, signs of life. Owns the feed, and the requests that are made for it.
 
 cdef enum:

@@ -1,10 +1,10 @@
 # What the database no longer has, or has otherwise: the catalog taken anew, and burials in it. The caller holds the
 # catalog's lock for writing.
 #
-# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group,
-# so one that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's
-# cursors, partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan
-# of them may stand in are left when they are freed.
+# What is buried is not found any more: not by its name or id, nor by way of anything that lives. A cursor leads to its
+# partition and its group; so a partition or group that goes alone takes its cursors out of all lists that live on. Who
+# holds something buried may use it to the end. The cursors, partitions and groups of a whole queue lead to one another
+# only. Lists of the whole process, in which a cursor, row, id or scan of them may stand, are left when they are freed.
 
 cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
     # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of

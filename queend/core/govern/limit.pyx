@@ -9,7 +9,7 @@
 # base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others use
 # the machine, and fewer of ours make those no faster: measured by the fastest one, a busy machine would hold the limit
 # at one. So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base for 30
-# s. Then others do: by now the fastest call of the last 30 s may be one that queued.
+# s. After that the next probe is made, since the fastest call of the last 30 s may have queued by then.
 
 cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
     return low if v < low else high if v > high else v

@@ -1,8 +1,8 @@
-# What has not arrived in whole: heads, bodies, and requests that wait behind others. A connection has of the budget
-# what it holds of them, a body with its announced length. What comes whole with one read never gets here.
+# What has not arrived in whole: heads, bodies, and requests that wait behind others. Each connection takes from the
+# budget what it holds of them; a body counts with its announced length. What comes whole with one read never gets here.
 #
-# Who announces must deliver: in each body_timeout_ms at least the least rate; and while somebody finds no room, at a
-# pace that brings the whole within PACE_ALL_MS.
+# Who announces a body must deliver it: in each body_timeout_ms at least the least rate; and while somebody else finds
+# no room, at a pace that brings all of it within PACE_ALL_MS.
 
 cdef int64_t body_most(Worker* w, Request* r) noexcept nogil:
     # Bytes its body may have.

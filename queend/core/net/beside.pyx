@@ -1,9 +1,9 @@
 # Large bodies, read beside the loop: a body of many MiB takes a tenth of a second, in which nobody else would be
-# served. One at a time per worker, in order, on a thread of libuv's pool. It has of the worker only what is its own
-# meanwhile: the request, with an arena that takes nothing from the worker's, and tools of the same kind. The
-# connection's next request is taken when it is read, so that what one client sends in a row stays in order. Its place
-# in the budget of what arrives is kept until it is a job (the engine has bounds of its own) or, where the control plane
-# has it, closed.
+# served. One at a time per worker, in order, on a thread of libuv's pool. That thread shares nothing with the worker:
+# it has the request, whose arena takes nothing from the worker's meanwhile, and tools of its own. The connection's next
+# request is taken when the body is read, so that what one client sends in a row stays in order. The body keeps its
+# place in the budget of what arrives until its request is a job (the engine has bounds of its own) or, with the control
+# plane, until it is closed.
 
 cdef enum:
     BESIDE_LEAST = 1 << 20    # bytes of a body

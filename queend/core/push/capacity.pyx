@@ -5,9 +5,10 @@
 # heads, floors and cursors. It is asked (by a round of lookup) when the last answer is old, or when there is no room by
 # an answer that was asked for before the request came. Between answers this process counts what it lets in:
 #   size = answer - stored by then + taken (let in, and not found to be duplicates or refused since)
-# What was on its way when the answer was made may be counted twice, but never not at all. What others store is in the
-# next answer: by so much may a bound be exceeded, at worst to as many times maxSize as there are daemons. Owner: the
-# process; guarded by capacity_lock, which is taken alone or below the catalog's, and held across nothing.
+# What was on its way when the answer was made may be counted twice; it is never left out. What other daemons store is
+# seen with the next answer only. So a bound may be exceeded by that much: at worst each daemon fills the queue to
+# maxSize by itself. Owner: the process; guarded by capacity_lock, which is taken alone or below the catalog's, and held
+# across nothing.
 
 cdef enum:
     CAPACITY_AGE_US = 1000000    # how long an answer is believed by which the queue is empty

@@ -1,5 +1,6 @@
-# Payloads of stored rows searched for a text, as they were pushed: unpacked and opened first. Without the GIL from one
-# find to the next. Owns the rooms for both as long as a call takes.
+# Payloads of stored rows, searched for a text. They are searched as they were pushed: what is compressed is unpacked,
+# what is sealed is opened first. The GIL is taken only where something is found. Owns the buffers for both while a call
+# lasts.
 
 cdef enum:
     SEARCH_TEXTS = 9          # spellings of what is looked for

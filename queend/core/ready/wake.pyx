@@ -1,5 +1,5 @@
 # Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
-# list. And the first worker, which is told that there is something to do.
+# list. The first worker is woken here as well, when there is something for it to do.
 
 cdef inline void boss_wake() noexcept nogil:
     # Any thread: the first worker looks around.
