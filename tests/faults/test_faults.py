@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -18,148 +17,61 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from support.actors import LEASE, Consumer, Producer, Program, Stage
+from support.actors import Consumer, Listener, Producer, Program, Stage
 from support.checker import Checker, Fault
 from support.clock import clock_of
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.datagrams import Between, udp_port
 from support.pair import MINE, Pair
-from support.postgres import Postgres
-from support.proxy import CUT, pass_on
-from support.wait import until
+from support.troubles import Troubles
 
 from queend.service.migrate import migrate
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "12")) * 3 / 4  # test_buffer.py takes the rest
 ROUND = min(SECONDS, 60.0)
-DAEMONS, GROUPS = 2, {"first": [0], "second": [1], "both": [0, 1]}
+# Groups, and at which daemons they ask: by pops; by streams.
+DAEMONS, GROUPS, STREAMS = 2, {"first": [0], "second": [1], "both": [0, 1]}, {"both": [0, 1], "live": [0, 1]}
 # After trouble: connections that are made anew, a daemon that comes up, a relay that takes over; then two seconds count
 # again.
 RECOVERY = 8.0
 QUEUE = "history"
+SECRET = "0123456789abcdef" * 4
 LONGEST = SECONDS / 4  # of one trouble
 KINDS = ["freeze", "slow commits", "cut", "fail over", "kill a daemon", "restart the database", "kill a backend",
-         "clock", "silence", "quiet", "quiet"]
+         "clock", "silence", "stop a daemon", "freeze the server", "end sessions", "hold locks", "slow network",
+         "packets", "reload", "pause", "seek", "rates", "quiet", "quiet"]
 KINDS = [kind for kind in KINDS if kind in os.environ.get("FAULT_KINDS", ",".join(KINDS)).split(",")]
 
 
-class Round:
+class Round(Troubles):
+    longest = LONGEST
+    groups = [*{**GROUPS, **STREAMS}]
+
     def __init__(self, folder: Path, seed: str, major: int | None):
         self.folder, self.dice, self.happened = folder, random.Random(seed), []
         self.pair = Pair(folder, major)
         self.pair.primary.execute("CREATE DATABASE history")
         self.dsn = self.pair.dsn("history")
         migrate(self.dsn)
-        self.checker = Checker(GROUPS, within=2.0, recovery=RECOVERY)
+        self.checker = Checker(self.groups, within=2.0, recovery=RECOVERY)
         self.clocks = [folder / f"clock-{place}" for place in range(DAEMONS)]
         for clock in self.clocks:
             clock.write_text("+0\n")
+        self.ears = [udp_port() for _ in range(DAEMONS)]
+        self.between = [Between(ear) for ear in self.ears]
         self.stage = Stage(QUEUE, seed, self.checker, [], self.dsn)
         self.stage.daemons += [self.start(place) for place in range(DAEMONS)]
-        with self.stage.daemons[0].client() as client:
-            client.configure(QUEUE, leaseTime=LEASE, retryLimit=1000)
+        self.configure()
 
     def start(self, place: int, port: int = 0) -> Daemon:
         return Daemon(self.dsn, PORT=port, QUEEND_BUFFER_BYTES=256 << 20,
                       FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=2500,
                       LIBQUEEN_INFLIGHT_DEADLINE_MS=3000, DB_CONNECTION_TIMEOUT=1000, QUEEND_SLOTS=4,
-                      QUEEND_COMPRESS_FROM=0, **clock_of(self.clocks[place]))
-
-    # -- what goes wrong, and right again ------------------------------------------------------------------------------
-
-    def trouble(self, kind: str, end: float) -> None:
-        """end: no trouble lasts longer."""
-        left = min(end - time.monotonic(), LONGEST)
-        begin = time.monotonic()
-        getattr(self, "do_" + kind.replace(" ", "_"))(max(0.5, left))
-        self.happened.append((kind, round(begin, 1), round(time.monotonic(), 1)))
-        if kind not in ("clock", "quiet", "silence"):
-            self.checker.trouble(begin, time.monotonic())
-
-    def wait(self, least: float, most: float, left: float) -> None:
-        """Time is what this is about: deadlines pass, or do not."""
-        time.sleep(min(self.dice.uniform(least, most), left))
-
-    def do_quiet(self, left: float) -> None:
-        self.wait(1.0, 14.0, left)
-
-    def do_silence(self, left: float) -> None:
-        """Nobody asks for anything, and what is stored meanwhile is there when they do again."""
-        self.stage.silence.set()
-        try:
-            self.wait(3.0, 10.0, left)
-        finally:
-            self.stage.silence.clear()
-        self.wait(4.0, 4.0, left)
-
-    def do_freeze(self, left: float) -> None:
-        """Backends stand still, for longer than every deadline, and go on."""
-        pids = [pid for pid, in self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE}"
-                                                          " AND application_name LIKE 'queend%'")]
-        pids = self.dice.choice([pids, self.dice.sample(pids, len(pids) // 2)])
-        for pid in pids:
-            send(pid, signal.SIGSTOP)
-        try:
-            self.wait(3.5, 8.0, left)
-        finally:
-            for pid in pids:
-                send(pid, signal.SIGCONT)
-
-    def do_slow_commits(self, left: float) -> None:
-        """A commit returns when a standby has it that is not there: 1 to 15 s later."""
-        self.set_standbys("nobody")
-        try:
-            self.wait(1.0, 15.0, left)
-        finally:
-            self.set_standbys("")
-
-    def set_standbys(self, names: str) -> None:
-        with psycopg.connect(self.pair.primary.dsn(), autocommit=True) as session:
-            session.execute("SET synchronous_commit = local")
-            session.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
-            session.execute("SELECT pg_reload_conf()")
-
-    def do_cut(self, left: float) -> None:
-        """Connections end when the server has answered and before anybody hears it."""
-        share = self.dice.choice([0.02, 0.2, 1.0])
-        self.pair.front.rule = lambda to_server, data: [CUT] if not to_server and self.dice.random() < share else [data]
-        try:
-            self.wait(0.3, 3.0, left)
-        finally:
-            self.pair.front.rule = pass_on
-
-    def do_fail_over(self, left: float) -> None:
-        begin = time.monotonic()
-        gone = self.pair.fail_over(stored)
-        self.stage.tell("gone", len(gone))
-        self.checker.replaced(begin, time.monotonic(), gone)
-
-    def do_kill_a_daemon(self, left: float) -> None:
-        place = self.dice.randrange(DAEMONS)
-        self.stage.daemons[place].kill()
-        self.wait(0.0, 2.0, left)
-        self.stage.daemons[place] = self.start(place, self.stage.daemons[place].port)
-
-    def do_restart_the_database(self, left: float) -> None:
-        with self.pair.primary.away():
-            self.wait(0.0, 3.0, left)
-
-    def do_kill_a_backend(self, left: float) -> None:
-        """The server ends all its sessions then, and recovers."""
-        rows = self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE}"
-                                         " ORDER BY state = 'active' DESC, random() LIMIT 1")
-        for pid, in rows:
-            send(pid, signal.SIGKILL)
-        until(self.serves, "the server has recovered")
-
-    def do_clock(self, left: float) -> None:
-        self.dice.choice(self.clocks).write_text(self.dice.choice(["+3600\n", "-3600\n", "+0\n", "+5\n"]))
-
-    def serves(self) -> bool:
-        try:
-            return bool(self.pair.primary.execute("SELECT true"))
-        except psycopg.OperationalError:
-            return False
+                      QUEEND_COMPRESS_FROM=0, QUEEN_UDP_NOTIFY_PORT=self.ears[place],
+                      QUEEN_UDP_PEERS=",".join(f"127.0.0.1:{self.between[other].port}" for other in range(DAEMONS)
+                                               if other != place),
+                      QUEEN_SYNC_SECRET=SECRET, **clock_of(self.clocks[place]))
 
     def evidence(self, faults: list[Fault]) -> str:
         """The first fault of each kind, group and partition, and what the database and the daemons have to say."""
@@ -187,6 +99,8 @@ class Round:
                   Program(self.stage, "outbox", True, 15.0), Program(self.stage, "log", False, 15.0)]
         actors += [Consumer(self.stage, f"{group}.{n}", group, places)
                    for group, places in GROUPS.items() for n in range(2)]
+        actors += [Listener(self.stage, f"{group}.stream.{n}", group, places)
+                   for group, places in STREAMS.items() for n in range(2)]
         crowd = Crowd()
         crowd.all(lambda actor: actor.run(), actors)
         try:
@@ -212,21 +126,9 @@ class Round:
         for daemon in self.stage.daemons:
             if daemon.process.poll() is None:
                 daemon.kill()
+        for one in self.between:
+            one.close()
         self.pair.stop()
-
-
-def send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
-
-
-def stored(server: Postgres) -> set[str]:
-    """Payloads of all messages that a server has."""
-    with psycopg.connect(server.dsn(dbname="history")) as session:
-        return {key for key, in session.execute("SELECT payload #>> '{}' FROM queen.messages UNION ALL"
-                                                " SELECT payload #>> '{}' FROM queend.outbox")}
 
 
 def play(seed: str, seconds: float, major: int | None) -> Counter[str]:

@@ -63,7 +63,8 @@ def test_a_clean_history(seed: int) -> None:
     chance = queue.chance
     for _ in range(120):
         group, partition = chance.choice(["red", "blue"]), chance.choice(PARTITIONS)
-        move = chance.choice(["push", "push", "push", "pop", "pop", "leave", "unknown", "seek", "lose", "again"])
+        move = chance.choice(["push", "push", "push", "pop", "pop", "leave", "unknown", "seek", "lose", "again",
+                              "pause"])
         if move == "push":
             queue.push(partition, chance.choice(["queued", "buffered", "duplicate"]))
         elif move == "pop":
@@ -88,6 +89,9 @@ def test_a_clean_history(seed: int) -> None:
             queue.checker.replaced(asked, queue.step(), gone)
             for one in queue.next:
                 queue.next[one] = max(0, min(queue.next[one] - 1, len(queue.log[one[1]])))
+        elif move == "pause":
+            answered, resumed = queue.step(), queue.step()
+            queue.checker.paused(group, answered, resumed)
         elif move == "again" and queue.log[partition]:
             queue.checker.push_answered(chance.choice(queue.log[partition]), "duplicate", queue.step())
     queue.drain()
@@ -179,6 +183,14 @@ def rows_of_the_database_before(queue: Queue) -> None:
     queue.checker.popped("red", [("a", len(queue.log["a"]), key)], queue.step(), queue.step(), LEASE)
 
 
+def delivered_in_a_pause(queue: Queue) -> None:
+    queue.drain()
+    queue.push("a")
+    answered = queue.step()
+    queue.pop("red", "a")
+    queue.checker.paused("red", answered, queue.step())
+
+
 def passed_over_by_pops(queue: Queue) -> None:
     queue.drain()
     queue.push("a")
@@ -224,7 +236,7 @@ PLANTED = {"lost": [lost, lost_by_the_buffer, lost_to_one_group, lost_after_a_se
            "doubled": [stored_twice, stored_elsewhere, consumed_twice],
            "acknowledged": [delivered_after_its_acknowledgment, delivered_after_it_acknowledged_itself],
            "order": [passed_over, turned_round, given_in_disorder], "gone": [rows_of_the_database_before],
-           "left": [not_delivered_again_after_its_lease],
+           "paused": [delivered_in_a_pause], "left": [not_delivered_again_after_its_lease],
            "late": [passed_over_by_pops, passed_over_by_a_pop_that_waits, withheld_behind_a_lease_that_ended,
                     committed_by_sql_and_not_found]}
 

@@ -14,7 +14,9 @@ import psycopg
 from .checker import TAKEN, Checker
 from .client import Client, ack_of, pop_target
 from .daemon import Daemon
+from .feed import Feed
 from .http import Answer, Gone
+from .socket_feed import SocketFeed
 
 LEASE = 5
 OLD_ENOUGH = 20.0  # seconds a client waits for an answer
@@ -168,7 +170,8 @@ class Consumer(Actor):
                 continue
             place, waits = self.dice.choice(self.places), self.dice.random() < 0.8
             target = pop_target(self.stage.queue, consumerGroup=self.group, batch=self.dice.choice([1, 10, 100]),
-                                partitions=self.dice.choice([1, 3, 10]), wait=waits, timeout=1000)
+                                partitions=self.dice.choice([1, 3, 10, 64]), wait=waits, timeout=1000,
+                                **({"autopilot": True} if self.dice.random() < 0.2 else {}))
             asked = time.monotonic()
             answer = self.ask(place, "GET", target)
             ended = time.monotonic()
@@ -197,19 +200,26 @@ class Consumer(Actor):
             return
         if chance < 0.08:
             self.stage.quiet.wait(self.dice.uniform(1.0, LEASE - 1.0))
-        answer = self.ask(place, "POST", "/api/v1/ack/batch",
-                          {"consumerGroup": self.group, "acknowledgments": [ack_of(m) for m in messages]})
-        if answer is None or answer.status == 503:
+        elif chance < 0.2:
+            place = self.dice.randrange(len(self.stage.daemons))    # whoever it asks, it is acknowledged
+        results = self.acknowledge(place, {"consumerGroup": self.group,
+                                           "acknowledgments": [ack_of(m) for m in messages]})
+        if results is None:
             self.stage.tell("ack unknown")
             self.checker.ack_unanswered(pop)
             return
-        assert answer.status == 200, (answer.status, answer.body)
         at = time.monotonic()
         confirmed = [(m["partition"], m["offset"])
-                     for m, one in zip(messages, answer.json, strict=True) if one["success"]]
+                     for m, one in zip(messages, results, strict=True) if one["success"]]
         self.checker.ack_answered(pop, confirmed, at, released=len(confirmed) == len(messages))
         self.stage.tell("consumed", len(confirmed))
         self.stage.tell("refused", len(messages) - len(confirmed))
+
+    def acknowledge(self, place: int, body: dict) -> list[dict] | None:
+        """None: nobody knows what came of it."""
+        answer = self.ask(place, "POST", "/api/v1/ack/batch", body)
+        assert answer is None or answer.status in (200, 503), (answer.status, answer.body)
+        return answer.json if answer is not None and answer.status == 200 else None
 
     def extend(self, place: int, pop: Any, messages: list[dict]) -> None:
         """Somewhere between the end that is known to the daemons and twice that."""
@@ -217,3 +227,53 @@ class Consumer(Actor):
         self.ask(place, "POST", f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": seconds})
         self.checker.extended(pop, time.monotonic() + seconds)
         self.stage.tell("extended")
+
+
+class Listener(Consumer):
+    """A consumer that is told: it keeps a stream for a while, as events or over a WebSocket, and acknowledges what
+    comes. Then it leaves, mostly in the middle of something, and comes back."""
+
+    feed: Feed | SocketFeed
+
+    def run(self) -> None:
+        while not self.stage.over.is_set():
+            if self.stage.silence.is_set():
+                self.stage.over.wait(0.05)
+                continue
+            begin = time.monotonic()
+            try:
+                self.listen(self.dice.choice(self.places))
+            except OSError:
+                self.stage.over.wait(0.02)      # it was cut, or nothing came for a while
+            # what was claimed for it and never came
+            self.checker.pop_unanswered(self.group, begin, time.monotonic(), LEASE)
+
+    def listen(self, place: int) -> None:
+        credit = self.dice.choice([1, 10, 100, 300])
+        window = self.dice.choice([0, 0, credit])
+        kind = self.dice.choice([Feed, SocketFeed])
+        end, patience = time.monotonic() + self.dice.choice([0.5, 5.0, 20.0]), self.dice.choice([1.0, 5.0])
+        # Of as many messages as may be out: when each was over. One more is taken after that.
+        over = [time.monotonic()] * credit
+        with kind(self.stage.daemons[place].address, self.stage.queue, timeout=patience, consumerGroup=self.group,
+                  credit=credit, release=self.dice.random() < 0.5, heartbeat=30,
+                  **({"window": window} if window else {})) as self.feed:
+            while time.monotonic() < end and not self.stage.over.is_set() and not self.stage.silence.is_set():
+                came = self.feed.window()["messages"] if window else [self.feed.message()]
+                pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in came],
+                                          over[len(came) - 1], time.monotonic(), LEASE, f"stream of {place}",
+                                          wildcard=False)
+                self.settle(place, pop, came)
+                over = [*over[len(came):], *[time.monotonic()] * len(came)]
+                self.stage.tell("streamed", len(came))
+
+    def acknowledge(self, place: int, body: dict) -> list[dict] | None:
+        if isinstance(self.feed, Feed) or self.dice.random() < 0.5:
+            return super().acknowledge(place, body)
+        try:
+            answer = self.feed.ask({"ack": body})
+        except OSError:
+            self.feed.wire.close()      # an answer that comes late is not the next one's
+            return None
+        assert answer["status"] in (200, 503), answer
+        return answer["ack"] if answer["status"] == 200 else None

@@ -7,9 +7,10 @@ What was asked and never answered may have happened or not: it is allowed either
 |---|---|
 | lost | answered `queued`, `buffered` or `duplicate`, or committed by SQL, and never delivered to a group |
 | doubled | one message stored twice, or consumed twice by one group |
-| order | delivered before one that stands before it in its partition, or stored before one its producer had stored
-earlier | | acknowledged | delivered again after its acknowledgment was confirmed |
+| order | delivered before one that stands before it in its partition, or stored before an older one of its producer |
+| acknowledged | delivered again after its acknowledgment was confirmed |
 | gone | delivered although the database that is served now never had it |
+| paused | delivered by a pop that began after a pause was answered and ended before its end was asked for |
 | left | delivered, never acknowledged, and not delivered again to a group that went on until nothing more came |
 | late | committed and deliverable for longer than `within`, and a pop of any partition, alone, came back empty |
 """
@@ -75,6 +76,7 @@ class Checker:
         # claims that nobody may know of
         self.blind: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}
         self.troubles: list[tuple[float, float]] = []
+        self.pauses: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}
         self.acked: dict[tuple[str, Place], list[tuple[float, Pop]]] = defaultdict(list)
         self.unsure: set[tuple[str, Place]] = set()  # acknowledged, perhaps: nobody answered
         self.eras: dict[str, list[tuple[float, float, dict[str, int] | None]]] = {group: [] for group in self.groups}
@@ -142,6 +144,11 @@ class Checker:
         with self.lock:
             self.eras[group].append((asked, answered, positions))
 
+    def paused(self, group: str, answered: float, resumed: float) -> None:
+        """From the answer on, until its end was asked for."""
+        with self.lock:
+            self.pauses[group].append((answered, resumed))
+
     def trouble(self, begin: float, end: float) -> None:
         """Nobody has to be quick in between."""
         with self.lock:
@@ -168,6 +175,7 @@ class Checker:
                     after = sum(asked <= pop.ended for asked, _, _ in self.eras[group])
                     pop.era = before if before == after else -1
             return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late(),
+                    *self._paused(),
                     *(self._left() if drained else [])]
 
     def story(self, key: Any) -> str:
@@ -247,6 +255,12 @@ class Checker:
                               if place[0] == partition and place[1] >= start and key not in again
                               and key not in self.excused]
         return found
+
+    def _paused(self) -> list[Fault]:
+        return [Fault("paused", [*pop.messages.values()], f"came to {group}, asked at {pop.asked:.2f}, paused at"
+                                                          f" {answered:.2f} until {resumed:.2f}")
+                for group in self.groups for answered, resumed in self.pauses[group] for pop in self.pops[group]
+                if pop.messages and answered < pop.asked and pop.ended < resumed]
 
     def _left(self) -> list[Fault]:
         found = []

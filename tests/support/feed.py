@@ -115,10 +115,16 @@ class Feed:
             block, _, self.text = self.text.partition("\n\n")
             assert self._read(block) is None, block
 
-    def message(self) -> dict:
+    def expected(self, name: str) -> Event:
+        """The next one, of this name. Gone: the stream has ended."""
         event = self.event()
-        assert event is not None, "the stream ended"
-        assert event.name == "message", event
+        if event is None or event.name == "end":
+            raise Gone("the stream ended" if event is None else event.data)
+        assert event.name == name, event
+        return event
+
+    def message(self) -> dict:
+        event = self.expected("message")
         message = event.json
         assert event.id == f"{message['partitionId']}:{message['offset']}"
         return message
@@ -127,9 +133,7 @@ class Feed:
         return [self.message() for _ in range(number)]
 
     def window(self) -> dict:
-        event = self.event()
-        assert event is not None, "the stream ended"
-        assert event.name == "window", event
+        event = self.expected("window")
         window = event.json
         last = window["messages"][-1]
         assert event.id == f"{last['partitionId']}:{last['offset']}"

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from .feed import stream_target
-from .http import Wire, request
+from .http import Gone, Wire, request
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
@@ -47,6 +47,7 @@ class SocketFeed:
         self.wire = Wire(address, timeout)
         self.wire.send(asked)
         answer = self.wire.receive(head_only=True)
+        self.status = answer.status
         assert answer.status == 101, (answer.status, self.wire.rest)
         assert answer.headers["sec-websocket-accept"] == accept
         assert answer.headers["upgrade"] == "websocket"
@@ -84,6 +85,8 @@ class SocketFeed:
             op, payload = self.frame()
             if op == PING:
                 self.wire.send(frame(PONG, payload))
+            elif op == CLOSE:
+                raise Gone(payload)
             else:
                 assert op == TEXT, (op, payload)
                 return json.loads(payload)
