@@ -82,6 +82,8 @@ class Round(Troubles):
                  for alike in list(first.values())[:20]]
         lines += [f"last pops of {group}: {[(p.daemon, round(p.ended, 1), len(p.messages)) for p in pops[-5:]]};"
                   f" without an answer: {self.checker.blind[group][-5:]}" for group, pops in self.checker.pops.items()]
+        lines += [line for key in [fault.key for fault in faults if isinstance(fault.key, str)][:1]
+                  for line in self.checker.around(key)]
         with psycopg.connect(self.pair.primary.dsn(dbname="history")) as session:
             for what in ("cursors", "partitions", "consumer_groups", "standing"):
                 lines += [what, *(f"    {row}" for row, in session.execute(f"SELECT x::text FROM queend.{what} x"))]
@@ -110,13 +112,19 @@ class Round(Troubles):
                 self.trouble(kinds.pop(), end)
                 self.wait(0.0, 2.0, max(0.0, end - time.monotonic()))
             self.stage.quiet.set()
-            begin, patience = time.monotonic(), 60.0
-            while self.checker.missing() and time.monotonic() < begin + patience and not crowd.failures:
-                self.stage.over.wait(0.1)
+            self.drain(crowd)
         finally:
             self.stage.quiet.set()
             self.stage.over.set()
         crowd.join()
+
+    def drain(self, crowd: Crowd) -> None:
+        """Until all of it was consumed, or for a minute nothing more was."""
+        least, since = None, time.monotonic()
+        while (missing := len(self.checker.missing())) and time.monotonic() < since + 60.0 and not crowd.failures:
+            if least is None or missing < least:
+                least, since = missing, time.monotonic()
+            self.stage.over.wait(0.5)
 
     def stop(self) -> None:
         for daemon in self.stage.daemons:

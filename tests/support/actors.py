@@ -249,22 +249,20 @@ class Listener(Consumer):
             self.checker.pop_unanswered(self.group, begin, time.monotonic(), LEASE)
 
     def listen(self, place: int) -> None:
-        credit = self.dice.choice([1, 10, 100, 300])
+        credit = self.dice.choice([1, 10, 100, 300]) if not self.stage.quiet.is_set() else 300
         window = self.dice.choice([0, 0, credit])
         kind = self.dice.choice([Feed, SocketFeed])
         end, patience = time.monotonic() + self.dice.choice([0.5, 5.0, 20.0]), self.dice.choice([1.0, 5.0])
-        # Of as many messages as may be out: when each was over. One more is taken after that.
-        over = [time.monotonic()] * credit
+        begin = time.monotonic()    # what comes may have been claimed at any time since
         with kind(self.stage.daemons[place].address, self.stage.queue, timeout=patience, consumerGroup=self.group,
                   credit=credit, release=self.dice.random() < 0.5, heartbeat=30,
                   **({"window": window} if window else {})) as self.feed:
             while time.monotonic() < end and not self.stage.over.is_set() and not self.stage.silence.is_set():
                 came = self.feed.window()["messages"] if window else [self.feed.message()]
                 pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in came],
-                                          over[len(came) - 1], time.monotonic(), LEASE, f"stream of {place}",
+                                          begin, time.monotonic(), LEASE, f"stream of {place}",
                                           wildcard=False)
                 self.settle(place, pop, came)
-                over = [*over[len(came):], *[time.monotonic()] * len(came)]
                 self.stage.tell("streamed", len(came))
 
     def acknowledge(self, place: int, body: dict) -> list[dict] | None:

@@ -193,6 +193,21 @@ class Checker:
                                  for at, by in self.acked.get((group, place), ()) if by is pop]
         return "; ".join(f"{at:.2f} {what}" for at, what in sorted(told))
 
+    def around(self, key: Any) -> list[str]:
+        """What each group was given of the message's partition, and when that was confirmed."""
+        if key not in self.pushed:
+            return []
+        partition, lines = self.pushed[key].partition, []
+        for group in self.groups:
+            for pop in self.pops[group]:
+                offsets = [offset for name, offset in pop.messages if name == partition]
+                if offsets:
+                    confirmed = {offset: round(at, 2) for offset in offsets
+                                 for at, by in self.acked.get((group, (partition, offset)), ()) if by is pop}
+                    lines.append(f"{pop.ended:.2f} to {group} from {pop.daemon}, asked {pop.asked:.2f}, era {pop.era}:"
+                                 f" {offsets}, confirmed {confirmed}")
+        return lines
+
     def missing(self) -> list[tuple[str, Any]]:
         """(group, key) of what was stored and is not consumed yet."""
         with self.lock:
