@@ -11,7 +11,7 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 from support.daemon import Daemon
 from support.tokens import SECRET, token
-from support.sdk import HERE, prepare
+from support.sdk import HERE, pip, prepare
 
 # generation: what its tests need besides
 NEEDS = {"0.15": ["asyncpg"], "2": []}
@@ -30,12 +30,10 @@ def sources(generation: str) -> tuple[Path, Path]:
     python = prepare(generation).python
     folder = python.parent.parent / "own"
     if not (folder / "ready").exists():
-        pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         version = subprocess.run([python, "-c", "from importlib.metadata import version; print(version('queen-mq'))"],
                                  capture_output=True, text=True, check=True).stdout.strip()
-        subprocess.run([*pip, "install", "pytest>=8", "pytest-asyncio>=1", *NEEDS[generation]], check=True)
-        subprocess.run([*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", folder,
-                        f"queen-mq=={version}"], check=True)
+        pip(python, "install", "pytest>=8", "pytest-asyncio>=1", *NEEDS[generation])
+        pip(python, "download", "--no-deps", "--no-binary", ":all:", "--dest", folder, f"queen-mq=={version}")
         with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
             archive.extractall(folder, filter="data")
         (folder / "ready").touch()

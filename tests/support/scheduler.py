@@ -9,12 +9,19 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # In this order, before all others: what begins late keeps one worker busy when the others have nothing left to do.
-LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/schema/", "tests/e2e/test_sdk_own.py",
-        "tests/e2e/test_model.py", "tests/e2e/test_sdk.py", "tests/bench/test_bench.py",
-        "tests/e2e/test_streams_sdk.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_serve.py",
-        "tests/e2e/test_failover.py", "tests/platform/test_import_queen.py", "tests/platform/test_embedded.py",
-        "tests/e2e/test_database_doubts.py", "tests/faults/", "tests/e2e/test_editions.py", "tests/sql/test_plans.py",
-        "tests/platform/test_activation.py", "tests/platform/test_double_kill.py", "tests/bench/test_soak.py")
+LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_backup.py",
+        "tests/e2e/test_database_doubts.py", "tests/e2e/test_verdict.py", "tests/platform/test_serve.py",
+        "tests/e2e/test_sdk_own.py", "tests/schema/", "tests/platform/test_settings.py",
+        "tests/platform/test_embedded.py", "tests/platform/test_watch.py", "tests/e2e/test_fence.py",
+        "tests/bench/test_bench.py", "tests/faults/", "tests/e2e/test_sdk.py", "tests/e2e/test_given_back",
+        "tests/e2e/test_frozen_server.py", "tests/e2e/test_model.py", "tests/e2e/test_streams_sdk.py",
+        "tests/core/test_no_memory.py", "tests/sql/test_push_one.py", "tests/e2e/test_peers.py",
+        "tests/e2e/test_late_answers.py", "tests/cli/test_cli_completion.py", "tests/e2e/test_failover.py",
+        "tests/e2e/test_editions.py", "tests/e2e/test_history.py", "tests/platform/test_migration.py",
+        "tests/e2e/test_strangers.py", "tests/sql/test_dedupe.py", "tests/cli/test_cli_queues.py",
+        "tests/core/test_edge.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_import_queen.py",
+        "tests/sql/test_plans.py", "tests/platform/test_activation.py", "tests/platform/test_double_kill.py",
+        "tests/bench/test_soak.py")
 # Every test of these is dealt alone: they share nothing.
 SPLIT = ("tests/e2e/test_sdk.py", "tests/e2e/test_streams_sdk.py")
 # One session of Spark serves all of these.
@@ -31,7 +38,6 @@ class Scheduler(LoadScopeScheduling):
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
         super()._assign_work_unit(node)
-
 
     def remove_node(self, node: WorkerController) -> str | None:
         """The test it ended with, if it ended in one. What it had not begun is dealt anew, and nothing else: xdist
