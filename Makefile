@@ -43,6 +43,9 @@ run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops bot
 	@BINDIR="$(BINDIR)" sh tools/launcher.sh
 	@exec $(BIN)/python -m queend serve
 
+# Hundreds of interpreters start in one run. Each would compile again what the one before has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Most tests wait most of the time: on two cores four processes share them (tests/support/scheduler.py). With ARGS there is one, unless they ask for more.
 WORKERS ?= 4
 # A test that hangs is named, with the stacks of its threads; its process ends and the others go on.
