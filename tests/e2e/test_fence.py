@@ -57,7 +57,8 @@ def slow(start_daemon: Callable[..., Daemon], postgres: Postgres) -> Callable[..
     """A daemon that gives up after two seconds, as soon as it may."""
     def start(**more: object) -> Daemon:
         return start_daemon(postgres.database(), **{"NUM_WORKERS": 1, "QUEEND_SLOTS": 4,
-                                                    "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_STATEMENT_TIMEOUT": 1500,
+                                                    "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000,
+                                                    "DB_STATEMENT_TIMEOUT": 600_000,  # nothing else ends what hangs
                                                     "DB_LOCK_TIMEOUT": 1000, "QUEEND_CACHE_BYTES": 0,
                                                     "QUEEND_PATIENCE_MS": 60000, **more})
     return start

@@ -42,6 +42,7 @@ ELSEWHERE = {
     "e2e/test_compressed_rows.py": "QUEEND_COMPRESS_FROM",
     "e2e/test_encryption.py": "QUEEND_ENCRYPTION_KEYS QUEEND_REFUSE_PLAIN QUEEN_ENCRYPTION_KEY",
     "e2e/test_failover.py": "QUEEND_BUFFER_BYTES QUEEND_BUFFER_ADOPT_MS",
+    "e2e/test_fence.py": "LIBQUEEN_INFLIGHT_DEADLINE_MS",
     "e2e/test_idle_partitions.py": "PARTITION_CLEANUP_DAYS",
     "e2e/test_memory.py": "QUEEND_CACHE_BYTES",
     "e2e/test_name_bounds.py": "QUEEND_MAX_QUEUES QUEEND_MAX_PARTITIONS QUEEND_MAX_GROUPS",
@@ -184,6 +185,7 @@ GAUGES = {"pop_limit": ("QUEEN_POP_MAX_CONCURRENT", 3), "ack_limit": ("QUEEN_ACK
 def bounded(start_daemon: Callable[..., Daemon]) -> Daemon:
     """Few calls at once."""
     return start_daemon(NUM_WORKERS=1, QUEEN_CONCURRENCY_MODE="static", QUEEND_PUSH_STREAMS=2, DB_POOL_SIZE=60,
+                        DB_CONNECTION_TIMEOUT=600_000, DB_LOCK_TIMEOUT=600_000,
                         DEFAULT_BATCH_SIZE=3, DEFAULT_TIMEOUT=300,
                         DEFAULT_SUBSCRIPTION_MODE="new", QUEEND_CONFIGURE_REPLACES="true",
                         QUEEND_MAX_QUEUED_BYTES=1 << 20,
@@ -248,14 +250,19 @@ def test_stream_calls_at_once(bounded: Daemon) -> None:
                 assert waiting(seer) == 1, path
 
 
-@sees("DB_POOL_SIZE")
-def test_connections_of_the_control_plane(bounded: Daemon) -> None:
-    """A twentieth."""
-    with bounded.client() as client, at_once(bounded, "LOCK TABLE queend.queues", "GET", "/api/v1/resources/queues",
-                                             [None] * 5) as seer:
+@sees("DB_POOL_SIZE", "DB_CONNECTION_TIMEOUT")
+def test_connections_of_the_control_plane(bounded: Daemon, start: Callable[..., Daemon]) -> None:
+    """A twentieth. Who finds all of them taken waits; at a daemon that is to wait less, who asks later gives up
+    first."""
+    hasty, path = start(bounded.conninfo, DB_POOL_SIZE=40, DB_CONNECTION_TIMEOUT=100), "/api/v1/resources/queues"
+    with bounded.client() as client, hasty.client() as one, hasty.client() as other, hasty.client() as third, \
+            at_once(bounded, "LOCK TABLE queend.queues", "GET", path, [None] * 5) as seer:
         until(lambda: waiting(seer) >= 3 and client.get("/metrics").json["database"]["waitingRequests"] >= 1,
               "the others wait for a connection")
         assert client.get("/metrics").json["database"]["poolSize"] == 3
+        one.send("GET", path), other.send("GET", path)
+        until(lambda: waiting(seer) >= 5, "its two are taken")
+        assert third.get(path).status == 503
 
 
 # sql/function/push.sql
@@ -453,25 +460,22 @@ def test_time_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- sessions of the database --------------------------------------------------------------------------------------
 
-WAITS = {"DB_CONNECTION_TIMEOUT": 7001, "LIBQUEEN_INFLIGHT_DEADLINE_MS": 7005}
 SESSION = {"DB_STATEMENT_TIMEOUT": ("statement_timeout", 7001), "DB_LOCK_TIMEOUT": ("lock_timeout", 7002),
            "DB_IDLE_TIMEOUT": ("idle_in_transaction_session_timeout", 7003)}
 SOCKET = {"DB_TCP_USER_TIMEOUT_MS": (socket.TCP_USER_TIMEOUT, 7004), "DB_KEEPALIVES_IDLE": (socket.TCP_KEEPIDLE, 75),
           "DB_KEEPALIVES_INTERVAL": (socket.TCP_KEEPINTVL, 76), "DB_KEEPALIVES_COUNT": (socket.TCP_KEEPCNT, 7)}
 
 
-@sees(*SESSION, *SOCKET, *WAITS)
+@sees(*SESSION, *SOCKET)
 def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As every part of the daemon opens them."""
     with running(tcp=True) as server:
         monkeypatch.setenv("QUEEND_DSN", server.dsn())
         for name, (_, value) in {**SESSION, **SOCKET}.items():
             monkeypatch.setenv(name, str(value))
-        for name, value in WAITS.items():
-            monkeypatch.setenv(name, str(value))
+        monkeypatch.setenv("DB_CONNECTION_TIMEOUT", "7001")
         flat = connect.core_settings(load())
         assert conninfo_to_dict(flat["conninfo"])["connect_timeout"] == "8", "whole seconds"
-        assert flat["inflight_deadline_ms"] == 7005, "what then happens is in e2e/test_fence.py"
         with session.connect(connect.conninfo(load())) as connection:
             for name, (word, value) in SESSION.items():
                 assert connection.execute("SELECT setting::int FROM pg_settings WHERE name = %s",
