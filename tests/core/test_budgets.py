@@ -132,7 +132,7 @@ def test_requests_that_wait_behind_others_are_counted(start):
 
 
 def test_who_announces_delivers(start):
-    """A byte now and then keeps no body alive."""
+    """A little now and then, though more than would do by default, keeps no body alive."""
     edge = start(body_timeout_ms=700, least_rate=100_000)
     with contextlib.closing(edge.connect()) as sock:
         sock.sendall(head(100_000) + b"x" * 50_000)
@@ -144,7 +144,7 @@ def test_who_announces_delivers(start):
 
 def trickle(sock):
     try:
-        sock.sendall(b"x")
+        sock.sendall(b"x" * 2000)
     except OSError:
         return True
     return select_now(sock)
