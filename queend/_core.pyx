@@ -26,6 +26,7 @@ include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
 include "core/json/member.pyx"            # members of an object, by name
+include "core/json/body.pyx"              # a body that is JSON, or is refused
 
 # HTTP/1.1 as text, without sockets. In: bytes. Out: heads and fields; heads of answers.
 include "core/http/parse.pyx"             # a request's head

@@ -9,3 +9,7 @@ cdef inline void error_set(ApiError* e, int status, const char* text) noexcept n
     e.status = status
     strncpy(e.text, text, 239)
     e.text[239] = 0
+
+cdef bint refuse(ApiError* e, const char* text) noexcept nogil:
+    error_set(e, 400, text)
+    return False
