@@ -17,6 +17,7 @@ include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/heap.pyx"              # due times
+include "core/base/era.pyx"               # when what was deleted may be freed
 include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
@@ -124,10 +125,10 @@ include "core/net/inbox.pyx"              # messages between threads
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/spans.pyx"              # spans of traces, if they are wanted
-include "core/net/request.pyx"            # one request, from complete to answered; its answer
+include "core/net/request.pyx"            # bytes in: requests, until they are answered
+include "core/net/reply.pyx"              # their answers, made
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/connection.pyx"         # opened, read, closed
-include "core/net/taking.pyx"             # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs

@@ -1,5 +1,5 @@
 # Why a request is refused: a status and a text, written where the reason is known, sent to the client by whoever
-# answers (net/request).
+# answers (net/reply).
 
 cdef struct ApiError:
     int status

@@ -103,7 +103,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     j.n_cursors = 0
     j.known = False
     j.named = True
-    request_repin(j.job.r)
+    j.job.r.pin = <uint8_t>pin_renew(j.job.r.worker.pins, j.job.r.pin)
     uv_rwlock_rdlock(&catalog.lock)
     if j.any_queue:
         ask = not pop_pick_queue(j)

@@ -1,4 +1,4 @@
-# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/request),
+# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (base/era),
 # and with it cached rows, leases and ids that were remembered, places in the heap of due times and in the list of
 # scans. On the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a
 # pointer then. A slice at a time under the book's lock, some slices a turn, so that nobody waits.

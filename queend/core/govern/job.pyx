@@ -53,7 +53,10 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind) noexcept nogil:
     j.kind = kind
     j.born_us = r.started_us
     j.bytes = r.body.n
-    request_engage(r)
+    if r.arriving:
+        request_settle(r)
+    if r.pin == 0:
+        r.pin = <uint8_t>pin_take(r.worker.pins)
     r.job = j
     r.op = kind.op
 

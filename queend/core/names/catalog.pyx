@@ -1,6 +1,6 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
 # resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned
-# (net/request): what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process.
+# (base/era): what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process.
 # The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock
 # order: catalog.lock, then book.lock, then an inbox.
 

@@ -1,5 +1,5 @@
 # A client's connection: opened, read, closed. In: an accepted socket, its bytes. Out: the bytes, handed on to become
-# requests (net/taking), whose answers leave in their order (net/writing). An idle connection holds no buffer: reads go
+# requests (net/request), whose answers leave in their order (net/writing). An idle connection holds no buffer: reads go
 # through the worker's, only the head of an incomplete request is kept here, and a body is read straight into its
 # request's memory.
 

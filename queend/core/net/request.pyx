@@ -1,6 +1,8 @@
-# A request: parsed, complete, and alive until it is answered, even when its client has left meanwhile (conn is NULL
-# then). Its answer is built into its own buffer, and sent in the order of the requests when the loop's turn ends.
+# A request: taken out of a connection's bytes, a head, then its body as it was announced or in chunks; and alive until
+# it is answered, even when its client has left meanwhile (conn is NULL then). In: bytes (net/connection). Out: complete
+# requests, to `service`, in the order in which their answers are owed; or a refusal, after which nothing more is taken.
 # Everything on it happens on its worker's thread.
+
 cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     # NULL when memory ran out.
     cdef RequestPool* pool = &w.requests
@@ -20,73 +22,16 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     w.counters.live_requests += 1
     return r
 
-# ---- what it holds -------------------------------------------------------------------------------------------------
-# Eras say when what was deleted may be given back. Requests and what comes of them hold pointers to queues, partitions,
-# groups and cursors; what is deleted can no longer be found, and is freed when nobody who may have found it before is
-# left.
-#
-# Who looks something up is pinned first, to the era that it reads, and until it holds nothing any more: requests of hot
-# routes (job_open to request_close), what gives back or takes back after them, a scan. What comes of a pinned one has
-# the pin of the same era, and gets it before the other one's goes. The era moves on (find/grave) while nobody is pinned
-# to another than the current one, and after every worker has come to an end with what it did at the move before. From
-# the burial to the second move after it no pin of before it lasts: whichever of the two words it counts in, at one of
-# the two moves that word had to be 0. So it does not matter that the era may have moved between reading it and
-# counting.
-#
-# Order: the count rises before the look-up, which takes catalog.lock; the burial takes it for writing, and who moves
-# the era after that. So each rise that a look-up before the burial needs is seen. A pin that another worker counts on
-# is counted under the book's lock, and the words are read under it: they are never seen between two workers. A fall is
-# a release, reading an acquire.
-
-cdef SharedInt64 era_now
-cdef int64_t[2] era_outside   # pins of threads that are no worker: of those that hold the interpreter's lock
-
-cdef inline int pin_take(int64_t* pins) noexcept nogil:
-    # The caller holds nothing yet. 1 or 2: the word it counts in, and one.
-    cdef int at = <int>(era_now & 1)
-    pin_up(&pins[at])
-    return at + 1
-
-cdef inline int pin_share(int64_t* pins, int pin) noexcept nogil:
-    # For what goes on holding what the owner of `pin` holds. Of another worker's: the book is locked.
-    pin_up(&pins[pin - 1])
-    return pin
-
-cdef inline void pin_drop(int64_t* pins, int pin) noexcept nogil:
-    # 0: there is none.
-    if pin:
-        pin_down(&pins[pin - 1])
-
-cdef inline void request_engage(Request* r) noexcept nogil:
-    # It is a job from now on.
-    request_settle(r)
-    request_pin(r)
-
-cdef inline void request_pin(Request* r) noexcept nogil:
-    # Before it looks anything up.
-    if r.pin == 0:
-        r.pin = <uint8_t>pin_take(r.worker.pins)
-
-cdef inline void request_unpin(Request* r) noexcept nogil:
-    pin_drop(r.worker.pins, r.pin)
-    r.pin = 0
-
-cdef inline void request_repin(Request* r) noexcept nogil:
-    # It holds nothing now, and is about to look up all it needs.
-    if r.pin != 1 + <int>(era_now & 1):
-        request_unpin(r)
-        request_pin(r)
-
-cdef inline void request_settle(Request* r) noexcept nogil:
-    # Its body is nothing that arrives any more.
-    if r.arriving:
-        budget_give(r.arriving)
-        r.arriving = 0
+cdef void request_settle(Request* r) noexcept nogil:
+    # Its body, a large one (net/beside), is nothing that arrives any more.
+    budget_give(r.arriving)
+    r.arriving = 0
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
-    request_unpin(r)
-    request_settle(r)
+    pin_drop(w.pins, r.pin)
+    if r.arriving:
+        request_settle(r)
     if r.charged:
         untaken_add(w, r.conn, -r.charged)
     arena_close(&r.arena)
@@ -105,14 +50,6 @@ cdef void request_close(Request* r) noexcept nogil:
     else:
         free(r)
 
-cdef inline void request_out(Request* r) noexcept nogil:
-    # An empty answer, in memory another answer had before where there is some.
-    cdef RequestPool* pool = &r.worker.requests
-    if r.out.data == NULL and pool.outs_kept:
-        pool.outs_kept -= 1
-        r.out = pool.outs[pool.outs_kept]
-    buf_clear(&r.out)
-
 cdef void requestpool_close(RequestPool* pool) noexcept nogil:
     cdef Request* r
     while pool.free_list != NULL:
@@ -124,170 +61,221 @@ cdef void requestpool_close(RequestPool* pool) noexcept nogil:
         pool.outs_kept -= 1
         buf_free(&pool.outs[pool.outs_kept])
 
-# ---- its answer ----------------------------------------------------------------------------------------------------
+# ---- taken ----------------------------------------------------------------------------------------------------------
 
-cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
-    # Status line and date.
-    request_out(r)
-    r.status = status
-    head_begin(&r.out, status, r.worker.date.text)
-    return &r.out
+cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
+    # Bytes used, with what has come of its body; 0 when the head is not complete.
+    cdef Worker* w = c.worker
+    cdef Head h
+    cdef Request* r
+    cdef int outcome = head_parse(data, n, &w.limits, &h)
+    cdef char* body
+    if outcome == 0:
+        return 0
+    if outcome < 0:
+        conn_refuse(c, h.status, h.reason)
+        return n
+    r = request_open(w, c)
+    if r == NULL or not request_take(r, &h):
+        if r != NULL:
+            request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    c.large = h.length >= INPUT_LARGE
+    c.most = w.limits.max_body
+    if h.chunked or h.length > w.settings.max_control or h.length > w.settings.max_open:
+        c.most = body_most(w, r)
+        if h.length > c.most:
+            request_close(r)
+            conn_refuse(c, 413, b"The request body is too large")
+            return n
+    if service.guarded and (c.large or h.chunked):
+        outcome = 1 if c.admitted else service.early(r)
+        c.admitted = False
+        if outcome <= 0:
+            conn_owe(c, r)
+            r.started_us = clock_mono_us()
+            r.keep_alive = False
+            c.ended = True
+        if outcome < 0:
+            c.mode = READ_NOTHING
+            service.refuse(r)
+            return n
+        if outcome == 0:
+            c.mode = READ_LATER
+            r.early = True
+            service.verify(r, True)
+            return 0
+    if not h.chunked and h.length == 0:
+        c.reading = r
+        conn_complete(c)
+        return h.size
+    if not h.chunked:
+        body = <char*>arena_alloc(&r.arena, <size_t>h.length + BODY_PADDING)
+        if body == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        memset(body + h.length, 0, BODY_PADDING)
+        r.body = slice_of(body, <size_t>h.length)
+        c.body_got = 0
+        c.mode = READ_FIXED
+    else:
+        c.chunked = <Chunked*>malloc(sizeof(Chunked))
+        if c.chunked == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        chunked_open(c.chunked)
+        c.mode = READ_CHUNKED
+    c.reading = r
+    if n > h.size and not h.chunked:
+        return h.size + conn_take_body(c, data + h.size, n - h.size)
+    if h.expects and not h.http10 and n == h.size:
+        c.owes_continue = True
+        conn_dirty(c)
+    return h.size
 
-cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
-    # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
-    return reply_begin_more(r, status, content_type, b"")
+cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
+    cdef Request* r = c.reading
+    cdef size_t k = r.body.n - c.body_got
+    if k > n:
+        k = n
+    memcpy(<char*>r.body.p + c.body_got, data, k)
+    c.body_got += k
+    if c.body_got == r.body.n:
+        conn_complete(c)
+    return k
 
-cdef Buf* reply_bare(Request* r, int status) noexcept nogil:
-    # Of what was made for a feed: a body is all it has.
-    request_out(r)
-    r.status = status
-    r.head_size = 0
-    return &r.out
-
-cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
-    # The same with further header lines.
-    cdef Buf* b
-    if r.feed != NULL:
-        return reply_bare(r, status)
-    b = reply_head(r, status)
-    buf_text(b, lines)
-    if content_type != NULL:
-        buf_text(b, b"Content-Type: ")
-        buf_text(b, content_type)
-        buf_put(b, b"\r\n", 2)
-    reply_headers_end(r)
-    return b
-
-cdef void reply_headers_end(Request* r) noexcept nogil:
-    # What pages may read it, connection and length lines and the blank line; what is appended from here on is the body.
-    if sites.origins[0]:
-        site_tell(r)
-    if r.worker.stopping:
-        r.keep_alive = False
-    head_end(&r.out, r.status, r.keep_alive, r.http10)
-    r.head_size = r.out.len
-
-cdef inline void conn_dirty(Conn* c) noexcept nogil:
-    # To be looked at when this turn of the loop ends.
-    if not c.dirty:
-        c.dirty = True
-        c.next_dirty = c.worker.dirty
-        c.worker.dirty = c
-
-cdef void reply_end(Request* r) noexcept nogil:
-    # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
-    cdef Worker* w = r.worker
-    cdef OpCounter* counter = &w.counters.op[r.op]
-    if r.feed != NULL:
-        r.replied = True
-        r.on_gone = NULL
-        service.fed(r)
-        return
-    if r.out.failed and not r.unanswerable:
-        r.unanswerable = True
-        reply_error(r, 503, b"Out of memory: whether the request was done is not known")
-        return
-    if r.out.failed:
-        r.keep_alive = False          # not even for that: the connection ends instead of lying
-    elif r.status != 204 and r.status != 304:
-        head_length(&r.out, r.head_size, r.out.len - r.head_size)
-    if r.method == METHOD_HEAD or r.status == 204:
-        r.out.len = r.head_size
-    r.replied = True
-    r.on_gone = NULL
-    if r.on_unsent == NULL:
-        r.job = NULL
-        r.on_end = NULL
-    counter.requests += 1
-    if r.status >= 400:
-        counter.errors += 1
-    counter_latency(counter, clock_mono_us() - r.started_us)
-    if w.requestlog.every:
-        requestlog_note(r)
-    if r.conn == NULL:
+cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
+    # The decoded bytes gather in the answer's buffer, which is not needed yet, and move to the arena when complete.
+    cdef Request* r = c.reading
+    cdef size_t used = 0
+    cdef char* body
+    cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.most, &r.out)
+    if c.state == CONN_BODY:
+        conn_move(c, CONN_BODY)
+    if outcome < 0 or r.out.failed:
+        c.reading = NULL
         request_close(r)
+        if outcome < 0:
+            conn_refuse(c, c.chunked.status, c.chunked.reason)
+        else:
+            conn_refuse(c, 503, b"Out of memory")
+        return n
+    if outcome == 0:
+        return n
+    if r.out.cap > OUT_KEEP:
+        # not held twice, nor copied
+        body = r.out.data if buf_room(&r.out, BODY_PADDING) and arena_adopt(&r.arena, r.out.data, r.out.cap) else NULL
     else:
-        if r.out.cap > OUT_KEEP or r.conn.first != r:
-            untaken_charge(r)
-        conn_dirty(r.conn)
+        body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
+        if body != NULL:
+            memcpy(body, r.out.data, r.out.len)
+    if body == NULL:
+        c.reading = NULL
+        request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    memset(body + r.out.len, 0, BODY_PADDING)
+    r.body = slice_of(body, r.out.len)
+    if body == r.out.data:
+        buf_init(&r.out)
+    else:
+        buf_clear(&r.out)
+    conn_complete(c)
+    return used
 
-cdef void reply_simple(Request* r, int status, const char* json_text) noexcept nogil:
-    # A small constant body.
-    buf_text(reply_begin(r, status, JSON_TYPE), json_text)
-    reply_end(r)
+cdef void conn_complete(Conn* c) noexcept nogil:
+    # The request that was being read is whole: it joins those that are owed an answer and goes to the engine.
+    cdef Request* r = c.reading
+    cdef Worker* w = c.worker
+    c.reading = NULL
+    if c.asked < 2:
+        c.asked += 1
+    c.owes_continue = False
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_HEAD
+    c.pace.running = False
+    conn_owe(c, r)
+    if not r.keep_alive:
+        c.mode = READ_NOTHING
+        c.ended = True
+    r.started_us = clock_mono_us()
+    w.taken_us = r.started_us
+    if w.turn_us == 0:
+        w.turn_us = w.taken_us
+    if r.method == METHOD_OPTIONS:
+        reply_options(r)
+    else:
+        service.request(w, r)
 
-cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
-    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
-    cdef Buf* b
-    cdef bint problem
-    if r.feed != NULL:
-        buf_text(reply_bare(r, status), b'{"error":')
-        json_escape(&r.out, slice_lit(text))
-        buf_byte(&r.out, b'}')
-        reply_end(r)
+cdef void conn_again(Conn* c, Request* r) noexcept nogil:
+    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the
+    # head on.
+    cdef Request** at = &c.first
+    c.last = NULL
+    while at[0] != r:
+        c.last = at[0]
+        at = &at[0].next
+    at[0] = NULL
+    c.owed -= 1
+    c.ended = False
+    c.admitted = True
+    c.mode = READ_NOTHING if c.read_out else READ_HEAD
+    request_close(r)
+    conn_dirty(c)
+
+cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
+    r.next = NULL
+    if c.last != NULL:
+        c.last.next = r
+    else:
+        c.first = r
+    c.last = r
+    c.owed += 1
+
+cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
+    # What came is no request: one answer in its turn, then the end.
+    cdef Request* r = request_open(c.worker, c)
+    conn_let_go(c)
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.owes_continue = False
+    if r == NULL:
+        conn_close(c)
         return
-    b = reply_head(r, status)
-    problem = r.headers_raw.n and problem_wanted(r.headers_raw)
-    buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
-    if status == 503 or status == 401:
-        buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
-    if status == 426:
-        buf_text(b, b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
-    if status == 405:
-        buf_text(b, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\n")
-    if status == 503:
-        r.worker.counters.refused += 1
-    reply_headers_end(r)
-    if problem:
-        problem_put(b, status, r.path, slice_lit(text))
-    else:
-        buf_text(b, b'{"error":')
-        json_escape(b, slice_lit(text))
-        buf_byte(b, b'}')
-    reply_end(r)
+    r.started_us = clock_mono_us()
+    conn_owe(c, r)
+    reply_error(r, status, reason)
 
-cdef void reply_empty(Request* r, int status) noexcept nogil:
-    # No body.
-    reply_begin(r, status, NULL)
-    reply_end(r)
-
-cdef void reply_options(Request* r) noexcept nogil:
-    # The answer to a browser's question, the same for every path.
-    cdef Buf* b = reply_head(r, 204)
-    if sites.origins[0] and site_listed(r):
-        buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
-    reply_headers_end(r)
-    reply_end(r)
-
-cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
-    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those
-    # who ask; what may be tried again later says when.
-    cdef Buf* b = reply_head(r, status)
-    cdef Slice error
-    cdef bint problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
-    if problem:
-        buf_text(b, b"Content-Type: application/problem+json\r\n")
-        headers_put_but(b, headers, b"content-type")
-    else:
-        buf_slice(b, headers)
-    if (status == 503 or status == 429) and header_value(headers, b"retry-after").p == NULL:
-        buf_text(b, b"Retry-After: 1\r\n")
-    reply_headers_end(r)
-    if problem:
-        problem_copy(b, status, r.path, error, body)
-    else:
-        buf_slice(b, body)
-    reply_end(r)
-
-cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogil:
-    # All lines but those of this name (lower case).
-    cdef const char* p = headers.p
-    cdef const char* end = headers.p + headers.n
-    cdef const char* stop
-    cdef size_t n = strlen(name)
-    while p < end:
-        stop = <const char*>memchr(p, b'\n', end - p)
-        stop = end if stop == NULL else stop + 1
-        if <size_t>(stop - p) <= n or p[n] != b':' or not text_folds(p, name, n):
-            buf_put(b, p, stop - p)
-        p = stop
+cdef bint request_take(Request* r, const Head* h) noexcept nogil:
+    # Copies what outlives the read buffer: target and header lines, which lie side by side.
+    cdef Slice whole
+    cdef ptrdiff_t move
+    whole = slice_of(h.target.p, h.headers.p + h.headers.n - h.target.p)
+    whole = arena_copy(&r.arena, whole)
+    if whole.p == NULL:
+        return False
+    move = whole.p - h.target.p
+    r.method = h.method
+    r.target = h.target
+    r.path = h.path
+    r.query = h.query
+    r.headers_raw = h.headers
+    r.authority = h.authority
+    r.target.p += move
+    r.path.p += move
+    r.query.p += move
+    r.headers_raw.p += move
+    if r.authority.p != NULL:
+        r.authority.p += move
+    r.http10 = h.http10
+    r.asks = h.asks
+    r.arena.picky = h.asks & ASK_STRICT != 0
+    r.keep_alive = h.keep_alive
+    r.body = slice_of(whole.p + whole.n, 0)
+    return True

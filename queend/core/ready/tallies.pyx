@@ -3,7 +3,7 @@
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
     # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out. The
-    # caller is pinned (net/request) while it uses them.
+    # caller is pinned (base/era) while it uses them.
     cdef Queue* q
     cdef Group* g
     cdef int n = 0

@@ -35,7 +35,7 @@ cdef struct Request:
     uint8_t early             # its body was not read: it waits for its token (READ_LATER)
     uint8_t unanswerable      # its answer found no memory: a short one takes its place
     uint8_t asks              # bits of ASK_*
-    uint8_t pin               # what it found may not be freed (net/request), 0: it looked nothing up
+    uint8_t pin               # what it found may not be freed (base/era), 0: it looked nothing up
     int64_t started_us        # monotonic
     int op                    # OP_* it is counted under
     int status                # of the answer
@@ -266,7 +266,7 @@ cdef struct Worker:
     int64_t watched_ms        # when they were other ones before,
     bint watched_stuck        # and whether it has told of it
     int64_t turns             # of the loop; a worker that hangs turns no more
-    int64_t[2] pins           # who may hold what was deleted, by era (net/request)
+    int64_t[2] pins           # who may hold what was deleted, by era (base/era)
     bint digs                 # the first one: something that was deleted is to be given back (find/grave)
     int64_t era_seen          # of the last move of the era, all that this worker did before it is over
     uv_thread_t thread

@@ -1,0 +1,176 @@
+# The answer to a request: built into the request's own buffer, and sent in the order of the requests when the loop's
+# turn ends (net/writing).
+
+cdef inline void request_out(Request* r) noexcept nogil:
+    # An empty answer, in memory another answer had before where there is some.
+    cdef RequestPool* pool = &r.worker.requests
+    if r.out.data == NULL and pool.outs_kept:
+        pool.outs_kept -= 1
+        r.out = pool.outs[pool.outs_kept]
+    buf_clear(&r.out)
+
+cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
+    # Status line and date.
+    request_out(r)
+    r.status = status
+    head_begin(&r.out, status, r.worker.date.text)
+    return &r.out
+
+cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
+    # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
+    return reply_begin_more(r, status, content_type, b"")
+
+cdef Buf* reply_bare(Request* r, int status) noexcept nogil:
+    # Of what was made for a feed: a body is all it has.
+    request_out(r)
+    r.status = status
+    r.head_size = 0
+    return &r.out
+
+cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
+    # The same with further header lines.
+    cdef Buf* b
+    if r.feed != NULL:
+        return reply_bare(r, status)
+    b = reply_head(r, status)
+    buf_text(b, lines)
+    if content_type != NULL:
+        buf_text(b, b"Content-Type: ")
+        buf_text(b, content_type)
+        buf_put(b, b"\r\n", 2)
+    reply_headers_end(r)
+    return b
+
+cdef void reply_headers_end(Request* r) noexcept nogil:
+    # What pages may read it, connection and length lines and the blank line; what is appended from here on is the body.
+    if sites.origins[0]:
+        site_tell(r)
+    if r.worker.stopping:
+        r.keep_alive = False
+    head_end(&r.out, r.status, r.keep_alive, r.http10)
+    r.head_size = r.out.len
+
+cdef inline void conn_dirty(Conn* c) noexcept nogil:
+    # To be looked at when this turn of the loop ends.
+    if not c.dirty:
+        c.dirty = True
+        c.next_dirty = c.worker.dirty
+        c.worker.dirty = c
+
+cdef void reply_end(Request* r) noexcept nogil:
+    # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
+    cdef Worker* w = r.worker
+    cdef OpCounter* counter = &w.counters.op[r.op]
+    if r.feed != NULL:
+        r.replied = True
+        r.on_gone = NULL
+        service.fed(r)
+        return
+    if r.out.failed and not r.unanswerable:
+        r.unanswerable = True
+        reply_error(r, 503, b"Out of memory: whether the request was done is not known")
+        return
+    if r.out.failed:
+        r.keep_alive = False          # not even for that: the connection ends instead of lying
+    elif r.status != 204 and r.status != 304:
+        head_length(&r.out, r.head_size, r.out.len - r.head_size)
+    if r.method == METHOD_HEAD or r.status == 204:
+        r.out.len = r.head_size
+    r.replied = True
+    r.on_gone = NULL
+    if r.on_unsent == NULL:
+        r.job = NULL
+        r.on_end = NULL
+    counter.requests += 1
+    if r.status >= 400:
+        counter.errors += 1
+    counter_latency(counter, clock_mono_us() - r.started_us)
+    if w.requestlog.every:
+        requestlog_note(r)
+    if r.conn == NULL:
+        request_close(r)
+    else:
+        if r.out.cap > OUT_KEEP or r.conn.first != r:
+            untaken_charge(r)
+        conn_dirty(r.conn)
+
+cdef void reply_simple(Request* r, int status, const char* json_text) noexcept nogil:
+    # A small constant body.
+    buf_text(reply_begin(r, status, JSON_TYPE), json_text)
+    reply_end(r)
+
+cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
+    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
+    cdef Buf* b
+    cdef bint problem
+    if r.feed != NULL:
+        buf_text(reply_bare(r, status), b'{"error":')
+        json_escape(&r.out, slice_lit(text))
+        buf_byte(&r.out, b'}')
+        reply_end(r)
+        return
+    b = reply_head(r, status)
+    problem = r.headers_raw.n and problem_wanted(r.headers_raw)
+    buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
+    if status == 503 or status == 401:
+        buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
+    if status == 426:
+        buf_text(b, b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
+    if status == 405:
+        buf_text(b, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\n")
+    if status == 503:
+        r.worker.counters.refused += 1
+    reply_headers_end(r)
+    if problem:
+        problem_put(b, status, r.path, slice_lit(text))
+    else:
+        buf_text(b, b'{"error":')
+        json_escape(b, slice_lit(text))
+        buf_byte(b, b'}')
+    reply_end(r)
+
+cdef void reply_empty(Request* r, int status) noexcept nogil:
+    # No body.
+    reply_begin(r, status, NULL)
+    reply_end(r)
+
+cdef void reply_options(Request* r) noexcept nogil:
+    # The answer to a browser's question, the same for every path.
+    cdef Buf* b = reply_head(r, 204)
+    if sites.origins[0] and site_listed(r):
+        buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
+    reply_headers_end(r)
+    reply_end(r)
+
+cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
+    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those
+    # who ask; what may be tried again later says when.
+    cdef Buf* b = reply_head(r, status)
+    cdef Slice error
+    cdef bint problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
+    if problem:
+        buf_text(b, b"Content-Type: application/problem+json\r\n")
+        headers_put_but(b, headers, b"content-type")
+    else:
+        buf_slice(b, headers)
+    if (status == 503 or status == 429) and header_value(headers, b"retry-after").p == NULL:
+        buf_text(b, b"Retry-After: 1\r\n")
+    reply_headers_end(r)
+    if problem:
+        problem_copy(b, status, r.path, error, body)
+    else:
+        buf_slice(b, body)
+    reply_end(r)
+
+cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogil:
+    # All lines but those of this name (lower case).
+    cdef const char* p = headers.p
+    cdef const char* end = headers.p + headers.n
+    cdef const char* stop
+    cdef size_t n = strlen(name)
+    while p < end:
+        stop = <const char*>memchr(p, b'\n', end - p)
+        stop = end if stop == NULL else stop + 1
+        if <size_t>(stop - p) <= n or p[n] != b':' or not text_folds(p, name, n):
+            buf_put(b, p, stop - p)
+        p = stop
