@@ -1,4 +1,4 @@
-# The fused call of the pop machine: claim and fetch for many pops in one statement, rows back to their requests.
+# The statement of pops: claim and fetch for many pops in one statement, rows back to their requests.
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
@@ -65,7 +65,6 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
     call.n_cursors += j.n_cursors
-    pop_move(j, POP_FETCHING)
     joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
@@ -172,8 +171,7 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
             pop_fail(j, 503, "The database did not answer in time; try again")
         else:
-            pop_move(j, POP_LEASING)
-            joblist_add(&e.woken, &j.job)
+            job_queue(&j.job, &e.woken)
         j = <PopJob*>joblist_take(&call.base.jobs)
 
 cdef void popcall_ready(PopCall* call) noexcept nogil:
@@ -235,7 +233,6 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         j.n_cursors = 0
-        pop_move(j, POP_RESOLVING)
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
@@ -371,8 +368,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         pop_after_empty(e, j)
     else:
         # the hint was stale: the next candidates, until there are none
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.woken, &j.job)
+        job_queue(&j.job, &e.woken)
 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
@@ -388,8 +384,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
             refused = pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.woken, &j.job)
+        job_queue(&j.job, &e.woken)
     elif refused != NULL:
         pop_fail(j, 503, refused)
     elif not parked:
@@ -423,7 +418,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
         pop_give_back(engine_of(r.worker), j)
         pop_fail(j, 503, "Out of memory")
         return
-    pop_move(j, POP_COMPLETED)
+    job_move(&j.job, JOB_DONE)
     j.n_messages = n
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n

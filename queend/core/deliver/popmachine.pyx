@@ -1,6 +1,6 @@
-# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and
-# FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
-# EMPTY to PARKED in the book and back. All moves go through pop_move.
+# One pop, try by try: its names, its group, candidates from the book; then it waits for a statement that claims and
+# reads for many (deliver/popcall), or claims what is in memory (settle/claimcall). Where there is nothing it ends, or,
+# a long poll, is parked in the book until somebody wakes it.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -34,7 +34,7 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
 
 cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
     # What it asks for is known, and allowed.
-    job_open(&j.job, r, &POP_JOB)
+    job_open(&j.job, r, &POP_JOB, r.body.n)
     j.deadline.owner = j
     j.any_queue = j.req.route == ROUTE_POP_ANY
     if j.req.route == ROUTE_POP_PARTITION or j.req.route == ROUTE_STREAM_PARTITION:
@@ -51,7 +51,7 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
     if j.req.auto_ack:
         j.spans = <PopSpan*>arena_alloc(&r.arena, j.width * sizeof(PopSpan))
     if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
-        reply_error(r, 503, "Out of memory")
+        job_refuse(&j.job, 503, "Out of memory")
         return
     r.on_gone = pop_gone
     if j.until_us:
@@ -133,7 +133,6 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         return True
     j.job.tries += 1
     j.asked = True
-    pop_move(j, POP_RESOLVING)
     if j.queue == NULL:
         joblist_add(&engine_of(w).wait_reload, &j.job)
         engine_reload(w)
@@ -221,11 +220,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.claims.jobs if cached else &e.pops.jobs, &j.job)
+        job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
     elif stale:
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.woken, &j.job)
+        job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
@@ -288,7 +285,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     if j.until_us and not j.job.stands:
         j.job.stands = True
         atomic_add64(&jobs_standing, 1)
-    pop_move(j, POP_PARKED)
+    job_move(&j.job, JOB_PARKED)
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
@@ -320,5 +317,4 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
-    pop_move(<PopJob*>job, POP_LEASING)
-    joblist_add(&e.woken, job)
+    job_queue(job, &e.woken)

@@ -157,7 +157,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     refill.job = j
     r.started_us = clock_mono_us()
     r.body = slice_of(t.bytes.data, p)
-    job_open(&j.job, r, &PUSH_JOB)
+    job_open(&j.job, r, &PUSH_JOB, p)
     j.drain = True
     j.req.n = count
     j.req.items = items

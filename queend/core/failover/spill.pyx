@@ -22,7 +22,6 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         j.spill_why = SPILL_FAILED
         push_spilled(w, &j.job.msg)
         return
-    job_move(&j.job, JOB_QUEUED)
     j.held_until = clock_mono_us() + SPILL_HOLD_US
     if w is boss:
         spill_arrive(w, &j.job.msg)

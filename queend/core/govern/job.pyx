@@ -5,83 +5,60 @@ cdef int64_t jobs_standing      # long polls that were parked, until they are an
 
 cdef void job_move(Job* j, int state) noexcept nogil:
     # The one place where a job changes state; live counts are kept here.
+    cdef Engine* e = engine_of(j.r.worker)
     if j.state == state:
         return
-    if j.state == JOB_NEW:
-        j.r.worker.counters.live_jobs += 1
-        engine_of(j.r.worker).queued_bytes += <int64_t>j.bytes
     if j.state == JOB_PARKED:
         j.r.worker.counters.parked -= 1
-        engine_of(j.r.worker).queued_jobs += 1
-    elif j.state == JOB_NEW:
-        engine_of(j.r.worker).queued_jobs += 1
+        e.queued_jobs += 1
     j.state = state
-    if state == JOB_QUEUED:
-        j.queued_us = clock_mono_us()
     if state == JOB_PARKED:
         j.r.worker.counters.parked += 1
-        engine_of(j.r.worker).queued_jobs -= 1
+        e.queued_jobs -= 1
     elif state == JOB_DONE:
         if j.stands:
             j.stands = False
             atomic_add64(&jobs_standing, -1)
         j.r.worker.counters.live_jobs -= 1
-        engine_of(j.r.worker).queued_jobs -= 1
-        engine_of(j.r.worker).queued_bytes -= <int64_t>j.bytes
-
-cdef void pop_move(PopJob* j, int state) noexcept nogil:
-    j.state = state
-    if state == POP_RESOLVING:
-        job_move(&j.job, JOB_RESOLVING)
-    elif state == POP_LEASING:
-        job_move(&j.job, JOB_QUEUED)
-    elif state == POP_FETCHING:
-        job_move(&j.job, JOB_FLYING)
-    elif state == POP_PARKED:
-        job_move(&j.job, JOB_PARKED)
-    elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
-        job_move(&j.job, JOB_DONE)
+        e.queued_jobs -= 1
+        e.queued_bytes -= <int64_t>j.bytes
 
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     # It met an error that was not its own. Once more?
     j.errors += 1 if j.errors < 255 else 0
     return blame_again(blame, j.errors, now - j.born_us, engine_of(j.r.worker).patience_us)
 
-cdef void job_open(Job* j, Request* r, const JobKind* kind) noexcept nogil:
+cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexcept nogil:
+    # It is among those that wait until it is parked or ends. bytes: of its body, unpacked.
     memset(j, 0, sizeof(Job))
     j.r = r
     j.kind = kind
     j.born_us = r.started_us
-    j.bytes = r.body.n
+    j.bytes = bytes
     if r.arriving:
         request_settle(r)
     if r.pin == 0:
         r.pin = <uint8_t>pin_take(r.worker.pins)
     r.job = j
     r.op = kind.op
+    r.worker.counters.live_jobs += 1
+    engine_of(r.worker).queued_jobs += 1
+    engine_of(r.worker).queued_bytes += <int64_t>bytes
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
     # It waits for a statement.
-    job_move(j, JOB_QUEUED)
+    job_move(j, JOB_LIVE)
+    j.queued_us = clock_mono_us()
     joblist_add(list, j)
 
 cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
-    job_move(j, JOB_QUEUED)
+    j.queued_us = clock_mono_us()
     joblist_front(list, j)
 
-cdef inline void job_look_up(Job* j, JobList* list) noexcept nogil:
-    # It waits for names: of a round (`resolving`) or a reload (`wait_reload`).
-    job_move(j, JOB_RESOLVING)
-    joblist_add(list, j)
-
 cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
-    # They were not sent: the first again, in their order.
-    cdef Job* job = jobs.first
-    if job == NULL:
+    # They were not sent: the first again, in their order, and waiting for as long as they have waited.
+    if jobs.first == NULL:
         return
-    while job != NULL:
-        job_move(job, JOB_QUEUED)
-        job = job.next
     jobs.last.next = list.first
     jobs.n += list.n
     if list.last != NULL:

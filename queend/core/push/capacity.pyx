@@ -75,7 +75,7 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
     if wait or j.doubts:
         j.job.tries += 1
-        job_look_up(&j.job, &engine_of(w).resolving)
+        joblist_add(&engine_of(w).resolving, &j.job)
         return False
     if j.unresolved == NULL and not j.held:
         push_answer(j)

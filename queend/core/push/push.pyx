@@ -42,13 +42,12 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     if r.grant != NULL and not gate_push(r, &j.req):
         gate_refuse_queue(r)
         return
-    job_open(&j.job, r, &PUSH_JOB)
-    j.job.bytes += j.req.unpacked
     if j.req.n == 0:
         out = reply_begin(r, 201, JSON_TYPE)
         push_reply(out, &j.req, 0)
         reply_end(r)
         return
+    job_open(&j.job, r, &PUSH_JOB, r.body.n + j.req.unpacked)
     for i in range(j.req.n - 1):
         j.req.items[i].next = &j.req.items[i + 1]
     j.req.items[j.req.n - 1].next = NULL
@@ -89,7 +88,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         push_give_up(w, j)
     else:
         j.job.tries += 1
-        job_look_up(&j.job, &engine_of(w).resolving)
+        joblist_add(&engine_of(w).resolving, &j.job)
 
 cdef void push_decided(PushJob* j) noexcept nogil:
     # It came to be looked up, and nothing of it is to be sent.
@@ -156,7 +155,6 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef PushItem** tails
     cdef int i
     j.unresolved = NULL
-    job_move(&j.job, JOB_FLYING)
     if n_streams > 1 or j.held:
         parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
     tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))

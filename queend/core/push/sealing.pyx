@@ -22,8 +22,7 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     it.more = x
     w.counters.sealed += 1
     j.bytes += n
-    if j.state != JOB_NEW:
-        engine_of(w).queued_bytes += <int64_t>n
+    engine_of(w).queued_bytes += <int64_t>n
     return True
 
 cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:

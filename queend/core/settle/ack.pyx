@@ -31,12 +31,12 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
     if not good:
         reply_error(r, e.status, e.text)
         return
-    job_open(&j.job, r, &ACK_JOB)
     if j.req.n == 0:
         out = reply_begin(r, 200, JSON_TYPE)
         buf_text(out, b"[]")
         reply_end(r)
         return
+    job_open(&j.job, r, &ACK_JOB, r.body.n)
     ack_go(w, j)
 
 cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
@@ -82,7 +82,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         return
     if ask:
         j.asked += 1
-        job_look_up(&j.job, &engine_of(w).resolving)
+        joblist_add(&engine_of(w).resolving, &j.job)
         return
     j.pending = 0
     for i in range(j.req.n):
@@ -102,7 +102,6 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     if j.pending:
         job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks.jobs)
     else:
-        job_move(&j.job, JOB_FLYING)
         ack_answer(j)
 
 cdef void ack_span(Request* r, AckReq* q) noexcept nogil:

@@ -50,7 +50,6 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         if call.n_rows == before:
             joblist_add(&later, &j.job)      # everything it touches is taken by this call
             continue
-        job_move(&j.job, JOB_FLYING)
         joblist_add(&call.base.jobs, &j.job)
     jobs_queue_first(&later, &e.acks.jobs)
     if call.n_rows == 0:
@@ -176,7 +175,7 @@ cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         while c.jobs.first != NULL:
             j = <AckJob*>joblist_take(&c.jobs)
             j.asked = 0
-            job_look_up(&j.job, &e.wait_reload)
+            joblist_add(&e.wait_reload, &j.job)
         engine_reload(e.worker)
         return
     ackcall_take(call, res)

@@ -157,7 +157,6 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     while jobs:
         jobs -= 1
         j = <AckJob*>joblist_take(&e.leased)
-        job_move(&j.job, JOB_FLYING)
         joblist_add(&call.acks, &j.job)
         for i in range(j.n_leased):
             call.leased[call.n_leased] = &j.leased[i]

@@ -171,8 +171,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     if j.n_made == 0:
         # something moved the cursor that the book does not know of: the whole way tells
         pop_untake(j)
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.pops.jobs, &j.job)
+        job_queue(&j.job, &e.pops.jobs)
         return
     if not j.gone:
         n = delivery_cached(e.worker, j)

@@ -43,7 +43,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     if not good:
         cycle_deny(r, e.status, j.req.code, e.text)
     elif r.grant == NULL or gate_push(r, &j.req.push):
-        job_open(&j.job, r, &CYCLE_JOB)
+        job_open(&j.job, r, &CYCLE_JOB, r.body.n)
         cycle_go(w, j)
     else:
         cycle_deny(r, 403, b"forbidden", GATE_NOT_YOURS)
@@ -91,7 +91,7 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
             job_refuse(&j.job, 503, CYCLE_BUSY)
             return
         j.job.tries += 1
-        job_look_up(&j.job, &e.resolving)
+        joblist_add(&e.resolving, &j.job)
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]

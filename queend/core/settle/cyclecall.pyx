@@ -54,7 +54,6 @@ cdef bint cycle_send(Engine* e) noexcept nogil:
         call_drop(&call.base)
         cycle_refuse(&j.job, 503, "Out of memory")
         return True
-    job_move(&j.job, JOB_FLYING)
     if step == STEP_LOOK:
         call_asks(&call.base, STMT_STREAM_SOURCES)
         cycle_look(<SourcesArgs*>e.args.at, &j.req)
@@ -390,7 +389,7 @@ cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
         job_refuse(&j.job, 503, CYCLE_BUSY)
         return
     j.job.tries += 1
-    job_look_up(&j.job, &e.wait_reload)
+    joblist_add(&e.wait_reload, &j.job)
     engine_reload(e.worker)
 
 cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:

@@ -31,7 +31,7 @@ cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
     if not lease_parse(r.path, r.body, &r.arena, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
-    job_open(&j.job, r, &LEASE_JOB)
+    job_open(&j.job, r, &LEASE_JOB, r.body.n)
     job_queue(&j.job,
               &engine_of(w).lease_asks.jobs if r.grant != NULL and r.grant.limited else &engine_of(w).leases.jobs)
 
@@ -90,7 +90,6 @@ cdef void leases_take(Call* call, JobList* list, int most, PgArray* leases, PgAr
     cdef LeaseJob* j
     while call.jobs.n < most and list.first != NULL:
         j = <LeaseJob*>joblist_take(list)
-        job_move(&j.job, JOB_FLYING)
         pgarray_uuid(leases, j.req.lease)
         if seconds != NULL:
             pgarray_int4(seconds, j.req.seconds)

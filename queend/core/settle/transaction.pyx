@@ -38,8 +38,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
         return
     if r.grant != NULL and not gate_transaction(r, &j.req):
         return
-    job_open(&j.job, r, &TX_JOB)
-    j.job.bytes += j.req.unpacked
+    job_open(&j.job, r, &TX_JOB, r.body.n + j.req.unpacked)
     i = tx_static_fault(j)
     if i >= 0:
         tx_answer(j, i)
@@ -110,7 +109,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     if ask:
         j.job.tries += 1
         j.asked = j.job.tries >= ACK_ROUNDS
-        job_look_up(&j.job, &e.resolving)
+        joblist_add(&e.resolving, &j.job)
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
@@ -121,7 +120,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     i = capacity_transaction(j) if j.limited else -1
     if i == -2:
         j.job.tries += 1
-        job_look_up(&j.job, &e.resolving)
+        joblist_add(&e.resolving, &j.job)
         return
     if i >= 0:
         tx_answer(j, i)

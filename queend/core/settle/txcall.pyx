@@ -39,7 +39,6 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     call.asks = j.doubt and not call.dry
     call.batch.unsure = j.unsure
     arena_open(&call.batch.arena, &e.worker.chunks)
-    job_move(&j.job, JOB_FLYING)
     if not tx_gather(call, j):
         arena_close(&call.batch.arena)
         call_drop(&call.base)
@@ -192,7 +191,7 @@ cdef void tx_end(TxCall* call, int fault) noexcept nogil:
 
 cdef void tx_stale(Engine* e, TxJob* j) noexcept nogil:
     j.asked = False
-    job_look_up(&j.job, &e.wait_reload)
+    joblist_add(&e.wait_reload, &j.job)
     engine_reload(e.worker)
 
 cdef void tx_doubt(TxCall* call) noexcept nogil:

@@ -13,17 +13,14 @@ cdef struct InboxMsg:
     void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
 
 cdef enum JobState:
-    JOB_NEW = 0
-    JOB_RESOLVING = 1         # waits for names to become ids
-    JOB_QUEUED = 2            # waits for a batch
-    JOB_FLYING = 3            # in a statement
-    JOB_PARKED = 4            # a long poll that waits for work
-    JOB_DONE = 5
+    JOB_LIVE = 0              # its names are looked up, it waits for a statement, or is in one
+    JOB_PARKED = 1            # a long poll that waits for work
+    JOB_DONE = 2
 
 cdef struct Job:
     InboxMsg msg              # first: a job travels between workers as a message
     Request* r
-    Job* next                 # in the queue of its state
+    Job* next                 # in the list of those it waits with
     const JobKind* kind
     uint8_t state
     uint8_t tries             # how often it went back to resolve or was sent again
@@ -34,7 +31,7 @@ cdef struct Job:
     Slice bound_at            # and its queue
     bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
     int64_t born_us
-    int64_t queued_us         # since when it waits for a batch
+    int64_t queued_us         # since when it waits for a statement
     size_t bytes
 
 cdef struct JobList:

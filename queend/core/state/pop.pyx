@@ -1,19 +1,9 @@
 # Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock
-# guards. Only pop_move writes the state of a pop.
+# guards.
 
 cdef struct Engine
 cdef struct LeasedAck
 cdef struct Taken
-
-cdef enum PopState:
-    POP_PENDING = 0
-    POP_RESOLVING = 1
-    POP_LEASING = 2           # candidates chosen, waits for a call
-    POP_FETCHING = 3          # in the fused claim-and-fetch statement
-    POP_COMPLETED = 4
-    POP_EMPTY = 5
-    POP_FAILED = 6
-    POP_PARKED = 7
 
 cdef enum ParkedAt:
     PARKED_NOT = 0
@@ -66,7 +56,6 @@ cdef struct PopJob:
     bint asked                # names were asked for since it was last tried
     bint named                # they were looked up,
     bint known                # and there is such a queue
-    uint8_t state
     uint8_t parked_at
     uint8_t why
     int width                 # candidates it may have: the room for them
