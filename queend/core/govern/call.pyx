@@ -51,11 +51,6 @@ cdef inline void call_asks(Call* c, int statement) noexcept nogil:
     c.statement = statement
     args_begin(&c.engine.args, &STATEMENTS[statement])
 
-cdef inline void call_single(Call* c, int statement) noexcept nogil:
-    # It is the statement for one, and its parameters are written.
-    c.statement = statement
-    args_single(&c.engine.args, &STATEMENTS[statement])
-
 cdef void call_drop(Call* c) noexcept nogil:
     # There was nothing to send.
     permit_give(c.limit)
@@ -71,6 +66,12 @@ cdef bint call_send(Call* c) noexcept nogil:
         return True
     call_end(c, NULL, SLOT_TOO_LARGE if params.too_large else SLOT_NO_MEMORY if params.failed else SLOT_UNSENT)
     return False
+
+cdef bint call_send_single(Call* c, int statement) noexcept nogil:
+    # It leaves as this statement, which is for one: arrays of one element at most were written.
+    c.statement = statement
+    args_single(&c.engine.args, &STATEMENTS[statement])
+    return call_send(c)
 
 cdef inline void call_leaves(Call* c) noexcept nogil:
     c.sent_us = clock_mono_us()

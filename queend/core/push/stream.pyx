@@ -162,10 +162,11 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         batch_known(b, &a.known)     # fewer rows now
     heads_choose(b, slotpool_take(e.slots))
     batch_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
-    if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
-        call_single(&s.call, STMT_PUSH_ONE)
     s.worker.counters.op[OP_PUSH].calls += 1
-    call_send(&s.call)
+    if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
+        call_send_single(&s.call, STMT_PUSH_ONE)
+    else:
+        call_send(&s.call)
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
