@@ -163,7 +163,6 @@ include "core/govern/call.pyx"            # a statement from its first parameter
 
 # What this process knows by name and id. In: rows of look-ups. Out: queues, partitions, groups. Owns the catalog
 # (catalog.lock).
-include "core/names/tally.pyx"            # what each queue did
 include "core/names/catalog.pyx"          # queues, partitions, groups by name and id
 include "core/names/size.pyx"             # what queues with a bound hold
 include "core/names/stale.pyx"            # that it is out of date

@@ -9,9 +9,7 @@ cdef struct Delivery:
     FrameWriter frames
     char[36] lease
     bint framed
-    bint begun                # the head of the answer is written
     size_t at                 # where it begins, for a feed
-    int claimed               # partitions it is about
     int n                     # messages so far
     int64_t last              # offset of the last one
 
@@ -28,10 +26,8 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.w = w
     d.j = j
     d.out = out
-    d.claimed = claimed
     d.n = 0
     d.framed = pop_type(j) is FRAMES_TYPE
-    d.begun = d.framed or j.req.feed
     uuid_format(j.lease, d.lease)
     memset(&d.m, 0, sizeof(d.m))
     d.m.lease = slice_of(d.lease, 36 if not j.req.auto_ack else 0)
@@ -39,6 +35,7 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.m.as_event = j.req.events
     d.m.feed = j.req.feed
     d.m.window = j.req.window
+    d.m.claimed = claimed
     d.at = out.len
     if d.m.feed:
         chunk_open(out, d.m.feed)
@@ -53,9 +50,6 @@ cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) 
     d.m.attempt = attempt
     if d.framed:
         popframes_claim(&d.frames, p.id, p.name, first, attempt)
-    elif not d.begun:
-        d.begun = True
-        pop_reply_open(d.out, &d.j.req, d.j.queue.name, p.name, d.m.partition_uuid, d.m.lease, d.claimed)
 
 cdef inline void pop_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
     # The payload as it was pushed, valid until the next one is opened by this worker.
@@ -89,10 +83,8 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     elif d.m.feed:
         feed_put(d.out, &d.m, d.n == 0)
         d.last = d.m.offset
-    elif d.m.as_event:
-        event_put(d.out, &d.m, d.n == 0)
     else:
-        pop_reply_message(d.out, &d.m, d.n == 0)
+        pop_reply_add(d.out, &d.m, d.n == 0)
     d.n += 1
 
 cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice meta, int64_t base, int64_t created_us,
@@ -137,6 +129,8 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
             window_close(d.out, &d.m, d.last)
         chunk_close(d.out, d.m.feed, d.at)
     else:
+        if d.n == 0:
+            pop_reply_open(d.out, &d.m)       # nothing of it could be read
         pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
@@ -146,8 +140,8 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
 
 # ---- whole answers --------------------------------------------------------------------------------------------------
 
-cdef int delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
-    # The answer from rows of the log. How many messages.
+cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
+    # The answer from rows of the log.
     cdef Delivery d
     cdef Cursor* c = NULL
     cdef int before = -1
@@ -166,21 +160,19 @@ cdef int delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int s
                              pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
                              pg_int4(res, row, POP_TAKE)) and not w.unzip.short_of_memory):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
-    return delivery_end(&d)
+    pop_answered(j, delivery_end(&d))
 
-cdef int delivery_cached(Worker* w, PopJob* j) noexcept nogil:
-    # The answer from memory: the messages of the claims that were made. How many.
+cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
+    # The answer from memory, which is not needed any more then.
     cdef Delivery d
     cdef Partition* p
     cdef CachedRow* r
     cdef Taken* t
     cdef int64_t stop, first, end
-    cdef int i
-    delivery_begin(&d, w, j, NULL, j.n_made)
+    cdef int i, n
+    delivery_begin(&d, w, j, NULL, j.n_cursors)
     for i in range(j.n_cursors):
         t = &j.taken[i]
-        if not t.made:
-            continue
         p = j.cursors[i].partition
         delivery_claim(&d, p, t.first, 1)
         first = t.first
@@ -193,4 +185,47 @@ cdef int delivery_cached(Worker* w, PopJob* j) noexcept nogil:
                 break
             first = end
             r = r.newer if end < stop else NULL    # what `newer` of the last one points to may be gone
-    return delivery_end(&d)
+    n = delivery_end(&d)
+    takens_release(j.taken, j.n_cursors)
+    w.counters.from_memory += n
+    pop_answered(j, n)
+
+cdef void pop_answered(PopJob* j, int n) noexcept nogil:
+    # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
+    cdef Request* r = j.job.r
+    if r.out.failed:
+        pop_give_back(engine_of(r.worker), j)
+        pop_fail(j, 503, "Out of memory")
+        return
+    job_move(&j.job, JOB_DONE)
+    j.n_messages = n
+    r.on_unsent = pop_unsent
+    r.worker.counters.op[OP_POP].items += n
+    pop_tally(j, n)
+    reply_end(r)
+
+cdef void pop_tally(PopJob* j, int n) noexcept nogil:
+    # What its queue did.
+    cdef Worker* w = j.job.r.worker
+    cdef Tally* t = &j.queue.tally[w.index]
+    cdef uint64_t each
+    cdef int64_t lag = 0
+    t.pop_requests += 1
+    t.pop_messages += <uint64_t>n
+    if n == 0:
+        t.pop_empty += 1
+        return
+    # so large an answer was: more is believed at once, less by and by
+    each = j.job.r.out.len // <uint64_t>n + 1
+    t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
+    if j.req.auto_ack:
+        t.ack_requests += 1
+        t.ack_done += <uint64_t>n
+    t.lag_n += 1
+    if j.first_us:            # else a push handed them over as it stored them
+        lag = clock_wall_us() - j.first_us
+        if lag > 0:
+            t.lag_us += <uint64_t>lag
+            if <uint64_t>lag > t.lag_most_us:
+                t.lag_most_us = <uint64_t>lag
+    times_add(&w.counters.age, lag)

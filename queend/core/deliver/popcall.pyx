@@ -356,7 +356,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
             pop_give_back(e, j)
             pop_forget(j)
             return
-        pop_answered(j, delivery_rows(e.worker, j, res, first_row, stop_row, claimed))
+        delivery_rows(e.worker, j, res, first_row, stop_row, claimed)
         return
     if j.only != NULL:
         j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)
@@ -410,17 +410,3 @@ cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noe
     # Its claim i, of records first … stop - 1, was acknowledged at once.
     j.spans[i].first = first
     j.spans[i].stop = stop
-
-cdef void pop_answered(PopJob* j, int n) noexcept nogil:
-    # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
-    cdef Request* r = j.job.r
-    if r.out.failed:
-        pop_give_back(engine_of(r.worker), j)
-        pop_fail(j, 503, "Out of memory")
-        return
-    job_move(&j.job, JOB_DONE)
-    j.n_messages = n
-    r.on_unsent = pop_unsent
-    r.worker.counters.op[OP_POP].items += n
-    tally_pop(j, r.worker, n, r.out.len)
-    reply_end(r)

@@ -66,7 +66,9 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     cdef Request* r = job_end(&j.job)
     cdef Buf* out
     r.worker.counters.empty_pops += 1
-    tally_pop(j, r.worker, 0, 0)
+    if j.queue != NULL:
+        j.queue.tally[r.worker.index].pop_requests += 1
+        j.queue.tally[r.worker.index].pop_empty += 1
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
     pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
     reply_end(r)

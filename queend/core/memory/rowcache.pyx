@@ -45,6 +45,23 @@ cdef inline void cachedrow_release(CachedRow* r) noexcept nogil:
     if r.refs == 0 and r.dropped:
         free(r)
 
+cdef void taken_release(Taken* t) noexcept nogil:
+    # A claim reads its rows no more. Book locked.
+    cdef CachedRow* r = t.row
+    cdef CachedRow* newer
+    while r != NULL:
+        newer = taken_next(t, r)
+        cachedrow_release(r)
+        r = newer
+
+cdef void takens_release(Taken* taken, int n) noexcept nogil:
+    # The same for all claims of a pop.
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(n):
+        taken_release(&taken[i])
+    uv_mutex_unlock(&book.lock)
+
 cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:
     # Is there a group that will read records base … head - 1 soon? One whose cursor stands among what is kept.
     cdef Group* g = p.queue.group_list

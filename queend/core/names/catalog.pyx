@@ -40,12 +40,21 @@ cdef enum:
     FORGOTTEN_US = 2000000    # a group that is not found again for so long after it was forgotten is given back
 
 cdef Catalog catalog
+cdef int tally_workers = 1
 
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
     memset(era_outside, 0, sizeof(era_outside))
     uv_rwlock_init(&catalog.lock)
     getrandom(&catalog.hash_seed, 8, 0)
+
+cdef Tally* tally_make() noexcept nogil:
+    # One per worker, all zero; NULL when memory ran out.
+    cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
+    if at == NULL:
+        return NULL
+    memset(at, 0, <size_t>tally_workers * sizeof(Tally))
+    return <Tally*>at
 
 cdef Slice slice_keep(Slice s) noexcept nogil:
     # A copy of its own, with a NUL behind it; p is NULL when memory ran out.

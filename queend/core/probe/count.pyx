@@ -142,5 +142,5 @@ cdef class ProbeCount:
             m.partition_uuid = self.messages[i].partition_uuid
             m.group = self.messages[i].group
             m.offset = i
-            pop_reply_message(&self.out, &m, i == 0)
+            pop_reply_add(&self.out, &m, i == 0)
         return self.request.n

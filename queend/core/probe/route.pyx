@@ -186,6 +186,8 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
     cdef bytes uuid, partition, group
     probe_popreq(room, &q, {})
     memset(&m, 0, sizeof(m))
+    m.as_event = q.events
+    m.claimed = 1
     keep = []
     before = None
     for n, given in enumerate(messages):
@@ -214,9 +216,7 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
         m.attempt = given["attempt"]
         m.offset = given["offset"]
         m.created_us = given["created_us"]
-        if n == 0:
-            pop_reply_open(&room.out, &q, m.queue, m.partition, m.partition_uuid, m.lease, 1)
-        pop_reply_message(&room.out, &m, n == 0)
+        pop_reply_add(&room.out, &m, n == 0)
     pop_reply_close(&room.out, &q, len(messages), q.partitions, q.batch)
     return room.answer()
 

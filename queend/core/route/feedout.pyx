@@ -76,12 +76,6 @@ cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
         b.data[at + 2 + (7 if more else 1) - i] = <char>(n & 255)
         n >>= 8
 
-cdef inline void feed_put_json(Buf* b, PopMessage* m) noexcept nogil:
-    if m.as_event:
-        event_put(b, m, True)
-    else:
-        pop_reply_message(b, m, True)
-
 cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     # One message.
     cdef size_t at = b.len
@@ -90,12 +84,12 @@ cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
             window_open(b, m)
         else:
             buf_byte(b, b',')
-        feed_put_json(b, m)
+        pop_reply_message(b, m)
         return
     if m.feed == FEED_SOCKET:
         buf_put(b, b"\0\0\0\0", 4)
         buf_text(b, b'{"message":')
-        feed_put_json(b, m)
+        pop_reply_message(b, m)
         buf_byte(b, b'}')
         socket_frame(b, at, m)
         return
@@ -105,7 +99,7 @@ cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     buf_int(b, m.offset)
     buf_put(b, b"\ndata: ", 7)
     at = b.len
-    feed_put_json(b, m)
+    pop_reply_message(b, m)
     feed_flatten(b, at)
     buf_put(b, b"\n\n", 2)
 

@@ -145,28 +145,39 @@ cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
-cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease,
-                         int claimed) noexcept nogil:
-    if q.events:
+cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
+    if m.as_event:
         buf_byte(b, b'[')
         return
     buf_text(b, b"{\"success\":true,\"queue\":")
-    json_escape(b, queue)
+    json_escape(b, m.queue)
     buf_text(b, b",\"partition\":")
-    json_escape(b, partition)
+    json_escape(b, m.partition)
     buf_text(b, b",\"partitionId\":\"")
-    buf_slice(b, uuid)
+    buf_slice(b, m.partition_uuid)
     buf_text(b, b"\",\"leaseId\":\"")
-    buf_slice(b, lease)
+    buf_slice(b, m.lease)
     buf_text(b, b"\",\"consumerGroup\":")
-    json_escape(b, q.group)
+    json_escape(b, m.group)
     buf_text(b, b",\"partitionsClaimed\":")
-    buf_int(b, claimed)
+    buf_int(b, m.claimed)
     buf_text(b, b",\"messages\":[")
 
-cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    if not first:
+cdef inline void pop_reply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
+    # The next message of an answer, which opens with its first one.
+    if first:
+        pop_reply_open(b, m)
+    else:
         buf_byte(b, b',')
+    pop_reply_message(b, m)
+
+cdef inline void pop_reply_message(Buf* b, PopMessage* m) noexcept nogil:
+    if m.as_event:
+        event_put(b, m, True)
+    else:
+        message_put(b, m)
+
+cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b"{\"id\":")
     put_uuid(b, m.id)
     buf_text(b, b",\"transactionId\":")

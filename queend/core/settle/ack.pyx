@@ -120,6 +120,25 @@ cdef int ackreq_count(AckReq* q) noexcept nogil:
         n += ackitem_count(&q.items[i])
     return n
 
+cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
+    # What its queues did.
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Tally* t = NULL
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].partition == NULL:
+            continue
+        queue = q.items[i].partition.queue
+        if queue is not last:
+            last = queue
+            t = &queue.tally[w.index]
+            t.ack_requests += 1
+        if q.items[i].code & 1:
+            t.ack_done += <uint64_t>ackitem_count(&q.items[i])
+        else:
+            t.ack_failed += 1
+
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Buf* out
@@ -132,7 +151,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
             it.partition_name = it.partition.name
     job_end(&j.job)
     r.worker.counters.op[OP_ACK].items += <uint64_t>ackreq_count(&j.req)
-    tally_ack(&j.req, r.worker)
+    ack_tally(&j.req, r.worker)
     if r.worker.spans.every and r.asks & ASK_TRACE:
         ack_span(r, &j.req)
     out = reply_begin(r, 200, JSON_TYPE)

@@ -48,7 +48,7 @@ cdef void claims_expire(Engine* e) noexcept nogil:
     cdef PopJob* j
     while e.claims.jobs.first != NULL:
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        pop_untake(j)
+        takens_release(j.taken, j.n_cursors)
         joblist_add(&e.pops.jobs, &j.job)
 
 # ---- the call ------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
         if j.gone or j.group.dead or j.group.paused:
-            pop_untake(j)
+            takens_release(j.taken, j.n_cursors)
             pop_turn_away(e, j)
         else:
             claimcall_add(call, claims, j)
@@ -102,11 +102,9 @@ cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
 
 cdef void claimcall_untake(PopCall* call) noexcept nogil:
     cdef Job* job = call.base.jobs.first
-    uv_mutex_lock(&book.lock)
     while job != NULL:
-        pop_taken_release(<PopJob*>job)
+        takens_release((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
         job = job.next
-    uv_mutex_unlock(&book.lock)
 
 cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
@@ -151,66 +149,46 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                 j.taken[i].place = pg_place(res, row, TURN_PLACE)
                 j.n_made += 1
                 row += 1
-        for i in range(j.n_cursors if j.n_made else 0):
-            c = j.cursors[i]
-            if not j.taken[i].made:
-                cursor_move(c, CURSOR_READY, 0)
-            else:
-                cursor_claimed(c, j, j.gone, j.taken[i].first + j.taken[i].take, now)
-                if not j.req.auto_ack:
-                    unacked_cached(c, j, &j.taken[i])
-            if c.state == CURSOR_READY:
-                book_wake_cursor(c, &wake)
+        if j.n_made:
+            claimcall_keep(j, now, &wake)
         job = job.next
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
         popjobs_wake(call.base.engine.worker, wake)
 
-cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
+cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
+    # Of its candidates, those whose claims were made. Book locked.
+    cdef Taken* t
+    cdef Cursor* c
+    cdef int i
     cdef int n = 0
+    for i in range(j.n_cursors):
+        t = &j.taken[i]
+        c = j.cursors[i]
+        if not t.made:
+            taken_release(t)
+            cursor_move(c, CURSOR_READY, 0)
+        else:
+            cursor_claimed(c, j, j.gone, t.first + t.take, now)
+            if j.req.auto_ack:
+                pop_consumed(j, n, t.first, t.first + t.take)
+            else:
+                unacked_cached(c, j, t)
+            j.cursors[n] = c
+            j.taken[n] = t[0]
+            n += 1
+        if c.state == CURSOR_READY:
+            book_wake_cursor(c, wake)
+    j.n_cursors = n
+
+cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
+    if j.n_made and not j.gone:
+        delivery_cached(e.worker, j)
+        return
+    takens_release(j.taken, j.n_cursors)
     if j.n_made == 0:
         # something moved the cursor that the book does not know of: the whole way tells
-        pop_untake(j)
         job_queue(&j.job, &e.pops.jobs)
-        return
-    if not j.gone:
-        n = delivery_cached(e.worker, j)
-    pop_untake(j)
-    pop_keep_made(j)
-    if j.gone:
+    else:
         pop_give_back(e, j)
         pop_forget(j)
-        return
-    e.worker.counters.from_memory += n
-    pop_answered(j, n)
-
-# ---- from memory ---------------------------------------------------------------------------------------------------
-
-cdef void pop_taken_release(PopJob* j) noexcept nogil:
-    # The references of all its claims. Book locked.
-    cdef CachedRow* r
-    cdef CachedRow* newer
-    cdef int i
-    for i in range(j.n_cursors):
-        r = j.taken[i].row
-        while r != NULL:
-            newer = taken_next(&j.taken[i], r)
-            cachedrow_release(r)
-            r = newer
-
-cdef void pop_untake(PopJob* j) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    pop_taken_release(j)
-    uv_mutex_unlock(&book.lock)
-
-cdef void pop_keep_made(PopJob* j) noexcept nogil:
-    # Of its candidates, those whose claims were made.
-    cdef int i
-    cdef int n = 0
-    for i in range(j.n_cursors):
-        if j.taken[i].made:
-            j.cursors[n] = j.cursors[i]
-            if j.req.auto_ack:
-                pop_consumed(j, n, j.taken[i].first, j.taken[i].first + j.taken[i].take)
-            n += 1
-    j.n_cursors = n

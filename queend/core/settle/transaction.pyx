@@ -176,6 +176,25 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
         elif op.kind == TX_ACK:
             ackitem_ask(e, op.ack, op.ack.group_name, True)
 
+cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
+    # What its queues did: counted for each queue it names one after the other.
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Partition* p
+    cdef int i
+    for i in range(q.n):
+        p = <Partition*>(q.ops[i].push.partition if q.ops[i].kind == TX_PUSH else q.ops[i].ack.partition)
+        queue = p.queue if p != NULL else NULL
+        if queue == NULL:
+            continue
+        if queue is not last:
+            last = queue
+            queue.tally[w.index].transactions += 1
+        if q.ops[i].kind == TX_PUSH:
+            queue.tally[w.index].push_messages += 1
+        else:
+            queue.tally[w.index].ack_done += 1
+
 cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     # fault: index of the operation that failed, -1 done, -2 a required lease is not live.
     cdef Request* r = j.job.r
@@ -194,7 +213,7 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     job_end(&j.job)
     r.worker.counters.op[OP_TRANSACTION].items += j.req.n
     if fault == -1:
-        tally_transaction(&j.req, r.worker)
+        tx_tally(&j.req, r.worker)
     if r.worker.spans.every:
         tx_spans(r, &j.req, 200 if fault == -1 else 409)
     out = reply_begin(r, 200, JSON_TYPE)

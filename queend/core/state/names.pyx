@@ -151,6 +151,9 @@ cdef enum:
     SCAN_DONE = 2
 
 cdef struct Tally:
+    # What a queue did, per worker: plain words that only their worker's thread adds to, as answers are written, in a
+    # cache line of their own, so nobody waits for anybody. Who samples them (Core.tallies) may read a slightly old
+    # value. They live as long as the queue's entry in the catalog.
     uint64_t push_requests    # runs of items of the queue, as they stood in requests
     uint64_t push_messages    # stored or known before
     uint64_t pop_requests

@@ -170,6 +170,7 @@ cdef struct PopMessage:
     bint window               # it is one of a window
     size_t window_at          # where that began in the answer
     Extras extras             # without a text: the record id's spelling is the transactionId
+    int claimed               # partitions its answer is about
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue
     Slice group
@@ -178,7 +179,7 @@ cdef struct PopMessage:
     int attempt
     int64_t created_us
     int64_t offset
-    # what pop_reply_message keeps from one message to the next; all zero before the first
+    # what message_put keeps from one message to the next; all zero before the first
     int64_t time_us           # that `time` spells
     char[28] time
     const char* tail_uuid     # partition_uuid.p and attempt that the tail was written for
