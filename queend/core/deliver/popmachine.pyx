@@ -94,9 +94,8 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
 
 cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
-    cdef Partition* p
     cdef bint ask = False
-    cdef bint short = False
+    j.partition = NULL
     j.only = NULL
     j.group = NULL
     j.queue = NULL
@@ -108,25 +107,17 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     if j.any_queue:
         ask = not pop_pick_queue(j)
     else:
-        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &p)
+        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &j.partition)
         j.known = j.queue != NULL
         if j.queue == NULL:
             # at most one reload in a while answers for every unknown name
             ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
         elif j.group == NULL:
             ask = True
-        elif p != NULL:
-            uv_mutex_lock(&book.lock)
-            j.only = book_cursor(j.group, p)
-            uv_mutex_unlock(&book.lock)
-            short = j.only == NULL
-        elif j.want_partition.p != NULL:
+        elif j.partition == NULL and j.want_partition.p != NULL:
             ask = not j.asked
             j.group = j.group if ask else NULL
     uv_rwlock_rdunlock(&catalog.lock)
-    if short:
-        pop_fail(j, 503, "Out of memory")
-        return False
     if not ask:
         return True
     if j.job.tries >= 20:
@@ -139,10 +130,6 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     else:
         joblist_add(&engine_of(w).resolving, &j.job)
     return False
-
-cdef inline bint pop_stale(PopJob* j) noexcept nogil:
-    # Is what it found gone since? Nobody would wake it there. Book locked.
-    return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
 
 cdef void pop_choose(PopJob* j) noexcept nogil:
     # What its client left to the daemon. Where nothing is ready it waits for as much as fills its batch. Book locked.
@@ -157,55 +144,23 @@ cdef void pop_choose(PopJob* j) noexcept nogil:
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
     cdef Engine* e = engine_of(w)
-    cdef Cursor* c
-    cdef int width
+    cdef int take
     cdef bint parked = False
     cdef const char* refused = NULL
     cdef bint cached = False
-    cdef bint stale = False
-    cdef bint paused = False
-    cdef bint paced = False       # there is something, but no tokens for it
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     if j.req.autopilot:
         pop_choose(j)
-    j.allowed = j.req.batch
-    if pop_stale(j):
-        stale = True
-    elif j.group.paused:
-        paused = True
-        j.why = WHY_NO_PARTITION
-    elif j.queue.shared and (j.group.ready_first != NULL if j.only == NULL else j.only.state != CURSOR_BUSY):
-        j.allowed = rate_reserve(j)
-        paced = j.allowed == 0
-    if stale or paused or paced:
-        pass
-    elif j.only != NULL:
-        if j.only.state != CURSOR_BUSY:
-            cursor_move(j.only, CURSOR_BUSY, 0)
-            j.cursors[0] = j.only
-            j.n_cursors = 1
-        else:
-            j.why = WHY_LEASE_HELD
-    else:
-        width = min(j.width, j.req.partitions, j.allowed)
-        while j.n_cursors < width and j.group.ready_first != NULL:
-            c = j.group.ready_first
-            cursor_move(c, CURSOR_BUSY, 0)
-            j.cursors[j.n_cursors] = c
-            j.n_cursors += 1
-        j.why = WHY_NO_PARTITION
-        if j.group.scan == SCAN_WANTED:
-            scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
+    take = book_take(j)
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
-    elif not stale:
-        if paced:
-            j.why = WHY_NO_PARTITION if j.only == NULL else WHY_NOTHING
+    elif take == TAKE_DONE or take == TAKE_PAUSED or take == TAKE_PACED:
+        if take == TAKE_PACED:
             # until the database has said whether there are tokens; or until there are, if it may wait elsewhere as well
             j.paced = not rate_empty(j.group) or not j.any_queue
             parked = not rate_empty(j.group) or j.until_us > clock_mono_us()
-        elif j.only == NULL and j.group.scan != SCAN_DONE and not paused:
+        elif j.only == NULL and j.group.scan != SCAN_DONE and take == TAKE_DONE:
             parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
             parked = True
@@ -215,13 +170,15 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
         popjobs_wake(w, wake)
+    if take == TAKE_SHORT:
+        refused = "Out of memory"
     if refused != NULL:
         pop_fail(j, 503, refused)
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
         job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
-    elif stale:
+    elif take == TAKE_STALE:
         job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)

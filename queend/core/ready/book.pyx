@@ -112,6 +112,51 @@ cdef void cursor_bury(Cursor* c, PopJob** wake) noexcept nogil:
     c.all_next = c.partition.buried
     c.partition.buried = c
 
+cdef bint pop_stale(PopJob* j) noexcept nogil:
+    # Is what it found gone since? Nobody would wake it there. Lock held.
+    return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
+
+cdef int book_take(PopJob* j) noexcept nogil:
+    # Candidates for a pop, which are busy from now on: the partition that it names, or ready ones of its group in their
+    # order. Lock held.
+    cdef Cursor* c
+    cdef int width
+    j.allowed = j.req.batch
+    if pop_stale(j):
+        return TAKE_STALE
+    if j.partition != NULL:
+        j.only = book_cursor(j.group, j.partition)
+        if j.partition.dead:
+            return TAKE_STALE
+        if j.only == NULL:
+            return TAKE_SHORT
+    if j.group.paused:
+        j.why = WHY_NO_PARTITION
+        return TAKE_PAUSED
+    if j.queue.shared and (j.group.ready_first != NULL if j.only == NULL else j.only.state != CURSOR_BUSY):
+        j.allowed = rate_reserve(j)
+        if j.allowed == 0:
+            j.why = WHY_NO_PARTITION if j.only == NULL else WHY_NOTHING
+            return TAKE_PACED
+    if j.only != NULL:
+        if j.only.state == CURSOR_BUSY:
+            j.why = WHY_LEASE_HELD
+        else:
+            cursor_move(j.only, CURSOR_BUSY, 0)
+            j.cursors[0] = j.only
+            j.n_cursors = 1
+        return TAKE_DONE
+    width = min(j.width, j.req.partitions, j.allowed)
+    while j.n_cursors < width and j.group.ready_first != NULL:
+        c = j.group.ready_first
+        cursor_move(c, CURSOR_BUSY, 0)
+        j.cursors[j.n_cursors] = c
+        j.n_cursors += 1
+    j.why = WHY_NO_PARTITION
+    if j.group.scan == SCAN_WANTED:
+        scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
+    return TAKE_DONE
+
 cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     # After a claim or an ack, when nothing holds it: ready if there is more, else idle.
     if c.again or c.partition.head > c.next_offset:
@@ -188,55 +233,6 @@ cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
 
-cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
-    # A pause of a group (0: of all) ends at a moment of the database's clock; whoever made it. Lock held.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    cdef int64_t due = now + at - wall
-    while g != NULL:
-        if not g.dead and (group == 0 or g.id == group):
-            c = book_noted(g, p)
-            if c != NULL and c.wakes_at != at:
-                cursor_wakes(c, at, due if due > now else now, now, wake)
-        g = g.next
-
-cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
-    # What this process believes of a lease or a pause may be older than that.
-    if c.state == CURSOR_BUSY:
-        c.again |= due <= now
-        return                # else the claim that is on its way will tell, or the next look
-    c.wakes_at = at
-    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
-        return
-    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
-    if c.state == CURSOR_READY:
-        book_wake_cursor(c, wake)
-
-cdef void book_told(Partition* p, PopJob** wake) noexcept nogil:
-    # Another daemon says that messages were stored in it. That is no news of its head, which the database tells: it is
-    # worth a try. Lock held.
-    cdef Group* g = p.queue.group_list
-    while g != NULL:
-        cursor_hears(g, p, INT64_MAX, wake)
-        g = g.next
-
-cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
-    # The same of a lease that has ended. True: a look has to tell, what was out to a feed here counts as out until the
-    # database says otherwise. Lock held.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    while g != NULL and (g.dead or g.id != group):
-        g = g.next
-    c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
-    if c == NULL:
-        return False
-    if c.state == CURSOR_BUSY:
-        c.again = AGAIN_FREE
-    elif c.state == CURSOR_LEASED and c.fed == NULL:
-        cursor_move(c, CURSOR_READY, 0)
-        book_wake_cursor(c, wake)
-    return c.fed != NULL
-
 cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition
     # since: it may live on under another name entry; where it does not, the groups of its queue look again. Catalog and
@@ -275,7 +271,6 @@ cdef void book_forget(Group* g) noexcept nogil:
         g.scan = SCAN_WANTED  # by the next pop that finds the group again
     elif g.scan == SCAN_RUNNING:
         g.scan_twice = True
-
 
 cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
     # Leases and delays that ended: their cursors are ready again. Returns when the next one ends, 0 for never.

@@ -12,6 +12,13 @@ cdef enum ParkedAt:
     PARKED_STRANGER = 3
     PARKED_PACED = 4
 
+cdef enum Take:
+    TAKE_DONE = 0             # there are candidates, or nothing is ready
+    TAKE_STALE = 1            # what it found is gone since
+    TAKE_PAUSED = 2           # its group is
+    TAKE_PACED = 3            # there is something, but no tokens for it
+    TAKE_SHORT = 4            # memory ran out
+
 cdef enum PopWhy:
     WHY_NO_PARTITION = 0      # wildcard, nothing claimable
     WHY_NOT_FOUND = 1         # specific, queue or partition unknown
@@ -44,7 +51,8 @@ cdef struct PopJob:
     PopJob* wait_prev
     Queue* queue
     Group* group
-    Cursor* only              # specific pop
+    Partition* partition      # specific pop
+    Cursor* only              # its place there
     Slice want_partition      # specific pop of a partition not known yet
     bint any_queue            # namespace or task pop
     bint paced                # it waits for tokens (ready/rates)
