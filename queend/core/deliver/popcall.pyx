@@ -27,14 +27,6 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
 
-cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
-    # Its client left, or its group is deleted or paused.
-    pop_drop_candidates(j)
-    if j.gone:
-        pop_forget(j)
-    else:
-        pop_try(e.worker, j)
-
 cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
     cdef int i
     popcall_take(call, j)
@@ -114,19 +106,6 @@ cdef inline void popcall_expect(PopCall* call) noexcept nogil:
     else:
         atomic_add64(&budget.expected, call.expected)
         call.counted = True
-
-cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
-    # Nothing was asked of the database: the candidates are as ready as before.
-    cdef int i
-    cdef PopJob* wake = NULL
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        cursor_move(j.cursors[i], CURSOR_READY, 0)
-        book_wake_cursor(j.cursors[i], &wake)
-    rate_settle(j, 0, &wake)
-    uv_mutex_unlock(&book.lock)
-    j.n_cursors = 0
-    popjobs_wake(j.job.r.worker, wake)
 
 cdef void pops_expire(Engine* e) noexcept nogil:
     # No connection for too long: pops are told (a long poll goes on until its own deadline).
@@ -369,44 +348,3 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
     else:
         # the hint was stale: the next candidates, until there are none
         job_queue(&j.job, &e.woken)
-
-cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
-    # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
-    cdef bint parked = False
-    cdef const char* refused = NULL
-    cdef bint again = False
-    if j.until_us > clock_mono_us():
-        uv_mutex_lock(&book.lock)
-        if j.only.state == CURSOR_READY or pop_stale(j):
-            again = True
-        else:
-            parked = True
-            refused = pop_park(e, j)
-        uv_mutex_unlock(&book.lock)
-    if again:
-        job_queue(&j.job, &e.woken)
-    elif refused != NULL:
-        pop_fail(j, 503, refused)
-    elif not parked:
-        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
-
-cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
-    # Claimed for a client that left meanwhile: the lease is returned at once, and so is what was acknowledged at once.
-    cdef int i
-    if e.closing:
-        return
-    if j.req.auto_ack:
-        for i in range(j.n_cursors):
-            if j.spans[i].stop:
-                takeback_want(e, j, i)
-        return
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        if j.cursors[i].state == CURSOR_LEASED:
-            release_want(e, j.cursors[i], j)
-    uv_mutex_unlock(&book.lock)
-
-cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
-    # Its claim i, of records first … stop - 1, was acknowledged at once.
-    j.spans[i].first = first
-    j.spans[i].stop = stop

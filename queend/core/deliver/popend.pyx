@@ -52,6 +52,48 @@ cdef void pop_unsent(Request* r) noexcept nogil:
 cdef void pop_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job), 204)
 
+cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
+    # Its client left, or its group is deleted or paused.
+    pop_drop_candidates(j)
+    if j.gone:
+        pop_forget(j)
+    else:
+        pop_try(e.worker, j)
+
+cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
+    # Nothing was asked of the database: the candidates are as ready as before.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        book_wake_cursor(j.cursors[i], &wake)
+    rate_settle(j, 0, &wake)
+    uv_mutex_unlock(&book.lock)
+    j.n_cursors = 0
+    popjobs_wake(j.job.r.worker, wake)
+
+cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
+    # Its claim i, of records first … stop - 1, was acknowledged at once.
+    j.spans[i].first = first
+    j.spans[i].stop = stop
+
+cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
+    # Claimed for a client that left meanwhile: the lease is returned at once, and so is what was acknowledged at once.
+    cdef int i
+    if e.closing:
+        return
+    if j.req.auto_ack:
+        for i in range(j.n_cursors):
+            if j.spans[i].stop:
+                takeback_want(e, j, i)
+        return
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        if j.cursors[i].state == CURSOR_LEASED:
+            release_want(e, j.cursors[i], j)
+    uv_mutex_unlock(&book.lock)
+
 cdef const char* pop_reason(PopJob* j) noexcept nogil:
     # In the same words whether it waited or not.
     if j.named and not j.known:

@@ -257,6 +257,26 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
 
+cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
+    # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
+    cdef bint parked = False
+    cdef const char* refused = NULL
+    cdef bint again = False
+    if j.until_us > clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        if j.only.state == CURSOR_READY or pop_stale(j):
+            again = True
+        else:
+            parked = True
+            refused = pop_park(e, j)
+        uv_mutex_unlock(&book.lock)
+    if again:
+        job_queue(&j.job, &e.woken)
+    elif refused != NULL:
+        pop_fail(j, 503, refused)
+    elif not parked:
+        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
 # ---- names it misses ------------------------------------------------------------------------------------------------
 
 cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
