@@ -7,8 +7,7 @@
 cdef int64_t body_most(Worker* w, Request* r) noexcept nogil:
     # Bytes its body may have.
     cdef int64_t most = w.limits.max_body
-    cdef const HotRoute* route = route_match(r.method, r.path)
-    if route.small if route != NULL else not path_listed(w.settings.large_paths, r.path):
+    if r.route.small if r.route != NULL else not path_listed(w.settings.large_paths, r.path):
         most = min(most, w.settings.max_control)
     if not service.guarded or service.open_to_all(r.path):
         most = min(most, w.settings.max_open)

@@ -252,6 +252,39 @@ cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
     conn_owe(c, r)
     reply_error(r, status, reason)
 
+cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
+    # NULL: it belongs to the control plane.
+    cdef int i
+    for i in range(n_hot_routes):
+        if hot_routes[i].methods >> method & 1 and route_fits(&hot_routes[i], path):
+            return &hot_routes[i]
+    return NULL
+
+cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
+    cdef const char* at = t.path + t.fixed
+    cdef const char* p = path.p + t.fixed
+    cdef const char* end = path.p + path.n
+    cdef const char* begin
+    if path.n < t.fixed or memcmp(path.p, t.path, t.fixed) != 0:
+        return False
+    while at[0]:
+        if at[0] != b':':
+            if p == end or p[0] != at[0]:
+                return False
+            p += 1
+            at += 1
+            continue
+        begin = p
+        while p < end and p[0] != b'/':
+            p += 1
+        while at[0] and at[0] != b'/' and at[0] != b'?':
+            at += 1
+        if at[0] == b'?':
+            at += 1
+        elif p == begin:
+            return False
+    return p == end
+
 cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     # Copies what outlives the read buffer: target and header lines, which lie side by side.
     cdef Slice whole
@@ -273,6 +306,7 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     r.headers_raw.p += move
     if r.authority.p != NULL:
         r.authority.p += move
+    r.route = route_match(r.method, r.path)
     r.http10 = h.http10
     r.asks = h.asks
     r.arena.picky = h.asks & ASK_STRICT != 0

@@ -1,37 +1,4 @@
-# What several routes need: which hot route a path names, the checks of names and ids, and the texts of refusals.
-
-cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
-    # NULL: it belongs to the control plane.
-    cdef int i
-    for i in range(n_hot_routes):
-        if hot_routes[i].methods >> method & 1 and route_fits(&hot_routes[i], path):
-            return &hot_routes[i]
-    return NULL
-
-cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
-    cdef const char* at = t.path + t.fixed
-    cdef const char* p = path.p + t.fixed
-    cdef const char* end = path.p + path.n
-    cdef const char* begin
-    if path.n < t.fixed or memcmp(path.p, t.path, t.fixed) != 0:
-        return False
-    while at[0]:
-        if at[0] != b':':
-            if p == end or p[0] != at[0]:
-                return False
-            p += 1
-            at += 1
-            continue
-        begin = p
-        while p < end and p[0] != b'/':
-            p += 1
-        while at[0] and at[0] != b'/' and at[0] != b'?':
-            at += 1
-        if at[0] == b'?':
-            at += 1
-        elif p == begin:
-            return False
-    return p == end
+# What several routes need: the checks of names and ids, and where an item is refused.
 
 cdef bint refuse_item(ApiError* e, const char* text, const char* what, int index, const char* field) noexcept nogil:
     # `Queue must be a string (item 3, field queue)`

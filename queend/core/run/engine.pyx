@@ -124,7 +124,7 @@ cdef bint process_ready(Process* p) noexcept nogil:
 
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)
-    cdef const HotRoute* route = route_match(r.method, r.path)
+    cdef const HotRoute* route = r.route
     if sites.guards and not site_admits(r, route != NULL and route.tells):
         return
     if route == NULL:

@@ -1,6 +1,7 @@
 # Sockets, requests, threads. Everything on a connection and its requests belongs to its worker's thread; other threads
 # reach a worker through its inbox only. Only conn_move writes the state of a connection.
 
+cdef struct HotRoute
 cdef struct Listener
 cdef struct Process
 
@@ -28,6 +29,7 @@ cdef struct Request:
     Slice query               # raw, without the question mark
     Slice headers_raw         # lines with their CRLF
     Slice authority           # the value of Host
+    const HotRoute* route     # NULL: the control plane's
     Slice body                # NUL-terminated, BODY_PADDING readable bytes after it
     uint8_t http10
     uint8_t keep_alive
