@@ -85,9 +85,8 @@ include "core/state/peers.pyx"            # what daemons tell each other
 
 # What a request asks for, and how it is answered. In: a request's bytes. Out: state/requests; bytes of an answer. No
 # I/O, no lock.
-include "core/route/common.pyx"           # which route, names, refusals
+include "core/route/common.pyx"           # names, ids, refusals
 include "core/route/stray.pyx"            # names that were meant to be others
-include "core/route/parameter.pyx"        # what a query asks for, as a table has it
 include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"          # records that go through the engine as one, items joined
 include "core/route/pushdue.pyx"          # when their items may be delivered
@@ -101,7 +100,8 @@ include "core/route/eventvalue.pyx"       # what its attributes may be
 include "core/route/events.pyx"           # items as CloudEvents
 include "core/route/pushreply.pyx"        # their results
 include "core/route/eventsout.pyx"        # messages as CloudEvents
-include "core/route/pop.pyx"              # a query in, messages out
+include "core/route/pop.pyx"              # what a pop asks for
+include "core/route/popreply.pyx"         # its answer
 include "core/route/popframes.pyx"        # the same as the 2.x client frames them
 include "core/route/feed.pyx"             # a stream of messages asked for
 include "core/route/feedout.pyx"          # and written

@@ -1,4 +1,5 @@
-# GET /api/v1/pop…: its path and query read; the pieces of its answer as JSON.
+# GET /api/v1/pop… and /api/v1/stream/…: what their path and query ask for. The parameters are taken at one go: a table
+# names them and says of which kind each is.
 
 cdef enum:                    # rows of pop_params
     ASKED_BATCH
@@ -29,6 +30,14 @@ cdef enum:
     OF_STREAM = 2
     OF_BOTH = 3
 
+cdef void param_is(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
+    # A row of a table.
+    p.name = slice_lit(name)
+    p.kind = kind
+    p.of = of
+    p.low = low
+    p.high = high
+
 cdef Param[POP_PARAMS] pop_params
 param_is(&pop_params[ASKED_BATCH], b"batch", PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
 param_is(&pop_params[ASKED_WAIT], b"wait", PARAM_TRUTH, OF_POP, 0, 0)
@@ -51,6 +60,78 @@ param_is(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_NUMBER, OF_STREAM, 1,
 param_is(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
 param_is(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)      # read by auth/ticket
 param_is(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
+
+# ---- the query -----------------------------------------------------------------------------------------------------
+
+cdef bint params_read(Slice query, const Param* table, int n, int of, ParamValue* values, Arena* a,
+                      ApiError* e) noexcept nogil:
+    # of: whose rows are known here. Of a name that is given twice the first value counts.
+    cdef Slice name, value
+    cdef int i
+    memset(values, 0, n * sizeof(ParamValue))
+    while query_next(&query, &name, &value):
+        i = 0
+        while i < n and not (table[i].of & of and slice_eq(table[i].name, name)):
+            i += 1
+        if i == n:
+            if name.n and (strict or a.picky) and param_stray(name, table, n, of, a.picky, e):
+                return False
+        elif not values[i].found:
+            values[i].found = 1 if percent_decode(value, a, True, &values[i].text) else -1
+            if values[i].found < 0:
+                values[i].text = slice_of(NULL, 0)
+            if not param_take(&table[i], &values[i], e):
+                return False
+    return True
+
+cdef bint param_stray(Slice name, const Param* table, int n, int of, bint picky, ApiError* e) noexcept nogil:
+    # A name that no row has. True: it was refused.
+    cdef Slice meant = slice_of(NULL, 0)
+    cdef int i
+    for i in range(n):
+        if table[i].of & of and name_near(name, table[i].name):
+            meant = table[i].name
+            break
+    if meant.p == NULL and not picky:
+        return False
+    refuse_stray(e, name, meant, NULL, 0)
+    return True
+
+cdef bint param_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
+    # May it be a name? Of a row of text, where that is asked only sometimes.
+    if v.found >= 0 and v.text.n <= NAME_MAX:
+        return True
+    e.status = 400
+    snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", p.name.p)
+    return False
+
+cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
+    # The value by its kind. Empty is as good as absent.
+    cdef const char* text = p.name.p
+    cdef size_t i
+    if p.kind == PARAM_NAME:
+        return param_name(p, v, e)
+    if p.kind == PARAM_TEXT or v.found > 0 and v.text.n == 0:
+        return True
+    if p.kind == PARAM_TRUTH:
+        v.yes = slice_is(v.text, b"true") or slice_is(v.text, b"1")
+        if v.yes or not strict or slice_is(v.text, b"false") or slice_is(v.text, b"0"):
+            return True
+        e.status = 400
+        snprintf(e.text, 239, b"%s must be true or false", text)
+        return False
+    v.given = query_int(v.text, &v.number)
+    if not strict:
+        return True
+    for i in range(v.text.n):
+        v.given = v.given and 48 <= <unsigned char>v.text.p[i] <= 57
+    if v.given and p.low <= v.number <= p.high:
+        return True
+    e.status = 400
+    snprintf(e.text, 239, b"%s must be a whole number from %d to %d", text, p.low, p.high)
+    return False
+
+# ---- what it asks for ----------------------------------------------------------------------------------------------
 
 cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/
@@ -142,153 +223,3 @@ cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked
     if since.n:
         q.sub_new = True
     return True
-
-# ---- the answer ----------------------------------------------------------------------------------------------------
-
-cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
-    if m.as_event:
-        buf_byte(b, b'[')
-        return
-    buf_text(b, b"{\"success\":true,\"queue\":")
-    json_escape(b, m.queue)
-    buf_text(b, b",\"partition\":")
-    json_escape(b, m.partition)
-    buf_text(b, b",\"partitionId\":\"")
-    buf_slice(b, m.partition_uuid)
-    buf_text(b, b"\",\"leaseId\":\"")
-    buf_slice(b, m.lease)
-    buf_text(b, b"\",\"consumerGroup\":")
-    json_escape(b, m.group)
-    buf_text(b, b",\"partitionsClaimed\":")
-    buf_int(b, m.claimed)
-    buf_text(b, b",\"messages\":[")
-
-cdef inline void pop_reply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    # The next message of an answer, which opens with its first one.
-    if first:
-        pop_reply_open(b, m)
-    else:
-        buf_byte(b, b',')
-    pop_reply_message(b, m)
-
-cdef inline void pop_reply_message(Buf* b, PopMessage* m) noexcept nogil:
-    if m.as_event:
-        event_put(b, m, True)
-    else:
-        message_put(b, m)
-
-cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
-    buf_text(b, b"{\"id\":")
-    put_uuid(b, m.id)
-    buf_text(b, b",\"transactionId\":")
-    if m.extras.text.n:
-        json_escape(b, m.extras.text)
-    else:
-        put_uuid(b, m.record_id)
-    buf_text(b, b",\"traceId\":")
-    if m.extras.trace.n:
-        put_uuid(b, <const unsigned char*>m.extras.trace.p)
-    else:
-        buf_text(b, b"null")
-    buf_text(b, b",\"data\":")
-    buf_slice(b, m.payload)
-    buf_text(b, b",\"producerSub\":")
-    if m.extras.sub.n:
-        json_escape(b, m.extras.sub)
-    else:
-        buf_text(b, b"null")
-    if m.time_us != m.created_us or m.time[0] == 0:
-        clock_format(m.created_us, 6, m.time)
-        m.time_us = m.created_us
-    buf_text(b, b",\"createdAt\":\"")
-    buf_put(b, m.time, 27)
-    if m.tail_uuid != m.partition_uuid.p or m.tail_attempt != m.attempt or m.tail_n == 0:
-        pop_reply_tail(b, m)
-    elif buf_room(b, m.tail_n):
-        memcpy(b.data + b.len, b.data + m.tail_at, m.tail_n)
-        b.len += m.tail_n
-    buf_int(b, m.offset)
-    if m.extras.headers.n > 2:
-        pop_reply_headers(b, m.extras.headers)
-    if m.extras.due.n == 8:
-        buf_text(b, b",\"deliverAt\":")
-        put_time(b, extras_due(&m.extras), 6)
-    buf_byte(b, b'}')
-
-cdef void pop_reply_headers(Buf* b, Slice headers) noexcept nogil:
-    # Their members, as they were stored.
-    buf_text(b, b",")
-    buf_slice(b, slice_of(headers.p + 1, headers.n - 2))
-
-cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
-    # What all messages of one claim have in common, up to the offset: written once, then copied from the answer itself.
-    m.tail_uuid = m.partition_uuid.p
-    m.tail_attempt = m.attempt
-    m.tail_at = b.len
-    buf_text(b, b"\",\"partitionId\":\"")
-    buf_slice(b, m.partition_uuid)
-    buf_text(b, b"\",\"partition\":")
-    json_escape(b, m.partition)
-    buf_text(b, b",\"leaseId\":\"")
-    buf_slice(b, m.lease)
-    buf_text(b, b"\",\"consumerGroup\":")
-    json_escape(b, m.group)
-    buf_text(b, b",\"queue\":")
-    json_escape(b, m.queue)
-    buf_text(b, b",\"deliveryAttempt\":")
-    buf_int(b, m.attempt)
-    buf_text(b, b",\"offset\":")
-    m.tail_n = b.len - m.tail_at
-
-cdef void pop_reply_autopilot(Buf* b, PopReq* q, int partitions, int batch) noexcept nogil:
-    if q.autopilot:
-        buf_text(b, b",\"autopilot\":{\"partitions\":")
-        buf_int(b, partitions)
-        buf_text(b, b",\"batch\":")
-        buf_int(b, batch)
-        buf_byte(b, b'}')
-
-cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) noexcept nogil:
-    buf_byte(b, b']')
-    if q.events:
-        return
-    pop_reply_autopilot(b, q, partitions, batch)
-    buf_byte(b, b'}')
-
-cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
-    # One form per reason; a pop that was willing to wait, however short, is told that its time is over. Events: none.
-    if q.events:
-        buf_text(b, b"[]")
-        return
-    if q.wait:
-        why = WHY_EXPIRED
-    if why == WHY_EXPIRED or why == WHY_WINDOW or why == WHY_NOTHING:
-        buf_text(b, b"{\"success\":true,\"queue\":")
-        json_escape(b, q.queue)
-        buf_text(b, b",\"partition\":")
-        json_escape(b, q.partition)
-        buf_text(b, b",\"partitionId\":")
-        if uuid != NULL and why != WHY_EXPIRED:
-            buf_byte(b, b'"')
-            buf_put(b, uuid, 36)
-            buf_text(b, b"\",\"leaseId\":\"\"")
-        else:
-            buf_text(b, b"null,\"leaseId\":null")
-        buf_text(b, b",\"consumerGroup\":")
-        json_escape(b, q.group)
-        if why == WHY_NOTHING:
-            buf_text(b, b",\"partitionsClaimed\":0")
-        if why == WHY_WINDOW:
-            buf_text(b, b",\"windowBufferActive\":true")
-        buf_text(b, b",\"messages\":[]")
-    elif why == WHY_LEASE_HELD:
-        buf_text(b, b"{\"success\":false,\"error\":\"lease_held\",\"messages\":[]")
-    elif why == WHY_NOT_FOUND:
-        buf_text(b, b"{\"success\":false,\"error\":\"partition_not_found\",\"messages\":[]")
-    else:
-        buf_text(b, b"{\"success\":false,\"error\":\"no_available_partition\",\"messages\":[]")
-    buf_text(b, b",\"reason\":\"")
-    buf_text(b, reason)
-    buf_byte(b, b'"')
-    pop_reply_autopilot(b, q, q.partitions, q.batch)
-    buf_byte(b, b'}')

@@ -101,7 +101,7 @@ cdef struct PushReq:
     size_t unpacked           # bytes the request takes beside its body
     PushItem* items
 
-cdef enum ParamKind:          # of a parameter of a query (route/parameter)
+cdef enum ParamKind:          # of a parameter of a query (route/pop)
     PARAM_TEXT
     PARAM_NAME                # text of at most NAME_MAX bytes
     PARAM_TRUTH
