@@ -40,15 +40,21 @@ The answer's part of the way is in it: a request ends with its answer flushed.
 TAIL = """
 ## Why these stay
 
-- `net`: a request is opened, entered, flushed and closed at four moments of a loop's turn; between them others have it.
-- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is opened,
-  filled and closed.
-- `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds.
-- `govern`: a job changes state and a statement leaves in one place each. A hold is asked before and told after.
+- `net`: a request is taken in, flushed, closed, and its connection looked at, at four moments of a loop's turn; between
+  them others have it. A connection, requests out of its bytes, and answers on their way out are a file each.
+- `run/engine` asks which page it is that asks (`net/site`) and whether answers are taken (`net/untaken`): two nouns,
+  and others ask them, too.
+- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is written
+  message by message, and closed.
+- `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds. A
+  row in memory is found, held while an answer is written from it, and let go when groups have passed it.
+- `govern`: a job is opened, waits and ends, a statement begins and leaves, in one place each. A hold is asked before
+  and told after; a limit is told by the call, a hold by who knows how many were served and how many wait.
 - Claims and acknowledgments by lease share a statement, and so a commit: `settle/claimcall` goes to `deliver` for the
   pops and to `settle/ackleased` for the rest.
 - The database answers a push in two steps: the next batch leaves (`push/stream`), then results are told
-  (`push/results`), some to other workers' requests.
+  (`push/results`), some to other workers' requests. Before it leaves, ids, heads and claims are each asked for: three
+  nouns with rules of their own; ids and heads learn from the answer before the next batch is written.
 """
 
 
