@@ -196,7 +196,7 @@ include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # the catalog taken anew, burials in it
 include "core/find/grave.pyx"             # what was deleted, given back
 
-# Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer.
+# Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popany.pyx"         # which of several queues a pop is served from
 include "core/deliver/popmachine.pyx"     # one pop, state by state

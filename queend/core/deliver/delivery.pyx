@@ -197,6 +197,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
         pop_give_back(engine_of(r.worker), j)
         pop_fail(j, 503, "Out of memory")
         return
+    pop_move(j, POP_COMPLETED)
     job_move(&j.job, JOB_DONE)
     j.n_messages = n
     r.on_unsent = pop_unsent

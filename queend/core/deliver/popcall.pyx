@@ -57,6 +57,7 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
     call.n_cursors += j.n_cursors
+    pop_move(j, POP_FETCHING)
     joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
@@ -150,6 +151,7 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
             pop_fail(j, 503, "The database did not answer in time; try again")
         else:
+            pop_move(j, POP_LEASING)
             job_queue(&j.job, &e.woken)
         j = <PopJob*>joblist_take(&call.base.jobs)
 
@@ -212,6 +214,7 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         j.n_cursors = 0
+        pop_move(j, POP_RESOLVING)
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
@@ -347,4 +350,5 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         pop_after_empty(e, j)
     else:
         # the hint was stale: the next candidates, until there are none
+        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)

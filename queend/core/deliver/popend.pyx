@@ -49,8 +49,13 @@ cdef void pop_unsent(Request* r) noexcept nogil:
     pop_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
+cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
+    # Its request is answered next.
+    pop_move(j, state)
+    return job_end(&j.job)
+
 cdef void pop_forget(PopJob* j) noexcept nogil:
-    reply_empty(job_end(&j.job), 204)
+    reply_empty(pop_close(j, POP_EMPTY), 204)
 
 cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Its client left, or its group is deleted or paused.
@@ -105,7 +110,7 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
     return b"empty"
 
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:
-    cdef Request* r = job_end(&j.job)
+    cdef Request* r = pop_close(j, POP_EMPTY)
     cdef Buf* out
     r.worker.counters.empty_pops += 1
     if j.queue != NULL:
@@ -116,7 +121,7 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     reply_end(r)
 
 cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    reply_error(job_end(&j.job), status, text)
+    reply_error(pop_close(j, POP_FAILED), status, text)
 
 cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).gone:

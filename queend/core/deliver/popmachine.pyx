@@ -1,6 +1,6 @@
-# One pop, try by try: its names, its group, candidates from the book; then it waits for a statement that claims and
-# reads for many (deliver/popcall), or claims what is in memory (settle/claimcall). Where there is nothing it ends, or,
-# a long poll, is parked in the book until somebody wakes it.
+# One pop, try by try: PENDING → RESOLVING (names, group) → LEASING (candidates from the book) → FETCHING (one statement
+# claims and reads for many: deliver/popcall; or claims what is in memory: settle/claimcall) → COMPLETED, EMPTY or
+# FAILED; a long poll goes from EMPTY to PARKED in the book and back. All moves go through pop_move.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -124,6 +124,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         return True
     j.job.tries += 1
     j.asked = True
+    pop_move(j, POP_RESOLVING)
     if j.queue == NULL:
         joblist_add(&engine_of(w).wait_reload, &j.job)
         engine_reload(w)
@@ -177,8 +178,10 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
+        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
     elif take == TAKE_STALE:
+        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
@@ -242,6 +245,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     if j.until_us and not j.job.stands:
         j.job.stands = True
         atomic_add64(&jobs_standing, 1)
+    pop_move(j, POP_PARKED)
     job_move(&j.job, JOB_PARKED)
     return NULL
 
@@ -271,6 +275,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
             refused = pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
+        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)
     elif refused != NULL:
         pop_fail(j, 503, refused)
@@ -294,4 +299,5 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
+    pop_move(<PopJob*>job, POP_LEASING)
     job_queue(job, &e.woken)

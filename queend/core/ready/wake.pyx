@@ -53,6 +53,7 @@ cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     heap_del(&engine_of(w).deadlines, &j.deadline)
     j.asked = False
     j.job.tries = 0
+    pop_move(j, POP_LEASING)
     job_queue(&j.job, &engine_of(w).woken)
 
 # ---- who waits, in the book ----------------------------------------------------------------------------------------

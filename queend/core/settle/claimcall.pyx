@@ -188,6 +188,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     takens_release(j.taken, j.n_cursors)
     if j.n_made == 0:
         # something moved the cursor that the book does not know of: the whole way tells
+        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.pops.jobs)
     else:
         pop_give_back(e, j)

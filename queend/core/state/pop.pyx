@@ -1,9 +1,19 @@
 # Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock
-# guards.
+# guards. Only pop_move writes the state of a pop.
 
 cdef struct Engine
 cdef struct LeasedAck
 cdef struct Taken
+
+cdef enum PopState:
+    POP_PENDING = 0
+    POP_RESOLVING = 1         # waits for names, or until pops are not paused
+    POP_LEASING = 2           # waits to be tried, or with candidates for a call
+    POP_FETCHING = 3          # in a statement that claims for it
+    POP_COMPLETED = 4
+    POP_EMPTY = 5
+    POP_FAILED = 6
+    POP_PARKED = 7
 
 cdef enum ParkedAt:
     PARKED_NOT = 0
@@ -64,6 +74,7 @@ cdef struct PopJob:
     bint asked                # names were asked for since it was last tried
     bint named                # they were looked up,
     bint known                # and there is such a queue
+    uint8_t state
     uint8_t parked_at
     uint8_t why
     int width                 # candidates it may have: the room for them
@@ -86,6 +97,10 @@ cdef struct PopJob:
     size_t taken_bytes        # of their rows
     int n_made
     Buf handed                # its answer, when it comes from another thread
+
+cdef inline void pop_move(PopJob* j, int state) noexcept nogil:
+    # What its job counts as is for govern/job.
+    j.state = <uint8_t>state
 
 cdef struct PopCall:
     Call base
