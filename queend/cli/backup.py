@@ -1,51 +1,17 @@
 """queend backup and queend restore"""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
 import typer
 
-from ..config import ConfigError, Settings
-from .common import settings_or_exit
+from .common import database, settings_or_exit
 from .output import Progress, size
 from .remote import Stop, ending, sure
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
-
-
-@contextmanager
-def database(settings: Settings, running: bool) -> Iterator[tuple[str, bool]]:
-    """The connection string of the database a daemon would use, and whether it is of our own kind. running: that of a
-    daemon which runs will do; else the server is started, and stopped again."""
-    from .. import connect
-    from ..service.backup import BackupError
-    from ..service.buffer import FolderError
-    from ..service.embedded import Embedded, EmbeddedError
-    from ..service.migrate import MigrationError
-    from ..supervisor import uses_embedded
-
-    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
-    try:
-        local = None
-        if cluster:
-            if running and not (cluster.folder / "created").exists():
-                raise Stop(f"there is no database in {cluster.folder}", 4, "QUEEND_DATA_DIR names another folder")
-            try:
-                local = cluster.start()
-            except EmbeddedError as error:
-                if not running or "is in use by another queend" not in str(error):
-                    raise
-                local = cluster.conninfo()
-        yield connect.conninfo(settings, local, options="-c statement_timeout=0 -c lock_timeout=0"), bool(cluster)
-    except (ConfigError, EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error) as error:
-        raise Stop(str(error).strip()) from None
-    finally:
-        if cluster:
-            cluster.stop()
 
 
 @ending

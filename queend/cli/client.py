@@ -6,9 +6,11 @@ import json
 import re
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+PAGE = 1000
 NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
 
 
@@ -79,6 +81,17 @@ class Server:
             yield self.read(answer, "GET", path)
             following = NEXT.search(answer.headers.get("link", ""))
             target = following[1] if following else ""
+
+    def listed(self, path: str, key: str, limit: int | None, **query: Any) -> Iterator[dict[str, Any]]:
+        """The elements of a list, `limit` at most, also of servers that name no next page."""
+        offset = 0
+        while limit is None or offset < limit:
+            page = PAGE if limit is None else min(PAGE, limit - offset)
+            some = (self.get(path, limit=page, offset=offset, **query) or {}).get(key, [])
+            yield from some
+            offset += len(some)
+            if len(some) < page:
+                return
 
     def call(self, method: str, path: str, *names: str, query: dict[str, Any] | None = None, body: Any = None,
              headers: dict[str, str] | None = None, within: float | None = None, target: str = "") -> Answer:

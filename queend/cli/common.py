@@ -1,12 +1,20 @@
-"""What the commands share: settings or a clear end."""
+"""What the commands share that work where the daemon does: its settings and its database, or a clear end."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
+import psycopg
 import typer
 
 from .. import log
 from ..config import ConfigError, Settings, load
+from .remote import NOT_FOUND, Stop
+
+# What is done to a database as a whole takes as long as it takes.
+UNHURRIED = " ".join(f"-c {name}=0" for name in ("statement_timeout", "lock_timeout",
+                                                 "idle_in_transaction_session_timeout"))
 
 
 def settings_or_exit(**arguments: Any) -> tuple[Settings, dict[str, Any]]:
@@ -23,3 +31,38 @@ def settings_or_exit(**arguments: Any) -> tuple[Settings, dict[str, Any]]:
 def fail(text: str) -> NoReturn:
     typer.echo(f"queend: {log.masked(text)}", err=True)
     raise typer.Exit(1)
+
+
+@contextmanager
+def database(settings: Settings, running: bool = False,
+             also: tuple[type[Exception], ...] = ()) -> Iterator[tuple[str, bool]]:
+    """The connection string of the database a daemon would use, and whether it is of our own kind. running: that of a
+    daemon which runs will do; else the server is started, and stopped again. What fails meanwhile is told, and
+    so are errors of `also`."""
+    from .. import connect
+    from ..service.backup import BackupError
+    from ..service.buffer import FolderError
+    from ..service.embedded import Embedded, EmbeddedError
+    from ..service.migrate import MigrationError
+    from ..supervisor import uses_embedded
+
+    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
+    try:
+        local = None
+        if cluster:
+            if running and not (cluster.folder / "created").exists():
+                raise Stop(f"there is no database in {cluster.folder}", NOT_FOUND,
+                           "QUEEND_DATA_DIR names another folder")
+            try:
+                local = cluster.start()
+            except EmbeddedError as error:
+                if not running or "is in use by another queend" not in str(error):
+                    raise
+                local = cluster.conninfo()
+        yield connect.conninfo(settings, local, options=UNHURRIED), bool(cluster)
+    except (ConfigError, EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error,
+            *also) as error:
+        fail(str(error).strip())
+    finally:
+        if cluster:
+            cluster.stop()

@@ -10,13 +10,12 @@ import typer
 
 from .ack import address
 from .client import Server
-from .message import message_show
+from .message import addressed, message_show
 from .output import Format, Output, Progress, age, dump, many, show
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
-PAGE = 1000
 MOST = 10_000      # dead letters that one request sends back
 Queue = Annotated[str, typer.Argument(help="Their queue.")]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
@@ -32,14 +31,7 @@ def filters(group: str | None, partition: str | None, from_: str | None, to: str
 
 def letters(server: Server, limit: int | None, **query: Any) -> Iterator[dict[str, Any]]:
     """Dead letters, newest failure first."""
-    offset = 0
-    while limit is None or offset < limit:
-        page = min(PAGE, limit - offset) if limit is not None else PAGE
-        some = (server.get("/api/v1/dlq", limit=page, offset=offset, **query) or {}).get("messages", [])
-        yield from some
-        offset += len(some)
-        if len(some) < page:
-            return
+    return server.listed("/api/v1/dlq", "messages", limit, **query)
 
 
 def counted(server: Server, **query: Any) -> int:
@@ -62,9 +54,8 @@ def dlq_list(
     """Dead letters, newest failure first."""
     if queue is not None:
         found(server, queue, limit=1)
-    rows = ({**row, "address": f"{row['partitionId']}/{row['transactionId']}"}
-            for row in letters(server, limit, **filters(group, partition, from_, to), queue=queue))
-    show(rows, {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
+    rows = letters(server, limit, **filters(group, partition, from_, to), queue=queue)
+    show(map(addressed, rows), {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
                 "id": "address"}, output, "address", "no dead letters")
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import psycopg
 import typer
 
-from ..config import ConfigError
-from .common import fail, settings_or_exit
+from .common import database, fail, settings_or_exit
 from .output import many
+from .remote import ending
 
 failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
 
@@ -20,6 +20,7 @@ def _group() -> None:
 
 
 @failover.command()
+@ending
 def adopt(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")]
@@ -31,18 +32,13 @@ def adopt(
     before alone. Stop the daemons that use the old database first. A daemon that runs or starts there stores what is
     adopted.
     """
-    from .. import connect
     from ..service.adopt import adopt as take
     from ..service.adopt import find
-    from ..service.buffer import FolderError, root_of
-    from ..service.embedded import Embedded, EmbeddedError
+    from ..service.buffer import root_of
     from ..service.migrate import identity_of
-    from ..supervisor import uses_embedded
 
     settings, _ = settings_or_exit()
-    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
-    try:
-        target = connect.conninfo(settings, cluster.start() if cluster else None)
+    with database(settings) as (target, _):
         try:
             identity = identity_of(target)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
@@ -66,8 +62,3 @@ def adopt(
         for one in found:
             take(one, identity)
         typer.echo("adopted; a daemon that runs or starts here stores them")
-    except (ConfigError, EmbeddedError, FolderError, OSError, psycopg.Error) as error:
-        fail(str(error).strip())
-    finally:
-        if cluster:
-            cluster.stop()

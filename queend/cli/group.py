@@ -6,10 +6,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .client import Server, ServerError
+from .client import Server
 from .completion import groups, queues
 from .output import Format, Output, age, many, show, span
-from .queue import LONG_S, DryRun, Yes, found
+from .queue import LONG_S, DryRun, Yes, found, switched
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
@@ -120,13 +120,8 @@ def switch(server: Server, name: str, queue: str | None, verb: str) -> None:
     if not queues:
         raise Stop(f"there is no group {name!r}", NOT_FOUND)
     for of in queues:
-        try:
-            done = server.post("/api/v1/consumer-groups/{}/queues/{}/{}", name, of, verb)
-        except ServerError as error:
-            if error.status == NOT_FOUND and error.text in ("Queue not found", "Consumer group not found"):
-                raise Stop(f"there is no group {name!r} of {of!r}", NOT_FOUND) from None
-            raise
-        typer.echo(f"{verb}d {name} of {of}" if done["changed"] else f"{name} of {of} was {verb}d already")
+        switched(server, verb, f"{name} of {of}", f"group {name!r} of {of!r}",
+                 "/api/v1/consumer-groups/{}/queues/{}/{}", name, of)
 
 
 @group.command()

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .ack import address
-from .client import Server, ServerError
+from .client import PAGE, Server, ServerError
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .queue import found, queues
 from .remote import remote, tell
 
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show. Takes none.")
-PAGE = 1000
 EVER = "1970-01-01T00:00:00Z"
 Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
@@ -48,18 +47,9 @@ def message_list(
     if queue is not None:
         found(server, queue, limit=1)
 
-    def rows() -> Iterator[dict[str, Any]]:
-        offset = 0
-        while offset < limit:
-            page = min(PAGE, limit - offset)
-            some = (server.get("/api/v1/messages", queue=queue, partition=partition, status=status, to=to,
-                               from_=from_ or EVER, limit=page, offset=offset) or {}).get("messages", [])
-            yield from map(addressed, some)
-            offset += len(some)
-            if len(some) < page:
-                return
-
-    show(rows(), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
+    rows = server.listed("/api/v1/messages", "messages", limit, queue=queue, partition=partition, status=status, to=to,
+                         from_=from_ or EVER)
+    show(map(addressed, rows), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
          "no messages")
 
 

@@ -1,29 +1,18 @@
 """queend migrate"""
 from __future__ import annotations
 
-import psycopg
 import typer
 
-from ..config import ConfigError
-from .common import fail, settings_or_exit
+from .common import database, settings_or_exit
+from .remote import ending
 
 
+@ending
 def migrate() -> None:
     """Bring the database the daemon would use to this version's schema and end."""
-    from .. import connect
-    from ..service.embedded import Embedded, EmbeddedError
-    from ..service.migrate import MigrationError
     from ..service.migrate import migrate as apply
-    from ..supervisor import uses_embedded
 
     settings, _ = settings_or_exit()
-    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
-    try:
-        local = cluster.start() if cluster else None
-        applied = apply(connect.conninfo(settings, local, options="-c statement_timeout=0 -c lock_timeout=0"))
-    except (ConfigError, EmbeddedError, MigrationError, psycopg.OperationalError) as error:
-        fail(str(error).strip())
-    finally:
-        if cluster:
-            cluster.stop()
+    with database(settings) as (conninfo, _):
+        applied = apply(conninfo)
     typer.echo("\n".join(f"applied {name}" for name in applied) or "up to date")

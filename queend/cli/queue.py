@@ -169,13 +169,18 @@ def resume(server: Server, names: Names) -> None:
 
 def switch(server: Server, names: list[str], verb: str) -> None:
     for name in names:
-        try:
-            done = server.post("/api/v1/queues/{}/{}", name, verb)
-        except ServerError as error:
-            if error.status == NOT_FOUND and error.text == "Queue not found":
-                raise Stop(f"there is no queue {name!r}", NOT_FOUND) from None
-            raise
-        typer.echo(f"{verb}d {name}" if done["changed"] else f"{name} was {verb}d already")
+        switched(server, verb, name, f"queue {name!r}", "/api/v1/queues/{}/{}", name)
+
+
+def switched(server: Server, verb: str, shown: str, what: str, path: str, *names: str) -> None:
+    """Pauses or resumes a queue or a group, and says so."""
+    try:
+        done = server.post(path, *names, verb)
+    except ServerError as error:
+        if error.status == NOT_FOUND and error.text in ("Queue not found", "Consumer group not found"):
+            raise Stop(f"there is no {what}", NOT_FOUND) from None
+        raise
+    typer.echo(f"{verb}d {shown}" if done["changed"] else f"{shown} was {verb}d already")
 
 
 @queue.command()

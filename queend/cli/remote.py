@@ -99,9 +99,10 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, Any]) -> Callable[..., Any]:
-    """`run` with the signature of `function` as typer reads it, without the server, and with these options."""
+    """`run` with the signature of `function` as typer reads it, without what `run` gives it (a server, the runner of a
+    job), and with these options."""
     hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
-    hints = {name: hint for name, hint in hints.items() if name not in ("server", "return")}
+    hints = {name: hint for name, hint in hints.items() if name not in ("server", "run", "return")}
     own = [parameter.replace(annotation=hints[name])
            for name, parameter in inspect.signature(function).parameters.items() if name in hints]
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .common import fail
-from .remote import USAGE, Stop, given, meant, tell
+from .remote import USAGE, Stop, given, like, meant, tell
 from .saved import ContextError
 
 spark = typer.Typer(no_args_is_help=True,
@@ -24,9 +24,13 @@ Master = Annotated[Optional[str],
                                      "machine.")]
 Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value; may be given several times.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log and the whole of an error.")]
+EVERY: dict[str, Any] = {"url": Url, "token_file": TokenFile, "ca": Ca, "master": Master, "conf": Conf,
+                         "verbose": Verbose}
 Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
 AllowGaps = Annotated[bool, typer.Option("--allow-gaps",
                                          help="What was removed before it was archived is passed over.")]
+Job = Annotated[str, typer.Option(help="A name under which no row is stored twice.")]
+Order = Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by; several times.")]
 Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the rows are dealt to, by key.")]
 
 
@@ -45,8 +49,8 @@ class Run:
     """What every job takes: the daemon, the session, an end that reads well."""
 
     def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, master: str | None,
-                 conf: list[str] | None, verbose: bool, jar: str | None = None):
-        self.name, self.master, self.verbose, self.jar = name, master, verbose, jar
+                 conf: list[str] | None, verbose: bool):
+        self.name, self.master, self.verbose, self.jar = name, master, verbose, None
         self.link = link(url, token_file, ca)
         pairs = [one.partition("=") for one in conf or []]
         if any(not equals for _, equals, _ in pairs):
@@ -81,6 +85,16 @@ class Run:
         raise typer.Exit(status)    # Spark ends with the process
 
 
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command of `queend spark` whose first argument runs its job: it gets the options that every job has."""
+
+    def run(**arguments: Any) -> None:
+        every = {name: arguments.pop(name) for name in EVERY}
+        function(run=Run(function.__name__, **every), **arguments)
+
+    return spark.command()(like(run, function, EVERY))
+
+
 @spark.callback()
 def _group() -> None:
     missing = _missing()
@@ -101,8 +115,9 @@ def _missing() -> str | None:
     return None
 
 
-@spark.command()
+@command
 def archive(
+    run: Run,
     queue: Annotated[str, typer.Argument(help="The queue.")],
     target: Annotated[str, typer.Argument(help="The folder: on this machine, hdfs://…")],
     group: Annotated[str, typer.Option(help="A consumer group that learns what is archived; empty: none.")] = "archive",
@@ -111,20 +126,17 @@ def archive(
         = 5_000_000,
     file_rows: Annotated[int, typer.Option(min=1, help="Rows of a file at most.")] = 500_000,
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """A queue into Parquet, by queue and date, each record once; what is there already is passed over."""
-    from ..spark.jobs import archive as job
+    from ..spark.jobs import archive as work
 
-    Run("archive", url, token_file, ca, master, conf, verbose)(job, queue, target, group=group or None,
-                                                               allow_gaps=allow_gaps, batch_rows=batch_rows,
-                                                               file_rows=file_rows,
-                                                               compression=compression)
+    run(work, queue, target, group=group or None, allow_gaps=allow_gaps, batch_rows=batch_rows, file_rows=file_rows,
+        compression=compression)
 
 
-@spark.command()
+@command
 def read(
+    run: Run,
     queue: Annotated[str, typer.Argument(help="The queue.")],
     target: Annotated[str, typer.Argument(help="The folder of its archive.")],
     output: Annotated[Optional[str],
@@ -132,20 +144,18 @@ def read(
     format: Annotated[str, typer.Option(help="parquet, json, csv or orc.")] = "parquet", where: Where = None,
     cold: Annotated[bool, typer.Option("--cold", help="The archive alone; no daemon is asked.")] = False,
     allow_gaps: AllowGaps = False,
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """An archive and what is not archived yet as one space of offsets, without a gap and without an overlap."""
     from ..spark.jobs.read import export
 
-    Run("read", url, token_file, ca, master, conf, verbose)(export, queue, target, output=output, format=format,
-                                                            where=where, hot=not cold, allow_gaps=allow_gaps)
+    run(export, queue, target, output=output, format=format, where=where, hot=not cold, allow_gaps=allow_gaps)
 
 
-@spark.command()
+@command
 def replay(
+    run: Run,
     to: Annotated[str, typer.Argument(help="The queue it goes into.")],
-    job: Annotated[str, typer.Option(help="A name under which no row is stored twice.")],
+    job: Job,
     archive: Annotated[Optional[str], typer.Option(help="The folder of an archive.")] = None,
     queue: Annotated[Optional[str], typer.Option(help="Which queue of the archive.")] = None,
     sql: Annotated[Optional[str],
@@ -153,34 +163,27 @@ def replay(
     where: Where = None,
     key: Annotated[Optional[str], typer.Option(help="The partition of a row, an expression.")] = None,
     value: Annotated[str, typer.Option(help="JSON text, or a struct; an expression.")] = "value",
-    order: Annotated[Optional[list[str]],
-                     typer.Option(help="What rows of a key are ordered by; several times.")] = None,
+    order: Order = None,
     hot: Annotated[bool, typer.Option("--hot", help="With what is not archived yet.")] = False,
     keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Transaction ids stay what they were.")] = False,
     allow_gaps: AllowGaps = False, tasks: Tasks = None,
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """An archive, or any query, into a queue: in order per key, once however often it runs."""
-    from ..spark.jobs import replay as run
+    from ..spark.jobs import replay as work
 
-    Run("replay", url, token_file, ca, master, conf, verbose)(run, to, job, archive=archive, queue=queue, sql=sql,
-                                                              where=where, key=key, value=value,
-                                                              order=tuple(order or ()),
-                                                              hot=hot, keep_ids=keep_ids, allow_gaps=allow_gaps,
-                                                              tasks=tasks)
+    run(work, to, job, archive=archive, queue=queue, sql=sql, where=where, key=key, value=value,
+        order=tuple(order or ()), hot=hot, keep_ids=keep_ids, allow_gaps=allow_gaps, tasks=tasks)
 
 
-@spark.command()
+@command
 def dlq(
+    run: Run,
     queue: Annotated[Optional[str], typer.Argument(help="The queue; all of them without.")] = None,
     group: Annotated[Optional[str], typer.Option(help="Of this consumer group.")] = None, where: Where = None,
     redrive: Annotated[bool, typer.Option("--redrive", help="What --where finds becomes new messages.")] = False,
     to: Annotated[Optional[str], typer.Option(help="Into this queue instead of its own.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Only say how many it would be.")] = False,
     most: Annotated[int, typer.Option(min=1, max=1_000_000, help="Look at the newest so many.")] = 1_000_000,
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """Dead letters counted by queue, group, error and age; or, with --redrive, those a condition finds stored again.
 
@@ -189,7 +192,6 @@ def dlq(
     """
     from ..spark.jobs import report, revive
 
-    run = Run("dlq", url, token_file, ca, master, conf, verbose)
     if not redrive:
         if to or dry:
             fail("--to and --dry belong to --redrive")
@@ -199,8 +201,9 @@ def dlq(
     return run(revive, where, queue, group, to=to, dry=dry, most=most)
 
 
-@spark.command()
+@command
 def aggregate(
+    run: Run,
     queue: Annotated[str, typer.Argument(help="The queue that is read.")],
     checkpoint: Annotated[str, typer.Argument(help="A folder of this job alone: where it goes on.")],
     to: Annotated[Optional[str], typer.Option(help="The queue the windows go into.")] = None,
@@ -223,28 +226,25 @@ def aggregate(
     once: Annotated[bool, typer.Option("--once", help="End when what is there has been read.")] = False,
     most: Annotated[Optional[int], typer.Option(min=1, help="Records of a micro-batch.")] = None,
     group: Annotated[Optional[str], typer.Option(help="A consumer group whose lag shows the progress.")] = None,
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """Tumbling, sliding or session windows with a watermark, as a stream, into another queue or a table."""
-    from ..spark.jobs import aggregate as job
+    from ..spark.jobs import aggregate as work
 
-    Run("aggregate", url, token_file, ca, master, conf, verbose)(
-        job, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window,
+    run(work, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window,
         slide=slide, session=session, by=tuple(by or ()), select=tuple(select or ("count(*) AS count",)),
         where=where, key=key, once=once, most=most, group=group)
 
 
-@spark.command()
+@command
 def backfill(
+    run: Run,
     jdbc: Annotated[str, typer.Argument(help="jdbc:postgresql://host:5432/database")],
     table: Annotated[str, typer.Argument(help="A table, or (SELECT …) AS name.")],
     to: Annotated[str, typer.Argument(help="The queue it goes into.")],
-    job: Annotated[str, typer.Option(help="A name under which no row is stored twice.")],
+    job: Job,
     id: Annotated[list[str], typer.Option(help="A column of the primary key; several times.")],
     key: Annotated[Optional[str], typer.Option(help="The partition of a row; an expression.")] = None,
-    order: Annotated[Optional[list[str]],
-                     typer.Option(help="What rows of a key are ordered by; several times.")] = None,
+    order: Order = None,
     value: Annotated[Optional[str],
                      typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None,
     where: Where = None,
@@ -258,13 +258,11 @@ def backfill(
     driver: Annotated[str, typer.Option(help="Class of the driver.")] = "org.postgresql.Driver",
     jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None,
     tasks: Tasks = None,
-    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
-    verbose: Verbose = False,
 ) -> None:
     """A table over JDBC into a queue, in parts at a time, each row once by its primary key."""
-    from ..spark.jobs import backfill as run
+    from ..spark.jobs import backfill as work
     from ..spark.jobs.backfill import jar as usual
 
-    Run("backfill", url, token_file, ca, master, conf, verbose, jar or usual())(
-        run, jdbc, table, to, job, id=tuple(id), key=key, order=tuple(order or ()), value=value, where=where,
+    run.jar = jar or usual()
+    run(work, jdbc, table, to, job, id=tuple(id), key=key, order=tuple(order or ()), value=value, where=where,
         split=split, parts=parts, user=user, password=os.environ.get("JDBC_PASSWORD"), driver=driver, tasks=tasks)
