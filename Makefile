@@ -39,6 +39,11 @@ $(KIND): $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type
 	@rm -f build/.quick build/.full
 	@touch $@
 
+# What the tests and the benchmarks need besides.
+.PHONY: system-tests
+system-tests: $(VENV)/.ready
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both; the command queend is in the path then (BINDIR)
 	@BINDIR="$(BINDIR)" sh tools/launcher.sh
 	@exec $(BIN)/python -m queend serve
@@ -51,12 +56,10 @@ WORKERS ?= 4
 # A test that hangs is named, with the stacks of its threads; its process ends and the others go on.
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
-test: build ## install what the tests need besides, then run them all (ARGS: these, one after the other)
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test: build system-tests ## install what the tests need besides, then run them all (ARGS: these, one after the other)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
 
-test-quick: build ## the tests of the core, the SQL functions and the tokens that need no daemon: less than two minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-quick: build system-tests ## the tests of the core, the SQL functions and the tokens that need no daemon: less than two minutes
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not daemon and not counted' tests/core tests/sql tests/auth $(ARGS)
 
 ASAN := $(CURDIR)/.asan
@@ -65,32 +68,26 @@ ASAN := $(CURDIR)/.asan
 ASAN_NOT = tests/core/test_instructions.py tests/e2e/test_discovery.py tests/e2e/test_sdk%.py tests/e2e/test_streams_sdk.py \
   tests/e2e/test_tutorial.py tests/e2e/test_examples.py
 ASAN_TESTS = $(filter-out $(ASAN_NOT),$(wildcard tests/core/test_*.py tests/auth/test_*.py tests/e2e/test_*.py)) tests/platform/test_control.py tests/golden tests/surface tests/schema
-test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-asan: $(VENV)/.ready system-tests ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@sh tools/sanitized.sh $(BIN)/python $(ASAN) address,undefined $(ASAN_TESTS) $(ARGS)
 
 # What several threads, several daemons and clients that come and go do to one core.
 TSAN_TESTS = $(wildcard tests/e2e/test_workers.py tests/e2e/test_storm.py tests/e2e/test_two_daemons.py tests/e2e/test_stop.py \
   tests/e2e/test_handover.py tests/e2e/test_late_answers.py tests/e2e/test_given_back_storm.py tests/e2e/test_leaving.py \
   tests/e2e/test_memory.py tests/e2e/test_leased_acks.py tests/e2e/test_capacity.py tests/e2e/test_failover.py tests/e2e/test_large_bodies.py tests/e2e/test_peers.py)
-test-tsan: $(VENV)/.ready ## run the tests of workers and storms under ThreadSanitizer
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-tsan: $(VENV)/.ready system-tests ## run the tests of workers and storms under ThreadSanitizer
 	@sh tools/sanitized.sh $(BIN)/python $(CURDIR)/.tsan thread $(TSAN_TESTS) $(ARGS)
 
-test-faults: build ## 20 minutes of random histories while everything goes wrong that can, judged by one checker (FAULT_SECONDS, FAULT_SEED, FAULT_KINDS)
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-faults: build system-tests ## 20 minutes of random histories while everything goes wrong that can, judged by one checker (FAULT_SECONDS, FAULT_SEED, FAULT_KINDS)
 	@FAULT_SECONDS=$${FAULT_SECONDS:-1200} $(BIN)/python -m pytest -s tests/faults $(ARGS)
 
-test-kills: build ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-kills: build system-tests ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
 	@KILLS=$${KILLS:-200} $(BIN)/python -m pytest -s tests/platform/test_double_kill.py $(ARGS)
 
-test-schema: build ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-schema: build system-tests ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)
 
-test-sdk: build ## the published clients' own tests, all of them, with and without tokens, and their load: about 5 minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-sdk: build system-tests ## the published clients' own tests, all of them, with and without tokens, and their load: about 5 minutes
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py tests/e2e/test_sdk.py::test_load -s --sdk-tests $(ARGS)
 
 SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
@@ -98,19 +95,16 @@ SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requireme
 dashboard: build ## build the dashboard of dashboard/ into queend/dashboard (Node 20 and npm; nobody else needs them)
 	@$(BIN)/python tools/dashboard.py
 
-test-dashboard: build ## the dashboard in a headless Chromium, with axe; makes docs/pictures anew: about 3 minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-dashboard: build system-tests ## the dashboard in a headless Chromium, with axe; makes docs/pictures anew: about 3 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh dashboard
 	@cd dashboard && test -d node_modules || npm ci --no-audit --no-fund --silent
 	@$(BIN)/python tools/requirements.py dashboard | $(PIP) -r /dev/stdin
 	@$(BIN)/python -m pytest tests/dashboard --dashboard $(ARGS)
 
-test-windows: build ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-windows: build system-tests ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
 	@WINDOW_RUNS=$${WINDOW_RUNS:-50} $(BIN)/python -m pytest -s tests/e2e/test_streams_sdk.py -k twice $(ARGS)
 
-test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 10 minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-spark: build system-tests ## the Spark connector against a real daemon, in one session of Spark on two threads: about 10 minutes
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
 
@@ -122,16 +116,14 @@ deb: ## the Debian package of the wheel for the system's Python, in dist/: half 
 	@$(PYTHON) tools/deb.py
 
 PYTHONS ?= /usr/bin/python3
-test-packages: build ## make wheel and package (PYTHONS: for which Python; DIST=kept: what is there), install them in a new Debian and under its systemd (root): about 15 minutes
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-packages: build system-tests ## make wheel and package (PYTHONS: for which Python; DIST=kept: what is there), install them in a new Debian and under its systemd (root): about 15 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh packages
 	@$(BIN)/python tools/requirements.py packages | $(PIP) -r /dev/stdin
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory package ARGS='$(PYTHONS)'
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory deb
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
-test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
 	@$(SPARK)
 	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py --spark $(ARGS)
 
@@ -152,8 +144,7 @@ site: ## the documents as a static site in build/site; a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 build/.venv-site/bin/mkdocs build --strict --config-file build/mkdocs.yml --site-dir $(SITE) 2> build/site.log || { grep -E 'WARNING|ERROR' build/site.log; exit 1; }
 
 WAYS := $(CURDIR)/.ways
-ways: $(VENV)/.ready ## which functions of which files a push, a pop and an acknowledgment pass: docs/inside/ways.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+ways: $(VENV)/.ready system-tests ## which functions of which files a push, a pop and an acknowledgment pass: docs/inside/ways.md
 	@sh tools/ways/ways.sh $(BIN)/python $(WAYS) > $(WAYS).md && mv $(WAYS).md docs/inside/ways.md
 
 # The whole core once more, by clang; nothing but the fuzz targets is built this way.
@@ -166,48 +157,38 @@ $(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/mai
 fuzz: $(FUZZ)/fuzz ## libFuzzer on every reader of what strangers send, so many seconds each (FUZZ_SECONDS=60); FUZZ_KEEP=1 keeps what it learns
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/python -m pytest -p no:cacheprovider tests/fuzz $(ARGS)
 
-bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench: build system-tests ## run the benchmark: one JSON line per scenario, a table on standard error
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: build ## the same in less than a minute
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-quick: build system-tests ## the same in less than a minute
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
-bench-scale: build ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: bench/results/plots and the tables of bench/results/scale.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-scale: build system-tests ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: bench/results/plots and the tables of bench/results/scale.md
 	@$(BIN)/python bench/scale.py --write $(ARGS)
 
-bench-soak: build ## 30 minutes at full speed with retention on and a snapshot held open for ten of them (ARGS='--minutes 3' for less): bench/out/soak*
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-soak: build system-tests ## 30 minutes at full speed with retention on and a snapshot held open for ten of them (ARGS='--minutes 3' for less): bench/out/soak*
 	@$(BIN)/python bench/soak.py $(ARGS)
 
-bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of bench/results/peers.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-peers: build system-tests ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of bench/results/peers.md
 	@SUDO="$(SUDO)" sh tools/system.sh peers
 	@$(BIN)/python tools/requirements.py peers | $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r /dev/stdin
 	@$(BIN)/python bench/peers.py --write $(ARGS)
 
-bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-compare: build system-tests ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
 	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
 
-bench-bounds: build ## what clients can take: memory above the start and the p99 of a push of others under each attack of SECURITY.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-bounds: build system-tests ## what clients can take: memory above the start and the p99 of a push of others under each attack of SECURITY.md
 	@$(BIN)/python bench/bounds.py $(ARGS)
 
-bench-live: build ## 10 000 connections that wait, as long polls, server-sent events and WebSockets: push to delivery and processor time per message
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-live: build system-tests ## 10 000 connections that wait, as long polls, server-sent events and WebSockets: push to delivery and processor time per message
 	@$(BIN)/python bench/live.py $(ARGS)
 
-bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: bench/results/spark.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-spark: build system-tests ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: bench/results/spark.md
 	@SUDO="$(SUDO)" sh tools/system.sh spark-bench
 	@$(SPARK)
 	@$(BIN)/python bench/spark.py --write $(ARGS)
 
-bench-spark-archive: build ## 10^7 rows into an archive and out of it, with the memory of daemon and JVM: bench/results/spark.md
-	@SUDO="$(SUDO)" sh tools/system.sh tests
+bench-spark-archive: build system-tests ## 10^7 rows into an archive and out of it, with the memory of daemon and JVM: bench/results/spark.md
 	@$(SPARK)
 	@$(BIN)/python bench/spark_archive.py --write $(ARGS)
 
