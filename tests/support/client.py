@@ -3,26 +3,20 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from .http import Answer, Wire, request
+from .http import Answer, Closing, Wire, request, target_of
 from .wait import PATIENCE
 
 QUEUE_MODE = "__QUEUE_MODE__"
 
 
-class Client:
+class Client(Closing):
     """Talks over one connection at a time and opens another where that one was closed between two requests."""
 
     def __init__(self, address: tuple[str, int], timeout: float = PATIENCE):
         self.address, self.timeout = address, timeout
         self.wire: Wire | None = None
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.wire:
@@ -128,13 +122,7 @@ class Client:
 
 
 def pop_target(queue: str | None, partition: str | None = None, **query: Any) -> str:
-    path = "/api/v1/pop"
-    if queue is not None:
-        path += f"/queue/{quote(queue, safe='')}"
-    if partition is not None:
-        path += f"/partition/{quote(partition, safe='')}"
-    text = urlencode({k: str(v).lower() if isinstance(v, bool) else v for k, v in query.items()})
-    return f"{path}?{text}" if text else path
+    return target_of("/api/v1/pop" + ("" if queue is None else f"/queue/{quote(queue, safe='')}"), partition, query)
 
 
 def ack_of(message: dict, status: str = "completed", lease: bool = True, **more: Any) -> dict:

@@ -5,6 +5,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+from .http import Closing
+
 
 def udp_port() -> int:
     """A free one."""
@@ -17,7 +19,7 @@ def pass_on(packet: bytes) -> list[bytes]:
     return [packet]
 
 
-class Between:
+class Between(Closing):
     """Listens on `port`, forwards to `target`. `rule(packet)` says what is delivered instead of it."""
 
     def __init__(self, target: int):
@@ -29,12 +31,6 @@ class Between:
         self._ends = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Between:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if not self._ends:

@@ -4,9 +4,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from .http import Gone, Wire, request
+from .http import Closing, Gone, Wire, request, target_of
 
 
 @dataclass
@@ -21,14 +21,10 @@ class Event:
 
 
 def stream_target(queue: str, partition: str | None = None, **query: Any) -> str:
-    path = f"/api/v1/stream/{quote(queue, safe='')}"
-    if partition is not None:
-        path += f"/partition/{quote(partition, safe='')}"
-    text = urlencode({k: str(v).lower() if isinstance(v, bool) else v for k, v in query.items()})
-    return f"{path}?{text}" if text else path
+    return target_of(f"/api/v1/stream/{quote(queue, safe='')}", partition, query)
 
 
-class Feed:
+class Feed(Closing):
     """One stream, begun when this returns."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
@@ -51,12 +47,6 @@ class Feed:
             return
         assert self.headers["content-type"] == "text/event-stream"
         assert self.headers["transfer-encoding"] == "chunked"
-
-    def __enter__(self) -> Feed:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.wire.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote, urlencode
 
 from .wait import PATIENCE
 
@@ -24,19 +25,23 @@ class Answer:
         return json.loads(self.body)
 
 
-class Wire:
+class Closing:
+    """What is closed at the end of a `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Wire(Closing):
     """One connection. `send` and `receive` may be mixed freely, for pipelining and half requests."""
 
     def __init__(self, address: tuple[str, int], timeout: float = PATIENCE):
         self.socket = socket.create_connection(address, timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.socket.close()
@@ -93,6 +98,14 @@ class Wire:
         if not data:
             raise Gone(f"closed after {self.rest!r}")
         self.rest += data
+
+
+def target_of(path: str, partition: str | None, query: dict[str, Any]) -> str:
+    """The path, with the partition and the query where there are such."""
+    if partition is not None:
+        path += f"/partition/{quote(partition, safe='')}"
+    text = urlencode({name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()})
+    return f"{path}?{text}" if text else path
 
 
 def request(method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:

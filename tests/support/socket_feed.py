@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from .feed import stream_target
-from .http import Gone, Wire, request
+from .http import Closing, Gone, Wire, request
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
@@ -38,7 +38,7 @@ def handshake(queue: str, partition: str | None = None, headers: dict[str, str |
             base64.b64encode(accept).decode())
 
 
-class SocketFeed:
+class SocketFeed(Closing):
     """One stream, begun when this returns."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
@@ -54,10 +54,7 @@ class SocketFeed:
         self.said: list[Any] = []        # answers that came while a message was waited for
         self.given: list[dict] = []      # and the other way round
 
-    def __enter__(self) -> SocketFeed:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.wire.close()
 
     def frame(self) -> tuple[int, bytes]:
