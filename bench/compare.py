@@ -13,14 +13,14 @@ import random
 import signal
 import statistics
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
 
-from cluster import open_cluster
+from cluster import ROOT
 from lab import Lab
 from scenarios import PIPELINES, PUSHES
-from server import ROOT, Daemon
 
 NAMES = ("push1", "push100", "cycle", *PIPELINES)
 COSTS = ("daemon_cpu_us_per_message", "postgres_cpu_us_per_message")
@@ -28,18 +28,6 @@ COSTS = ("daemon_cpu_us_per_message", "postgres_cpu_us_per_message")
 
 class Side(Lab):
     """One checkout under load."""
-
-    def __init__(self, checkout: Path, major: int | None):
-        cluster = open_cluster(major)
-        try:
-            super().__init__(Daemon(cluster, checkout), cluster)
-        except BaseException:
-            cluster.stop()
-            raise
-
-    def stop(self) -> None:
-        self.server.stop()
-        self.cluster.stop()
 
     def fill(self, queue: str, count: int) -> None:
         self.prepare(queue, PUSHES["push100"]["partitions"])
@@ -88,10 +76,9 @@ def main() -> int:
     if unknown := set(names) - set(NAMES):
         parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
-    sides: list[Side] = []
-    try:
-        for checkout in (ROOT, words.checkout.resolve()):
-            sides.append(Side(checkout, words.postgres))
+    with ExitStack() as stack:
+        sides = [stack.enter_context(Side.opened(words.postgres, checkout))
+                 for checkout in (ROOT, words.checkout.resolve())]
         for name in names:
             turns = []
             for side in sides if name == "cycle" else ():
@@ -112,9 +99,6 @@ def main() -> int:
         for fault in faults:
             print(f"FAULT {fault}", file=sys.stderr)
         return 1 if faults else 0
-    finally:
-        for side in sides:
-            side.stop()
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
 
 from lab import Lab
-from run import open_cluster
-from server import Daemon
 
 PUSHES = {f"{form}{' v4' if ids == 4 else ''}{', counts' if counts else ''}": dict(form=form, counts=counts, ids=ids)
           for ids in (7, 4) for counts in (0, 1) for form in ("json", "plain", "framed")}
@@ -34,15 +32,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--postgres", type=int)
     words = parser.parse_args()
-    cluster = open_cluster(words.postgres)
-    server = None
-    try:
-        # the random ids of all rounds: what a daemon without room does is not measured here
-        server = Daemon(cluster, QUEEND_DEDUPE_BYTES=str(1 << 30))
-        lab = Lab(server, cluster)
-        idle = -server.cpu_seconds()
+    # the random ids of all rounds: what a daemon without room does is not measured here
+    with Lab.opened(words.postgres, QUEEND_DEDUPE_BYTES=str(1 << 30)) as lab:
+        idle = -lab.server.cpu_seconds()
         time.sleep(3)
-        idle = (idle + server.cpu_seconds()) / 3
+        idle = (idle + lab.server.cpu_seconds()) / 3
         print(f"idle: {idle * 1000:.1f} ms of CPU per second, taken off below\n")
         print("| form | daemon us | times JSON's | PostgreSQL us | WAL B | msg/s | generator us"
               " |\n|---|---|---|---|---|---|---|")
@@ -70,10 +64,6 @@ def main() -> None:
             print(line("pop " + name, point, pops["pushed as json, popped as JSON"]))
         for fault in lab.faults:
             print("FAULT", fault)
-    finally:
-        if server is not None:
-            server.stop()
-        cluster.stop()
 
 
 if __name__ == "__main__":

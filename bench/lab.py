@@ -1,7 +1,13 @@
 """What every measurement needs: a server, its database, the load on them, and what a measured window of it cost."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cluster import ROOT, open_cluster
 from generator import run_load
 from profiler import Profile
+from server import Daemon
 
 
 class Window:
@@ -47,6 +53,20 @@ class Lab:
         self.server, self.cluster, self.profile = server, cluster, profile
         self.stored = {}   # queue: messages every answer so far called stored
         self.faults = []
+
+    @classmethod
+    @contextmanager
+    def opened(cls, major: int | None, checkout: Path = ROOT, profile: bool = False,
+               **settings: str) -> Iterator["Lab"]:
+        """With a cluster and a daemon of its own."""
+        cluster, server = open_cluster(major), None
+        try:
+            server = Daemon(cluster, checkout, **settings)
+            yield cls(server, cluster, profile)
+        finally:
+            if server is not None:
+                server.stop()
+            cluster.stop()
 
     def prepare(self, queue: str, partitions: int) -> None:
         if queue not in self.stored:

@@ -23,8 +23,6 @@ sys.path.insert(0, str(ROOT))  # the checkout's own queend
 
 from lab import Lab
 from process import descendants
-from run import open_cluster
-from server import Daemon
 from sweeps.latency import commit_ms
 
 EVENTS = ",".join(f"syscalls:sys_{side}_{name}" for name in ("read", "write", "sendto", "recvfrom", "fdatasync")
@@ -129,32 +127,25 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=2)
     words.add_argument("--postgres", type=int, metavar="MAJOR")
     words = words.parse_args()
-    cluster, server = open_cluster(words.postgres), None
-    try:
-        server = Daemon(cluster, QUEEND_PUSH_STREAMS="1")
-        lab = Lab(server, cluster)
+    with Lab.opened(words.postgres, QUEEND_PUSH_STREAMS="1") as lab:
         lab.prepare("latency", 1000)
         push = dict(kind="push", name="push", queue="latency", conns=64, items=1, partitions=1000, rate=words.rate)
         pop = dict(kind="pop", name="pop", queue="latency", conns=32, batch=50, wait=1, timeout=5000, delivery=1)
         lab.load(0, 10, pop | dict(wait=0, count=1000))
-        commit = commit_ms(cluster.dsn)
+        commit = commit_ms(lab.cluster.dsn)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace"
-            pids = descendants(server.process.pid) + descendants(cluster.embedded.pid)
+            pids = descendants(lab.server.process.pid) + descendants(lab.cluster.embedded.pid)
             noting = Thread(target=lambda: (time.sleep(1.5), record(path, pids, words.seconds)))
             noting.start()
             report = lab.load(1, words.seconds + 2, push, pop)[0]
             noting.join()
-            found = steps(events(path), server.process.pid)
+            found = steps(events(path), lab.server.process.pid)
         print(f"a bare commit {commit * 1000:.0f} us, push p50 {report['roles']['push']['p50_ms'] * 1000:.0f}"
               f" us\n{'':30}{'p10':>8}{'p50':>8}{'p90':>8}")
         for name, values in found.items():
             values.sort()
             print(f"{name:30}" + "".join(f"{values[len(values) * share // 10]:8.0f}" for share in (1, 5, 9)))
-    finally:
-        if server is not None:
-            server.stop()
-        cluster.stop()
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ import published
 import render
 from environment import environment
 from lab import Lab
-from run import open_cluster
-from server import Daemon
 from sweeps import backlog, groups, latency, parked, partitions, shape
 
 SWEEPS = {sweep.NAME: sweep for sweep in (shape, groups, partitions, backlog, parked, latency)}
@@ -36,19 +34,12 @@ def say(text: str) -> None:
 def measure(sweep, words) -> tuple[dict, list[str]]:
     """A sweep in a cluster of its own, so that it neither finds what others stored nor keeps their disk. Returns its
     figures and faults."""
-    cluster, server = open_cluster(words.postgres), None
-    try:
-        server = Daemon(cluster, **getattr(sweep, "DAEMON", {}))
-        where = environment(cluster, words.quick)
-        lab, points = Lab(server, cluster, words.profile), []
+    with Lab.opened(words.postgres, profile=words.profile, **getattr(sweep, "DAEMON", {})) as lab:
+        where, points = environment(lab.cluster, words.quick), []
         for point in sweep.run(lab, words.quick):
             points.append(render.shortened(point))
             print(json.dumps({"sweep": sweep.NAME} | points[-1] | {"environment": where}), flush=True)
         return {"environment": where, "points": points}, [f"{sweep.NAME}: {fault}" for fault in lab.faults]
-    finally:
-        if server is not None:
-            server.stop()
-        cluster.stop()
 
 
 def aims_table(runs: dict) -> str:

@@ -14,7 +14,6 @@ SELECT to_jsonb(p) || jsonb_build_object('table', p.relid::regclass::text, 'wait
   FROM pg_stat_progress_vacuum p JOIN pg_stat_activity a USING (pid) ORDER BY p.pid"""
 
 
-
 def _io(pid: int) -> tuple[float, int, int]:
     """CPU seconds, bytes read from and written to files so far; zeros if the process is gone or belongs to others."""
     try:

@@ -15,12 +15,6 @@
 struct Load load; /* of the load generator, for its clock and payloads */
 static const char *dsn;
 
-static int64_t clock_us(clockid_t which) {
-    struct timespec t;
-    clock_gettime(which, &t);
-    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
-}
-
 void fatal(const char *format, ...) {
     va_list a;
     va_start(a, format);
@@ -95,7 +89,7 @@ static void floor_push(int64_t us, int n_conns, int batch, const char *partition
         if (!own->n) fatal("a connection has no partition");
         batch_build(&all[i].next, own, batch, version, NULL);
     }
-    began = now = clock_us(CLOCK_MONOTONIC);
+    began = now = clock_of(CLOCK_MONOTONIC);
     struct pollfd polled[16];
     Params params;
     for (int i = 0; i < n_conns; i++) {
@@ -116,7 +110,7 @@ static void floor_push(int64_t us, int n_conns, int batch, const char *partition
             PQclear(res);
             messages += batch;
             calls++;
-            now = clock_us(CLOCK_MONOTONIC);
+            now = clock_of(CLOCK_MONOTONIC);
             if (now - began >= us) { polled[i].fd = -1; running--; continue; }
             batch_swap(&all[i].next, &all[i].sent);
             push_params(&params, &all[i].sent);
@@ -138,7 +132,7 @@ static void floor_copy(int64_t us, int batch, const char *partitions, int versio
     PQclear(checked(c, PQexec(c, "DROP TABLE IF EXISTS bench_heap"), PGRES_COMMAND_OK));
     PQclear(checked(c, PQexec(c, "CREATE TABLE bench_heap (LIKE queend.log INCLUDING STORAGE INCLUDING COMPRESSION)"), PGRES_COMMAND_OK));
     batch_build(&b, &p, batch, version, heads);
-    began = now = clock_us(CLOCK_MONOTONIC);
+    began = now = clock_of(CLOCK_MONOTONIC);
     while (now - began < us) {
         PQclear(checked(c, PQexec(c, "COPY bench_heap (partition_id, base, n, created_at, high, odd, ids, body, meta) FROM STDIN (FORMAT binary)"), PGRES_COPY_IN));
         if (PQputCopyData(c, b.copy.p, (int)b.copy.len) != 1 || PQputCopyEnd(c, NULL) != 1 || PQflush(c)) fatal("%s", PQerrorMessage(c));
@@ -149,7 +143,7 @@ static void floor_copy(int64_t us, int batch, const char *partitions, int versio
         while ((res = PQgetResult(c))) PQclear(res);
         messages += batch;
         calls++;
-        now = clock_us(CLOCK_MONOTONIC);
+        now = clock_of(CLOCK_MONOTONIC);
     }
     PQclear(checked(c, PQexec(c, "DROP TABLE bench_heap"), PGRES_COMMAND_OK));
     printf("{\"messages_per_s\":%.1f,\"calls\":%ld}\n", (double)messages * 1e6 / (double)(now - began), calls);
@@ -175,7 +169,7 @@ static void floor_pop(int64_t us, int requests, int budget, bool lease, const ch
     PQclear(res);
     prepare(c, "pop", POP);
     prepare(c, "ack", ACK);
-    began = now = clock_us(CLOCK_MONOTONIC);
+    began = now = clock_of(CLOCK_MONOTONIC);
     while (now - began < us && dry <= 2 * pops.parts.n / pops.requests + 2) {
         pop_params(&params, &pops);
         send_call(c, "pop", &params);
@@ -193,7 +187,7 @@ static void floor_pop(int64_t us, int requests, int budget, bool lease, const ch
             calls++;
         }
         messages += n;
-        if (n) now = clock_us(CLOCK_MONOTONIC);
+        if (n) now = clock_of(CLOCK_MONOTONIC);
     }
     printf("{\"messages_per_s\":%.1f,\"calls\":%ld}\n", now > began ? (double)messages * 1e6 / (double)(now - began) : 0, calls);
 }
@@ -202,8 +196,8 @@ int main(int argc, char **argv) {
     if (argc < 8) fatal("usage: see the head of bench/floor/main.c");
     dsn = argv[1];
     int64_t us = (int64_t)(atof(argv[3]) * 1e6);
-    load.now = clock_us(CLOCK_MONOTONIC);
-    load.wall_offset = clock_us(CLOCK_REALTIME) - load.now;
+    load.now = clock_of(CLOCK_MONOTONIC);
+    load.wall_offset = clock_of(CLOCK_REALTIME) - load.now;
     if (getrandom(random_fresh, sizeof random_fresh, 0) != sizeof random_fresh) fatal("no random bytes");
     if (!strcmp(argv[2], "push") && argc == 9) floor_push(us, atoi(argv[4]), atoi(argv[5]), argv[6], atoi(argv[7]), argv[8]);
     else if (!strcmp(argv[2], "copy") && argc == 9) floor_copy(us, atoi(argv[5]), argv[6], atoi(argv[7]), argv[8]);

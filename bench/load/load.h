@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 typedef struct Role Role;
 typedef struct Conn Conn;
@@ -17,6 +18,7 @@ enum { HIST_STEPS = 32, HIST_SIZE = 40 * HIST_STEPS, SERIES_MAX = 900 };
 typedef struct { uint64_t count[HIST_SIZE]; uint64_t total; int64_t max; double sum; } Hist;
 void hist_add(Hist *h, int64_t us);
 double hist_at(const Hist *h, double share); /* milliseconds */
+void hist_print(const char *what, const Hist *h); /* as members of a JSON object, a comma before each */
 
 typedef struct { char *p; size_t len, cap; } Text;
 void text_room(Text *t, size_t more);
@@ -127,4 +129,7 @@ void pop_answer(Conn *c, const char *body, size_t len);
 void pop_empty(Conn *c);
 void ack_answer(Conn *c, const char *body, size_t len);
 size_t find_count(const char *p, size_t n, const char *word);
+void text_told(const char *text);
+int64_t clock_of(clockid_t which); /* us */
+double cpu_seconds(void);
 #endif

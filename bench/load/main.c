@@ -16,7 +16,6 @@
  * Prints `start` and `stop` when the measured window begins and ends, then one line of JSON. Exit 1: no such server. */
 #define _GNU_SOURCE
 #include "load.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +29,6 @@ struct Load load;
 static Role *roles;
 static Conn *conns;
 static int n_conns;
-
-static int64_t clock_of(clockid_t which) {
-    struct timespec t;
-    clock_gettime(which, &t);
-    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
-}
 
 int64_t clock_now(void) { return clock_of(CLOCK_MONOTONIC); }
 
@@ -148,22 +141,6 @@ static Role *role_parse(char *text) {
     return r;
 }
 
-static void number(const char *key, double v) {
-    if (isnan(v)) printf(",\"%s\":null", key);
-    else printf(",\"%s\":%.3f", key, v);
-}
-
-static void hist_print(const char *what, const Hist *h) {
-    static const struct { const char *name; double share; } shares[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}};
-    char key[40];
-    for (int i = 0; i < 3; i++) {
-        snprintf(key, sizeof key, "%s%s_ms", what, shares[i].name);
-        number(key, hist_at(h, shares[i].share));
-    }
-    snprintf(key, sizeof key, "%smax_ms", what);
-    number(key, h->total ? (double)h->max / 1000 : NAN);
-}
-
 /* What happened since the last part, which began `at` us into the window. */
 static void part_report(int64_t at, int64_t until) {
     printf("part {\"at\":%.3f,\"seconds\":%.6f,\"roles\":{", (double)at / 1e6, (double)(until - at) / 1e6);
@@ -191,7 +168,7 @@ static void report(double seconds, double cpu) {
         printf(",\"series\":[");
         for (int i = 0; i < (int)seconds && i < SERIES_MAX; i++) printf("%s%u", i ? "," : "", r->series[i]);
         printf("],\"error\":\"");
-        for (const char *p = r->last_error; *p; p++) if (*p == '"' || *p == '\\') printf("\\%c", *p); else if (*p >= ' ') putchar(*p);
+        text_told(r->last_error);
         printf("\"}%s", r->next ? "," : "");
     }
     printf("]}\n");
@@ -206,12 +183,6 @@ static bool unfinished(void) {
 static bool all_finished(void) {
     for (Role *r = roles; r; r = r->next) if (!r->finished) return false;
     return true;
-}
-
-static double cpu_seconds(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* Ids, numbers, growing text, histogram: everything without a socket. */
+/* Ids, numbers, growing text, histogram, clock and processor time: everything without a socket. */
 #define _GNU_SOURCE
 #include "load.h"
 #include <math.h>
@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 void hist_add(Hist *h, int64_t us) {
     if (us < 0) us = 0;
@@ -33,6 +34,22 @@ double hist_at(const Hist *h, double share) {
         return (low + (i % HIST_STEPS + 0.5) * step) / 1000.0;
     }
     return h->max / 1000.0;
+}
+
+static void number(const char *key, double v) {
+    if (isnan(v)) printf(",\"%s\":null", key);
+    else printf(",\"%s\":%.3f", key, v);
+}
+
+void hist_print(const char *what, const Hist *h) {
+    static const struct { const char *name; double share; } shares[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}};
+    char key[40];
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, sizeof key, "%s%s_ms", what, shares[i].name);
+        number(key, hist_at(h, shares[i].share));
+    }
+    snprintf(key, sizeof key, "%smax_ms", what);
+    number(key, h->total ? (double)h->max / 1000 : NAN);
 }
 
 void text_room(Text *t, size_t more) {
@@ -109,4 +126,21 @@ size_t find_count(const char *p, size_t n, const char *word) {
     const char *end = p + n;
     while ((p = memmem(p, (size_t)(end - p), word, len))) { found++; p += len; }
     return found;
+}
+
+/* What JSON has between quotes. */
+void text_told(const char *text) {
+    for (const char *p = text; *p; p++) if (*p == '"' || *p == '\\') printf("\\%c", *p); else if (*p >= ' ') putchar(*p);
+}
+
+int64_t clock_of(clockid_t which) {
+    struct timespec t;
+    clock_gettime(which, &t);
+    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+double cpu_seconds(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }

@@ -9,12 +9,10 @@
  * ends, then one line of JSON. Exit 1: the server refused or went away. */
 #define _GNU_SOURCE
 #include "peers.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <time.h>
 
 enum { TEMPLATES = 4096, FINISH_SECONDS = 15, SUBJECTS = 1000 };
@@ -28,12 +26,6 @@ static size_t order_at[TEMPLATES], time_at[TEMPLATES];
 void fail(const char *why) {
     fprintf(stderr, "peers: %.300s\n", why);
     exit(1);
-}
-
-static int64_t clock_of(clockid_t which) {
-    struct timespec t;
-    clock_gettime(which, &t);
-    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
 }
 
 const char *message_next(Link *l, size_t *len) {
@@ -132,15 +124,6 @@ static Task *task_parse(char *text) {
     return t;
 }
 
-static void hist_print(const char *what, const Hist *h) {
-    static const struct { const char *name; double share; } shares[] = {{"p50", 0.5}, {"p99", 0.99}};
-    for (int i = 0; i < 2; i++) {
-        double v = hist_at(h, shares[i].share);
-        if (isnan(v)) printf(",\"%s%s_ms\":null", what, shares[i].name);
-        else printf(",\"%s%s_ms\":%.3f", what, shares[i].name, v);
-    }
-}
-
 static void report(double seconds, double cpu) {
     printf("{\"seconds\":%.6f,\"cpu_seconds\":%.6f,\"roles\":[", seconds, cpu);
     for (Task *t = tasks; t; t = t->next) {
@@ -149,16 +132,10 @@ static void report(double seconds, double cpu) {
         hist_print("", &t->latency);
         hist_print("delivery_", &t->delivery);
         printf(",\"error\":\"");
-        for (const char *p = t->last_error; *p; p++) if (*p == '"' || *p == '\\') printf("\\%c", *p); else if (*p >= ' ') putchar(*p);
+        text_told(t->last_error);
         printf("\"}%s", t->next ? "," : "");
     }
     printf("]}\n");
-}
-
-static double cpu_seconds(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 static bool unfinished(void) {
