@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 import psycopg
-from prometheus_client.core import GaugeMetricFamily, Metric
 from psycopg.rows import namedtuple_row
 from psycopg_pool import PoolTimeout
+
+from .families import Families
 
 WHOLE = """
 SELECT count(*) AS queues, coalesce(sum(s.pending), 0)::bigint AS pending,
@@ -56,7 +57,7 @@ def age(oldest: int | None, now: float) -> float:
     return max(0.0, round(now - oldest / 1e6, 3)) if oldest else 0.0
 
 
-async def backlogs(control: Any) -> list[Metric]:
+async def backlogs(families: Families, control: Any) -> None:
     """Of the database; nothing while it does not answer."""
     most = control.settings.queend_metrics_queues
     try:
@@ -66,22 +67,17 @@ async def backlogs(control: Any) -> list[Metric]:
             queues = await (await cursor.execute(QUEUES, (most,))).fetchall()
             groups = await (await cursor.execute(GROUPS, (most,))).fetchall()
     except (psycopg.Error, PoolTimeout):
-        return []
-    left_out = GaugeMetricFamily("queend_backlog_left_out", "Queues and groups that are not told of by name: "
-                                                            "QUEEND_METRICS_QUEUES is the bound.", labels=["kind"])
-    for kind, count in (("queues", whole.queues), ("groups", whole.groups)):
-        left_out.add_metric([kind], max(count - most, 0))
-    found: list[Metric] = [left_out, *(GaugeMetricFamily(name, text, value=value) for name, text, value in (
-        ("queend_backlog_messages", "Messages that wait, of all queues.", whole.pending),
-        ("queend_backlog_processing_messages", "Messages that consumers have on lease, of all queues.",
-         whole.processing),
-        ("queend_dead_letters", "Dead letters of all queues.", whole.dead),
-        ("queend_backlog_age_seconds", "How old the figures of backlogs are.", max(0.0, whole.age))))]
+        return
+    families.each("queend_backlog_left_out", "Queues and groups that are not told of by name: QUEEND_METRICS_QUEUES is "
+                  "the bound.", ("kind",), [(("queues",), max(whole.queues - most, 0)),
+                                            (("groups",), max(whole.groups - most, 0))])
+    families.gauge("queend_backlog_messages", "Messages that wait, of all queues.", whole.pending)
+    families.gauge("queend_backlog_processing_messages", "Messages that consumers have on lease, of all queues.",
+                   whole.processing)
+    families.gauge("queend_dead_letters", "Dead letters of all queues.", whole.dead)
+    families.gauge("queend_backlog_age_seconds", "How old the figures of backlogs are.", max(0.0, whole.age))
     now = time.time()
-    for table, rows, labels in ((OF_QUEUE, queues, ["queue"]), (OF_GROUP, groups, ["queue", "group"])):
-        for name, text, value in table:
-            family = GaugeMetricFamily(name, text, labels=labels)
-            for row in rows:
-                family.add_metric([row.name] if table is OF_QUEUE else [row.queue, row.name], value(row, now))
-            found.append(family)
-    return found
+    for name, text, value in OF_QUEUE:
+        families.each(name, text, ("queue",), [((row.name,), value(row, now)) for row in queues])
+    for name, text, value in OF_GROUP:
+        families.each(name, text, ("queue", "group"), [((row.queue, row.name), value(row, now)) for row in groups])

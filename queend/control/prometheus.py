@@ -3,15 +3,15 @@ all daemons."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily
 from psycopg.rows import namedtuple_row
 from psycopg_pool import PoolTimeout
 
 from ..service.metrics import COUNTS, MINUTE_US, this_minute
+from .families import Families
 from .history import LEVELS, average, lag_ms, or_zero
 from .shared_state import REFUSED, dropped
 
@@ -54,21 +54,9 @@ ALONE = {"senders": [], "refused": dict.fromkeys(REFUSED, 0),
          **dict.fromkeys(("sent", "posted", "taken", "told", "heard", "looks"), 0)}
 
 
-class Families:
-    """Families by name, made at their first sample."""
-
-    def __init__(self) -> None:
-        self.all: dict[str, Metric] = {}
-
-    def add(self, name: str, text: str, labels: dict[str, str], value: float, kind: type = GaugeMetricFamily) -> None:
-        if name not in self.all:
-            self.all[name] = kind(name, text, labels=list(labels))
-        self.all[name].add_metric(list(labels.values()), value)
-
-
-def pools(control: Any) -> Iterator[Metric]:
+def pools(families: Families, control: Any) -> None:
     """What this process has beside the core's own counters, under the names the reference has for it."""
-    families, workers, pool = Families(), control.core.stats()["workers"], control.pool.get_stats()
+    workers, pool = control.core.stats()["workers"], control.pool.get_stats()
     jobs = sum(one["jobs"] - one["parked"] for one in workers)
     for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs),
                                ("system", pool["pool_size"], pool["requests_waiting"])):
@@ -83,11 +71,10 @@ def pools(control: Any) -> Iterator[Metric]:
                      us // count if count else 0)
         families.add("queen_sidecar_op_items", "Items in the requests.", {"op": op}, items)
     waiting = control.core.parked()
-    families.add("queen_queue_backoff_groups", "Long polls that wait.", {}, sum(parked for _, _, parked in waiting))
-    families.add("queen_queue_backoff_queues", "Queues they wait for.", {}, len(waiting))
-    families.add("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", {}, 0)
+    families.gauge("queen_queue_backoff_groups", "Long polls that wait.", sum(parked for _, _, parked in waiting))
+    families.gauge("queen_queue_backoff_queues", "Queues they wait for.", len(waiting))
+    families.gauge("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", 0)
     _peers(families, control.peers.figures())
-    return iter(families.all.values())
 
 
 def _peers(families: Families, peers: dict[str, Any] | None) -> None:
@@ -108,12 +95,12 @@ def _peers(families: Families, peers: dict[str, Any] | None) -> None:
             ("told", "Entries of packets that were sent: a partition with news, or a lease that ended.", peers["told"]),
             ("heard", "Entries that were heeded.", peers["heard"]),
             ("looks", "Looks at the database because of packets.", peers["looks"])):
-        families.add(f"queend_peer_{name}", text, {}, value, CounterMetricFamily)
+        families.counter(f"queend_peer_{name}", text, value)
 
 
-async def minutes(control: Any) -> list[Metric]:
+async def minutes(families: Families, control: Any) -> None:
     """Of the database; nothing while it does not answer."""
-    families, last, most = Families(), this_minute() - MINUTE_US, control.settings.queend_metrics_queues
+    last, most = this_minute() - MINUTE_US, control.settings.queend_metrics_queues
     try:
         await control.metrics.fresh()
         times = {"last": last, "since": last + MINUTE_US - FRESH_US}
@@ -123,7 +110,7 @@ async def minutes(control: Any) -> list[Metric]:
             workers = await (await cursor.execute(BY_WORKER, times)).fetchall()
             standing = await (await cursor.execute(STANDING, (most,))).fetchall()
     except (psycopg.Error, PoolTimeout):
-        return []
+        return
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
         families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.",
                      {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
@@ -132,18 +119,15 @@ async def minutes(control: Any) -> list[Metric]:
             _queue(families, one, last)
     for one in workers:
         _worker(families, one)
-    partitions = GaugeMetricFamily("queend_standing_partitions", "Partitions whose leases run out without an end: the "
-                                   "same message is left each time.", labels=["queue", "group"])
-    since = GaugeMetricFamily("queend_standing_seconds", "Since when the first of them stands.",
-                              labels=["queue", "group"])
-    for one in standing:
-        partitions.add_metric([one.queue, one.name], one.partitions)
-        since.add_metric([one.queue, one.name], max(0.0, time.time() - one.since / 1e6))
     for queue, counts in sorted(control.metrics.totals.items())[:most]:
         for (name, text), value in zip(TALLIES, counts, strict=False):
             families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value,
                          CounterMetricFamily)
-    return [*families.all.values(), partitions, since]
+    labels = ("queue", "group")
+    families.each("queend_standing_partitions", "Partitions whose leases run out without an end: the same message is "
+                  "left each time.", labels, [((one.queue, one.name), one.partitions) for one in standing])
+    families.each("queend_standing_seconds", "Since when the first of them stands.", labels,
+                  [((one.queue, one.name), max(0.0, time.time() - one.since / 1e6)) for one in standing])
 
 
 def _queue(families: Families, one: Any, bucket: int) -> None:

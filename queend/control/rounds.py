@@ -5,9 +5,8 @@ import asyncio
 import time
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-
 from .doctor import CHECKS, LEVELS, examined
+from .families import Families
 
 EVERY_S = 60.0      # between two rounds
 
@@ -23,22 +22,20 @@ class Rounds:
         self._began = -EVERY_S
         self._task: asyncio.Task | None = None
 
-    def families(self) -> list[Metric]:
+    def tell(self, families: Families) -> None:
         now = time.monotonic()
         if now - self._began >= EVERY_S and (self._task is None or self._task.done()):
             self._began = now
             self._task = asyncio.create_task(self._round(), name="doctor")
         if not self.ended:
-            return []
-        found = GaugeMetricFamily("queend_doctor_finding", "What queend doctor finds: how many of a check and level.",
-                                  labels=["check", "level"])
+            return
         for check in CHECKS:
             for level in LEVELS[1:]:
-                found.add_metric([check, level], sum((one["check"], one["level"]) == (check, level)
-                                                     for one in self.findings))
-        return [found, GaugeMetricFamily("queend_doctor_round_seconds", "How long its last round took.",
-                                         value=round(self.seconds, 6)),
-                GaugeMetricFamily("queend_doctor_round_timestamp_seconds", "When that round ended.", value=self.ended)]
+                families.add("queend_doctor_finding", "What queend doctor finds: how many of a check and level.",
+                             {"check": check, "level": level},
+                             sum((one["check"], one["level"]) == (check, level) for one in self.findings))
+        families.gauge("queend_doctor_round_seconds", "How long its last round took.", round(self.seconds, 6))
+        families.gauge("queend_doctor_round_timestamp_seconds", "When that round ended.", self.ended)
 
     async def _round(self) -> None:
         self.findings = await examined(self.control)

@@ -122,7 +122,6 @@ class Metrics(Running):
     def __init__(self, settings: Settings, core: Any, pool: AsyncConnectionPool):
         self.settings, self.core, self.pool = settings, core, pool
         self.hostname, self.pid, self.port = socket.gethostname(), os.getpid(), settings.port
-        self.sampled_at = 0.0
         self.key_told = False
         self._bucket = this_minute()
         self._minutes: dict[int, Minute] = {}       # where they begin, µs; oldest first
@@ -193,7 +192,6 @@ class Metrics(Running):
         for queue, _, parked in self.core.parked():
             minute.parked[queue] = minute.parked.get(queue, 0) + parked
         minute.samples += 1
-        self.sampled_at = time.time()
         self._count_sealed(sum(one["sealed"] for one in workers))
 
     def _count_sealed(self, sealed: int) -> None:

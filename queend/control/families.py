@@ -1,0 +1,33 @@
+"""The families of an exposition."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+
+class Families:
+    """Families by name, in the order in which they are told of first."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Metric] = {}
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(self.all.values())
+
+    def add(self, name: str, text: str, labels: dict[str, str], value: float, kind: type = GaugeMetricFamily) -> None:
+        self.each(name, text, tuple(labels), [(tuple(labels.values()), value)], kind)
+
+    def gauge(self, name: str, text: str, value: float) -> None:
+        self.add(name, text, {}, value)
+
+    def counter(self, name: str, text: str, value: float) -> None:
+        self.add(name, text, {}, value, CounterMetricFamily)
+
+    def each(self, name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]],
+             kind: type = GaugeMetricFamily) -> None:
+        """A family that is told of without samples, too."""
+        if name not in self.all:
+            self.all[name] = kind(name, text, labels=labels)
+        for values, value in samples:
+            self.all[name].add_metric(values, value)
