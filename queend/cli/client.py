@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from ..dial import connection as opened
+
 PAGE = 1000
 NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
 
@@ -142,11 +144,8 @@ class Server:
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, read)
 
     def _open(self, timeout: float) -> http.client.HTTPConnection:
-        if not self.secure:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
-            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout,
-                                               context=ssl.create_default_context(cafile=self.ca))
+            return opened(self.url, timeout, cafile=self.ca)
         except OSError as error:
             raise ServerError(f"the certificates cannot be read: {error}", 2) from None
 

@@ -237,10 +237,8 @@ async def partitions_changed(request: Request) -> Json:
     seed = await reader.seed()
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
-    places: list[dict[str, Any]] = []
-    numbered = [one.values.get("numbers") is True for one in items]
-    named: list[bool] = []
-    for (queue, since, after, limit), number in zip(wanted, numbered, strict=True):
+    places: list[tuple[dict[str, Any], bool]] = []      # whose rows come, and whether with numbers
+    for (queue, since, after, limit), one in zip(wanted, items, strict=True):
         entry: dict[str, Any] = {"partitions": [], "next": None}
         entries.append(entry)
         behind = 0 if after is None else read_partition_number(seed, after.encode())
@@ -248,16 +246,15 @@ async def partitions_changed(request: Request) -> Json:
             entry["error"] = "BAD_CURSOR"
         else:
             asked.append((queue, since, behind, limit))
-            places.append(entry)
-            named.append(number)
+            places.append((entry, one.values.get("numbers") is True))
     safe, *rows = await reader.rows(CHANGED, tuple(map(list, zip(*asked, strict=True))) if asked else ([], [], [], []))
     for row in rows:
-        entry = places[row.ord]
+        entry, numbered = places[row.ord]
         if row.status == 0:
             entry["partitions"].append({
                 "name": row.name, "id": read_partition_id(seed, row.partition_id),
                 "lastOffset": -1 if row.written_at is None else row.head - 1, "logStart": row.floor,
-                "lastWriteAt": _moment(row.written_at), **({"number": row.partition_id} if named[row.ord] else {})})
+                "lastWriteAt": _moment(row.written_at), **({"number": row.partition_id} if numbered else {})})
         elif row.status == 1:
             entry["error"] = ERRORS[1]
         elif row.status == 3:

@@ -27,17 +27,15 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 PARTITIONS_PAGE = Paged(500)
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
-LIST = """
+ROW = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
     coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
-    queend.is_paused(q.id, 0) AS paused
+    queend.is_paused(q.id, 0) AS paused"""
+LIST = f"""{ROW}
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
 # Of all queues: each is looked at.
-SEARCH = """
-SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
-    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
-    queend.is_paused(q.id, 0) AS paused
+SEARCH = ROW + """
  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
 SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}

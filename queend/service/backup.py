@@ -23,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from .. import __version__
 from . import adopt, binaries
 from .buffer import Identity
+from .disk import sync
 
 CHUNK = 1 << 20
 FORMAT = 1
@@ -52,9 +53,9 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
                 "postgres": major, "sha256": mark, "bytes": (work / "database.dump").stat().st_size, "buffers": folders}
         (work / "backup.json").write_text(json.dumps(made, indent=1) + "\n")
         for path in (work / "backup.json", work):
-            _sync(path)
+            sync(path)
         work.rename(target)
-        _sync(target.absolute().parent)
+        sync(target.absolute().parent)
         return made
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
@@ -202,7 +203,7 @@ def _copy_buffers(root: Path, target: Path) -> int:
                 shutil.copy2(file, into / file.name)
             except FileNotFoundError:
                 continue      # drained meanwhile: it is in the dump
-            _sync(into / file.name)
+            sync(into / file.name)
         count += 1
     return count
 
@@ -211,11 +212,3 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

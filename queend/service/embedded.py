@@ -30,6 +30,7 @@ import psycopg
 
 from . import binaries, leftovers
 from .binaries import Account, Binaries, BinariesError
+from .disk import sync
 from .leftovers import LeftoverError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
@@ -230,7 +231,7 @@ class Embedded:
         if done.returncode != 0:
             raise EmbeddedError(f"initdb failed in {self.data}:\n{done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
-        _sync(self.folder)      # before anything is stored: a start that finds `creating` removes the cluster
+        sync(self.folder)      # before anything is stored: a start that finds `creating` removes the cluster
 
     def _open(self) -> str:
         """Opens the data folder and returns the path by which every program that inherits it finds it."""
@@ -341,11 +342,3 @@ def _dying_with(parent: int, number: int) -> Callable[[], None]:
             os._exit(1)
 
     return die_with_parent
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -8,13 +8,13 @@ import http.client
 import os
 import re
 import socket
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 from .. import log
 from ..config import NOTICES, Settings, peers_read, urls_read
+from ..dial import connection
 from .maintenance import Maintenance
 from .running import Running
 
@@ -179,14 +179,11 @@ class Link:
             await asyncio.sleep(PAUSE_S if self.failing else self.batch_s)
 
     def _post(self, body: bytes) -> None:
-        place = urlsplit(self.url)
-        assert place.hostname
         if self._connection is None:
-            self._connection = http.client.HTTPSConnection(
-                place.hostname, place.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
-            ) if place.scheme == "https" else http.client.HTTPConnection(place.hostname, place.port, timeout=TIMEOUT_S)
+            self._connection = connection(self.url, TIMEOUT_S)
         try:
-            self._connection.request("POST", place.path.rstrip("/") + PATH, body, {"Content-Type": NOTICES})
+            path = urlsplit(self.url).path.rstrip("/") + PATH
+            self._connection.request("POST", path, body, {"Content-Type": NOTICES})
             answer = self._connection.getresponse()
             text = answer.read(1 << 16)
             if answer.status >= 300:

@@ -9,7 +9,6 @@ import http.client
 import os
 import secrets
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ import orjson
 
 from .. import __version__, log
 from ..config import Settings, listed
+from ..dial import connection
 from .running import Running
 
 EVERY_S = 1.0
@@ -73,23 +73,17 @@ class Tracing(Running):
             self._told = False
 
     def _post(self, body: bytes) -> None:
-        place = urlsplit(self.settings.queend_otlp_endpoint)
-        assert place.hostname
-        if place.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                place.hostname, place.port, timeout=TIMEOUT_S, context=ssl.create_default_context())
-        else:
-            connection = http.client.HTTPConnection(place.hostname, place.port, timeout=TIMEOUT_S)
+        collector = connection(self.settings.queend_otlp_endpoint, TIMEOUT_S)
         try:
-            path = place.path.rstrip("/")
-            connection.request("POST", path if path.endswith(PATH) else path + PATH, body,
-                               {"Content-Type": "application/json", **dict(headers(self.settings.queend_otlp_headers))})
-            answer = connection.getresponse()
+            path = urlsplit(self.settings.queend_otlp_endpoint).path.rstrip("/")
+            collector.request("POST", path if path.endswith(PATH) else path + PATH, body,
+                              {"Content-Type": "application/json", **dict(headers(self.settings.queend_otlp_headers))})
+            answer = collector.getresponse()
             answer.read(1 << 16)
             if answer.status >= 300:
                 raise http.client.HTTPException(f"the collector answered {answer.status}")
         finally:
-            connection.close()
+            collector.close()
 
     def body(self, found: list[tuple[Any, ...]]) -> bytes:
         """An ExportTraceServiceRequest."""

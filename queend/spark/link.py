@@ -8,8 +8,8 @@ import random
 import ssl
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
+from ..dial import connection
 from .settings import LinkSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -127,12 +127,7 @@ class Link:
         self.turn += 1
 
     def _open(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        if parts.scheme == "https":
-            trust = ssl.create_default_context(cadata=self.settings.ca)
-            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=self.settings.timeout,
-                                               context=trust)
-        return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=self.settings.timeout)
+        return connection(self.url, self.settings.timeout, cadata=self.settings.ca)
 
 
 def _reason(data: bytes) -> str:
