@@ -7,7 +7,7 @@ from pathlib import Path
 from cluster import ROOT, open_cluster
 from generator import run_load
 from profiler import Profile
-from server import Daemon
+from server import served
 
 
 class Window:
@@ -59,14 +59,8 @@ class Lab:
     def opened(cls, major: int | None, checkout: Path = ROOT, profile: bool = False,
                **settings: str) -> Iterator["Lab"]:
         """With a cluster and a daemon of its own."""
-        cluster, server = open_cluster(major), None
-        try:
-            server = Daemon(cluster, checkout, **settings)
-            yield cls(server, cluster, profile)
-        finally:
-            if server is not None:
-                server.stop()
-            cluster.stop()
+        with served(open_cluster(major), checkout, **settings) as (cluster, daemon):
+            yield cls(daemon, cluster, profile)
 
     def prepare(self, queue: str, partitions: int) -> None:
         if queue not in self.stored:

@@ -5,6 +5,8 @@ import json
 import socket
 import subprocess
 import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster import ROOT, Cluster
@@ -80,3 +82,16 @@ class Daemon(Server):
             self.daemon.end()
         except subprocess.TimeoutExpired:
             self.daemon.kill()
+
+
+@contextmanager
+def served(cluster: Cluster, checkout: Path = ROOT, **settings: str) -> Iterator[tuple[Cluster, Daemon]]:
+    """A cluster and a daemon on it, both stopped at the end."""
+    daemon = None
+    try:
+        daemon = Daemon(cluster, checkout, **settings)
+        yield cluster, daemon
+    finally:
+        if daemon is not None:
+            daemon.stop()
+        cluster.stop()

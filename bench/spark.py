@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,22 +21,20 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 import psycopg  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from cluster import OWN_SETTINGS, Cluster  # noqa: E402
-from process import busy_seconds, cpu_seconds, descendants, rss_mb  # noqa: E402
+from engine import TASKS, Cost, Memory, session, written  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from pyspark.sql.datasource import (  # noqa: E402
     DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage)
 from pyspark.sql.types import StructType  # noqa: E402
 from plot import bars  # noqa: E402
-from server import Daemon  # noqa: E402
+from server import Daemon, served  # noqa: E402
 
 JAR = "/usr/share/java/postgresql.jar"
-TASKS = 2
 # 130 bytes, cheap to make
 PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)
 TABLE = ROOT / "bench/results/spark.md"
 PLOT = ROOT / "bench/results/plots/spark-rates.svg"
 WARM = 200_000    # rows before anything is measured: Java compiles what runs often
-ENV = "PYTHONPATH"
 
 
 class NoWriter(DataSourceArrowWriter):
@@ -88,38 +85,13 @@ def open_port(cluster: Cluster) -> str:
     return str(cluster.one("SHOW port"))
 
 
-class Memory(threading.Thread):
-    """The most that the daemon and one Python worker of Spark held."""
-
-    def __init__(self, daemon: int):
-        super().__init__(daemon=True)
-        self.process, self.done, self.most = daemon, threading.Event(), [0.0, 0.0]
-        self.start()
-
-    def run(self) -> None:
-        while not self.done.wait(0.2):
-            for pid in [self.process, *descendants(os.getpid())]:
-                try:
-                    place = (0 if pid == self.process else 1 if b"pyspark.daemon" in Path("/proc", str(pid), "cmdline")
-                             .read_bytes() else None)
-                    if place is not None:
-                        self.most[place] = max(self.most[place], rss_mb(pid))
-                except (OSError, RuntimeError):
-                    pass      # it has ended
-
-    def stop(self) -> list[float]:
-        self.done.set()
-        self.join()
-        return self.most
-
-
 class Bench:
     def __init__(self, given: argparse.Namespace, cluster: Cluster, daemon: Daemon, spark: SparkSession):
         self.given, self.cluster, self.daemon, self.spark = given, cluster, daemon, spark
+        self.cost = Cost(cluster, daemon)
         self.url = f"http://{daemon.host}:{daemon.port}"
         self.lines: list[tuple] = []
         self.rows = given.rows
-        self.began, self.busy, self.first = time.monotonic(), busy_seconds(), sum(self.cpu())
         self.rates: dict[str, float] = {}
         self.jdbc = {"url": f"jdbc:postgresql://127.0.0.1:{open_port(cluster)}/{cluster.connection.info.dbname}",
                      "driver": "org.postgresql.Driver", "user": cluster.connection.info.user, "dbtable": "bench_rows"}
@@ -133,25 +105,17 @@ class Bench:
         self.rows = rows
         memory = Memory(self.daemon.process.pid)
         for number in range(self.given.rounds):
-            before = self.cpu()
+            before = self.cost.now()
             began = time.monotonic()
             run(number)
             took = time.monotonic() - began
-            spent = [(b - a) / rows * 1e6 for a, b in zip(before, self.cpu(), strict=True)]
+            spent = self.cost.since(before, rows)
             if best is None or took < best[0]:
                 best = (took, *spent)
-        self.rates[name] = rows / best[0]
+        self.rates[name], seen = rows / best[0], memory.stop()
         self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:]),
-                           *(f"{one:.0f}" for one in memory.stop())))
+                           *(f"{max(one[place] for one in seen):.0f}" for place in (0, 2))))
         print(*self.lines[-1], sep=" | ", flush=True)
-
-    def others(self) -> float:
-        """Cores that were busy with something else."""
-        return (busy_seconds() - self.busy - sum(self.cpu()) + self.first) / (time.monotonic() - self.began)
-
-    def cpu(self) -> tuple[float, float, float]:
-        daemon, server = self.daemon.cpu_seconds(), self.cluster.cpu_seconds()
-        return cpu_seconds(os.getpid()) - daemon - server, daemon, server    # both are children of this process
 
     # -- out of Spark ------------------------------------------------------------------------------------------------
 
@@ -237,39 +201,23 @@ def main() -> None:
     arguments.add_argument("--postgres", type=int, metavar="MAJOR")
     arguments.add_argument("--write", action="store_true", help=f"the tables of {TABLE.relative_to(ROOT)}")
     given = arguments.parse_args()
-    os.environ.update({"PYSPARK_PYTHON": sys.executable, ENV: os.pathsep.join([str(ROOT), str(ROOT / "bench")]),
-                       "SPARK_LOCAL_IP": "127.0.0.1"})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cluster = Cluster(given.postgres, {**OWN_SETTINGS, "listen_addresses": "127.0.0.1", "port": str(port)})
-    daemon = None
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            daemon = Daemon(cluster)
-            builder = (SparkSession.builder.master(f"local[{TASKS}]").config("spark.ui.enabled", "false")
-                       .config("spark.driver.memory", "2g")
-                       .config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder)
-                       .config("spark.sql.warehouse.dir", folder))
-            if Path(JAR).exists():
-                builder = builder.config("spark.driver.extraClassPath", JAR)
-            spark = builder.getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
-            from queend.spark import QueendDataSource
+    with tempfile.TemporaryDirectory() as folder, served(cluster) as (cluster, daemon):
+        spark = session(folder, **({"spark.driver.extraClassPath": JAR} if Path(JAR).exists() else {}))
+        from queend.spark import QueendDataSource
 
-            for one in (QueendDataSource, Nothing):
-                spark.dataSource.register(one)
-            bench = Bench(given, cluster, daemon, spark)
-            if {"write", "read"} & set(given.only):
-                bench.write()
-            if "read" in given.only:
-                bench.read()
-            planned = bench.plan() if "plan" in given.only else []
-            others = bench.others()
-            spark.stop()
-        finally:
-            if daemon:
-                daemon.stop()
-            cluster.stop()
+        for one in (QueendDataSource, Nothing):
+            spark.dataSource.register(one)
+        bench = Bench(given, cluster, daemon, spark)
+        if {"write", "read"} & set(given.only):
+            bench.write()
+        if "read" in given.only:
+            bench.read()
+        planned = bench.plan() if "plan" in given.only else []
+        others = bench.cost.others()
+        spark.stop()
     report(given, bench, planned, others)
 
 
@@ -283,9 +231,7 @@ def report(given: argparse.Namespace, bench: Bench, planned: list[str], others: 
     print(text)
     print(json.dumps({"rows": given.rows, "rates": bench.rates}))
     if given.write:
-        begin, end = "<!-- measured -->\n", "<!-- end -->\n"
-        before, _, rest = TABLE.read_text().partition(begin)
-        TABLE.write_text(before + begin + text + end + rest.partition(end)[2])
+        written(TABLE, "<!-- measured -->\n", "<!-- end -->\n", text)
         PLOT.write_text(bars(f"Spark, thousand rows per second ({given.rows:,} rows of 130 bytes)",
                              {name: rate / 1000 for name, rate in bench.rates.items()}))
 

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,72 +19,39 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from cluster import OWN_SETTINGS, Cluster  # noqa: E402
-from process import busy_seconds, cpu_seconds, descendants, rss_mb  # noqa: E402
+from engine import TASKS, WHO, Cost, Memory, session, written  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
-from server import Daemon  # noqa: E402
+from server import Daemon, served  # noqa: E402
 
-TASKS = 2
 WARM = 100_000
 PAYLOAD = "to_json(named_struct('n', id, 'text', repeat('x', 112 - length(string(id)))))"    # 130 bytes
 TABLE = ROOT / "bench/results/spark.md"
 BEGIN, END = "<!-- archive measured -->\n", "<!-- end of archive -->\n"
-WHO = ("daemon", "JVM", "Python worker")
-
-
-class Memory(threading.Thread):
-    """The memory of the daemon, Spark's JVM and the largest of its Python workers, twice a second."""
-
-    def __init__(self, daemon: int):
-        super().__init__(daemon=True)
-        self.process, self.done = daemon, threading.Event()
-        self.seen: list[list[float]] = []
-        self.start()
-
-    def run(self) -> None:
-        while not self.done.wait(0.5):
-            now = [0.0, 0.0, 0.0]
-            for pid in descendants(os.getpid()):
-                try:
-                    words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-                    place = 0 if pid == self.process else 1 if words[0].endswith(b"java") else None
-                    if place is None and any(b"pyspark" in word for word in words[1:]):
-                        place = 2
-                    if place is not None:
-                        now[place] = max(now[place], rss_mb(pid))
-                except (OSError, RuntimeError):
-                    pass      # it has ended
-            self.seen.append(now)
-
-    def stop(self) -> list[str]:
-        """Of each the most in every third."""
-        self.done.set()
-        self.join()
-        third = max(1, -(-len(self.seen) // 3))
-        return [" ".join(f"{max(one[place] for one in self.seen[at:at + third]):.0f}" for at in range(0, len(self.seen),
-                                                                                                      third))
-                for place in range(len(WHO))]
 
 
 class Bench:
     def __init__(self, cluster: Cluster, daemon: Daemon, rows: int):
-        self.cluster, self.daemon, self.rows = cluster, daemon, rows
+        self.daemon, self.rows, self.cost = daemon, rows, Cost(cluster, daemon)
         self.lines: list[tuple] = []
         self.rates: dict[str, float] = {}
 
     def measure(self, name: str, run: Callable[[], int]) -> None:
-        memory, before, began = Memory(self.daemon.process.pid), self.cpu(), time.monotonic()
+        memory, before, began = Memory(self.daemon.process.pid), self.cost.now(), time.monotonic()
         rows = run()
         took = time.monotonic() - began
         if rows != self.rows:
             raise SystemExit(f"{name}: {rows} rows instead of {self.rows}")
-        spent = [(b - a) / rows * 1e6 for a, b in zip(before, self.cpu(), strict=True)]
+        spent, seen = self.cost.since(before, rows), memory.stop()
         self.rates[name] = rows / took
-        self.lines.append((name, f"{rows / took:,.0f}", *(f"{one:.2f}" for one in spent), *memory.stop()))
+        self.lines.append((name, f"{rows / took:,.0f}", *(f"{one:.2f}" for one in spent),
+                           *(thirds([one[place] for one in seen]) for place in range(len(WHO)))))
         print(*self.lines[-1], sep=" | ", flush=True)
 
-    def cpu(self) -> tuple[float, float, float]:
-        daemon, server = self.daemon.cpu_seconds(), self.cluster.cpu_seconds()
-        return cpu_seconds(os.getpid()) - daemon - server, daemon, server    # both are children of this process
+
+def thirds(seen: list[float]) -> str:
+    """The most in every third."""
+    third = max(1, -(-len(seen) // 3))
+    return " ".join(f"{max(seen[at:at + third]):.0f}" for at in range(0, len(seen), third))
 
 
 def main() -> None:
@@ -95,28 +61,13 @@ def main() -> None:
     arguments.add_argument("--postgres", type=int, metavar="MAJOR")
     arguments.add_argument("--write", action="store_true", help=f"the table of {TABLE.relative_to(ROOT)}")
     given = arguments.parse_args()
-    os.environ.update({"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"})
-    cluster, daemon = Cluster(given.postgres, OWN_SETTINGS), None
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            daemon = Daemon(cluster)
-            settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
-                        "spark.driver.memory": "2g",
-                        "spark.driver.host": "127.0.0.1", "spark.local.dir": f"{folder}/local",
-                        "spark.sql.warehouse.dir": folder, "spark.sql.session.timeZone": "UTC"}
-            spark = SparkSession.builder.master(f"local[{TASKS}]").config(map=settings).getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
-            began, busy = time.monotonic(), busy_seconds()
-            bench = Bench(cluster, daemon, given.rows)
-            own = sum(bench.cpu())
-            phases(given, bench, spark, f"{folder}/archive")
-            others = (busy_seconds() - busy - sum(bench.cpu()) + own) / (time.monotonic() - began)
-            size = sum(one.stat().st_size for one in Path(folder, "archive/queue=orders").rglob("*.parquet"))
-            spark.stop()
-        finally:
-            if daemon:
-                daemon.stop()
-            cluster.stop()
+    with tempfile.TemporaryDirectory() as folder, served(Cluster(given.postgres, OWN_SETTINGS)) as (cluster, daemon):
+        spark = session(folder)
+        bench = Bench(cluster, daemon, given.rows)
+        phases(given, bench, spark, f"{folder}/archive")
+        others = bench.cost.others()
+        size = sum(one.stat().st_size for one in Path(folder, "archive/queue=orders").rglob("*.parquet"))
+        spark.stop()
     report(given, bench, size, others)
 
 
@@ -153,8 +104,7 @@ def report(given: argparse.Namespace, bench: Bench, size: int, others: float) ->
     print(text)
     print(json.dumps({"rows": given.rows, "rates": bench.rates, "bytes": size}))
     if given.write:
-        before, _, rest = TABLE.read_text().partition(BEGIN)
-        TABLE.write_text(before + BEGIN + text + END + rest.partition(END)[2])
+        written(TABLE, BEGIN, END, text)
 
 
 if __name__ == "__main__":
