@@ -20,6 +20,7 @@ from pathlib import Path
 
 from .. import log
 from ..config import Settings
+from .disk import write
 
 MOST = 256
 
@@ -183,17 +184,8 @@ def holds_messages(settings: Settings) -> bool:
 def mark(path: Path, identity: str) -> None:
     """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies
     stands beside."""
-    _write(path / "lineage", getattr(identity, "lineage", ""))
-    _write(path / "database", identity)
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_suffix(".new")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
+    write(path / "lineage", f"{getattr(identity, 'lineage', '')}\n")
+    write(path / "database", f"{identity}\n")
 
 
 def belongs_to(path: Path) -> Identity:

@@ -12,3 +12,13 @@ def sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def write(path: Path, text: str) -> None:
+    """The whole file or nothing of it, for this account alone."""
+    partial = path.with_suffix(".new")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
+from .disk import write
 from .running import Running
 
 EVERY_S = 0.5
@@ -103,11 +103,6 @@ class Maintenance(Running):
         self.core.pause(on["push"], on["pop"])
         if self.file:
             try:
-                partial = self.file.with_suffix(".new")
-                with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                    json.dump(on, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.rename(self.file)
+                write(self.file, json.dumps(on))
             except OSError as error:
                 log.line("warn", "maintenance_not_remembered", f"{self.file}: {error}")

@@ -14,7 +14,6 @@ DECLARE
     v_part    int[];
     k         record;             -- of the acks: arrays by row
     a         record;
-    v_results jsonb := '[]';
 BEGIN
     SELECT COALESCE(jsonb_agg(jsonb_build_object('type', o.v->'type', 'v', i.v) ORDER BY o.ord, i.ord), '[]') INTO v_ops
       FROM jsonb_array_elements(CASE jsonb_typeof(p_request) WHEN 'array' THEN p_request
