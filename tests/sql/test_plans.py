@@ -181,7 +181,7 @@ def test_acknowledging_by_lease_reads_no_log(loaded, count):
 @pytest.mark.parametrize("count", [1, 100])
 def test_acknowledging_by_places_reads_no_key(loaded, count):
     _, session, _, group, all_parts = loaded
-    parts = all_parts[44_000 + count::7][:count]
+    parts = all_parts[85_000 + count::7][:count]
     lease = str(uuid.uuid4())
     session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
     places = [session.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,

@@ -1,4 +1,4 @@
-# When waiting jobs become a statement. They wait for others, so that one commit serves many. Three waits are told apart:
+# When waiting jobs become a statement. They wait for others, so that one commit serves many. There are three waits:
 #   hold_for        for more jobs: as long as a statement of the type is in flight, or as long as the operator says;
 #   hold_returning  for the clients that were just answered, which would else be a group of their own for good: for most
 #                   of them, for a moment, and only where they came the last time;
