@@ -179,17 +179,22 @@ def test_acknowledging_by_lease_reads_no_log(loaded, count):
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_acknowledging_by_places_reads_no_key(loaded, count):
+def test_acknowledging_by_places_looks_up_less_than_by_keys(loaded, count):
+    """Both once more than once: what is written for the first time touches more."""
     _, session, _, group, all_parts = loaded
     parts = all_parts[85_000 + count::7][:count]
-    lease = str(uuid.uuid4())
+    lease, touched = str(uuid.uuid4()), []
     session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
-    places = [session.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,
-                            group) for part in parts]
-    touched = session.pages(ACK_LEASED, 0, parts, [group] * count, [lease] * count, [0] * count, [9] * count,
-                            [10] * count, False, places)
-    assert touched <= 60 + 10 * count, touched
-    assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
+    for number in range(4):
+        session.rows("UPDATE queend.cursors SET committed = -1, lease_end = 9, lease_id = %s, lease_until = %s"
+                     " WHERE partition_id = ANY(%s) AND group_id = %s", lease, 1 << 60, parts, group)
+        places = [session.value("SELECT ctid::text FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,
+                                group) for part in parts]
+        touched.append(session.pages(ACK_LEASED, 0, parts, [group] * count, [lease] * count, [0] * count, [9] * count,
+                                     [10] * count, False, None if number % 2 else places))
+        assert session.value("SELECT array_agg(DISTINCT committed) FROM queend.cursors WHERE partition_id = ANY(%s)"
+                             " AND group_id = %s", parts, group) == [9]
+    assert touched[2] < touched[3], touched
 
 
 def test_leases_are_found_by_probes(loaded):
