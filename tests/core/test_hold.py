@@ -42,8 +42,12 @@ def test_settings_out_of_range_become_the_nearest_that_works():
 
 
 def test_what_nobody_needs_leaves_seldom_or_in_company():
-    assert [hold_spares(1, 10_000, now) for now in (10_000, 13_999, 14_000, 20_000)] == [4000, 1, 0, 0]
-    assert hold_spares(7, 10_000, 10_000) == 4000 and hold_spares(8, 10_000, 10_000) == 0
+    assert [hold_spares(1, 10_000, 15_000, now) for now in (10_000, 13_999, 14_000, 20_000)] == [4000, 1, 0, 0]
+    assert hold_spares(7, 10_000, 10_000, 10_000) == 4000 and hold_spares(8, 10_000, 10_000, 10_000) == 0
+
+
+def test_nobody_waits_where_few_are_at_work():
+    assert [hold_spares(1, 10_000, crowd, 10_500) for crowd in (0, 6_500, 9_000, 10_400)] == [0, 0, 2500, 3500]
 
 
 @given(preferred=st.integers(-2, 60), wait=st.integers(-1, 10_000), patient=st.booleans(), jobs=st.integers(1, 200),

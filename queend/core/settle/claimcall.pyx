@@ -32,7 +32,7 @@ cdef bint turn_fires(Engine* e) noexcept nogil:
     if n == 0:
         return False
     if q.jobs.n == 0:
-        wait = hold_spare(n, e.turned_us, clock_mono_us())
+        wait = hold_spare(n, e.turned_us, crowd_us, clock_mono_us())
         if wait > 0 and leased_spare(e):
             hold_look(e, wait)
             return False
