@@ -10,7 +10,8 @@ cdef enum:
     # for the one in flight would then double the time of every request, and save work that nobody misses.
     HOLD_FAR_US = 4000
     HOLD_SPARE_US = 4000      # between two statements of acknowledgments that nobody needs soon,
-    HOLD_SPARE_JOBS = 8       # unless so many requests have gathered
+    HOLD_SPARE_JOBS = 8       # unless so many requests have gathered,
+    HOLD_SPARE_LEASES = 400   # or so many leases, each of which is looked at in every turn
     HOLD_CROWD = 8            # requests of one push from which on many are at work
 
 cdef SharedInt64 crowd_us     # when such a push left last, of all workers

@@ -121,11 +121,14 @@ cdef bint leased_spare(Engine* e) noexcept nogil:
     cdef AckJob* j
     cdef AckItem* it
     cdef bint spare = True
+    cdef int leases = 0
     cdef int i
     uv_mutex_lock(&book.lock)
     while spare and job != NULL:
         j = <AckJob*>job
-        for i in range(j.n_leased):
+        leases += j.n_leased
+        spare = leases < HOLD_SPARE_LEASES
+        for i in range(j.n_leased if spare else 0):
             it = j.leased[i].first
             if it.group.n_wait < e.leased.n or it.partition.head > j.leased[i].first_offset + j.leased[i].n:
                 spare = False
