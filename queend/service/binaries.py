@@ -61,9 +61,9 @@ def account_for(data: Path) -> Account:
         if os.geteuid() not in (0, uid):
             raise BinariesError(f"{data} belongs to uid {uid}; queend runs as uid {os.geteuid()}")
         if uid != 0:
-            return _account(pwd.getpwuid(uid))
+            return _account(_entry(uid, f"{data} belongs to it"))
     if os.geteuid() != 0:
-        return _account(pwd.getpwuid(os.geteuid()))
+        return _account(_entry(os.geteuid(), "queend runs as it"))
     for name in ACCOUNTS:
         try:
             return _account(pwd.getpwnam(name))
@@ -74,7 +74,15 @@ def account_for(data: Path) -> Account:
 
 
 def name_of(uid: int) -> str:
-    return pwd.getpwuid(uid).pw_name
+    return _entry(uid, "queend runs as it").pw_name
+
+
+def _entry(uid: int, why: str) -> pwd.struct_passwd:
+    """A container may run as a number that has no name, and a folder that was copied may belong to one."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        raise BinariesError(f"uid {uid} has no account on this system, and PostgreSQL needs one ({why})") from None
 
 
 def _account(entry: pwd.struct_passwd) -> Account:
@@ -111,8 +119,8 @@ def _embedded() -> list[Path]:
 def _system() -> list[Path]:
     found = [p for p in Path("/usr/lib/postgresql").glob("*/bin") if p.parent.name.isdigit()]
     found.sort(key=lambda p: -int(p.parent.name))
-    if on_path := shutil.which("postgres"):
-        found.append(Path(on_path).resolve().parent)
+    if (on_path := shutil.which("postgres")) and (folder := Path(on_path).resolve().parent) not in found:
+        found.append(folder)
     return found
 
 

@@ -201,12 +201,16 @@ class Embedded:
         if (self.folder / "created").exists():
             for name in ("PG_VERSION", "global/pg_control"):
                 if not (self.data / name).exists():
-                    raise EmbeddedError(f"the cluster in {self.data} is damaged: {name} is missing; restore a backup "
-                                        f"of the folder, or move {self.folder} away to begin with an empty one")
+                    raise self._damaged(f"{name} is missing")
+            version = (self.data / "PG_VERSION").read_text(errors="replace").strip()
+            if not version.isdecimal():
+                raise self._damaged(f"PG_VERSION names no version that could be its own: {version[:20]!r}")
             self._open()
             self._clear()
-            major = int((self.data / "PG_VERSION").read_text())
-            self.programs: Binaries = binaries.find(self.account, major)
+            try:
+                self.programs: Binaries = binaries.find(self.account, int(version))
+            except BinariesError as error:
+                raise EmbeddedError(f"the cluster in {self.data} was made by PostgreSQL {version}: {error}") from error
             return
         if self.data.exists():
             if not (self.folder / "creating").exists() and any(self.data.iterdir()):
@@ -217,6 +221,10 @@ class Embedded:
                 shutil.rmtree(self.data)
         self.programs = binaries.find(self.account, self.major)
         self._create()
+
+    def _damaged(self, what: str) -> EmbeddedError:
+        return EmbeddedError(f"the cluster in {self.data} is damaged: {what}; restore a backup of the folder, or move "
+                             f"{self.folder} away to begin with an empty one")
 
     def _create(self) -> None:
         (self.folder / "creating").touch()

@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -275,6 +276,53 @@ def test_a_cluster_that_lacks_what_nobody_can_make_anew_is_told(made, name):
     (made.data / name).unlink()
     with pytest.raises(EmbeddedError, match=f"damaged: {name} is missing; restore"):
         made.start()
+
+
+@pytest.mark.parametrize("version", [b"", b"9.6\n", b"\xff\xfe\0"])
+def test_a_cluster_of_no_version_is_told(made, version):
+    (made.data / "PG_VERSION").write_bytes(version)
+    with pytest.raises(EmbeddedError, match="damaged: PG_VERSION names no version that could be its own: .*; restore"):
+        made.start()
+
+
+def test_a_cluster_of_a_version_that_is_not_here_is_told(made):
+    (made.data / "PG_VERSION").write_text("14\n")
+    with pytest.raises(EmbeddedError, match=f"^the cluster in {made.data} was made by PostgreSQL 14: no PostgreSQL"):
+        made.start()
+
+
+NUMBER = 4_000_000      # of no account
+
+
+def test_a_cluster_that_belongs_to_no_account_is_told(made):
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a folder to another")
+    os.chown(made.data, NUMBER, -1)
+    with pytest.raises(EmbeddedError, match=f"uid {NUMBER} has no account .*{made.data} belongs to it"):
+        made.start()
+
+
+NAMELESS = """
+import os, sys
+from pathlib import Path
+from queend.service.embedded import Embedded, EmbeddedError
+os.chdir("/")
+os.setuid(int(sys.argv[2]))
+try:
+    Embedded(Path(sys.argv[1])).start()
+except EmbeddedError as error:
+    print(error)
+"""
+
+
+def test_a_daemon_that_runs_as_no_account_is_told():
+    """As a container that was started with a number."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another")
+    with tempfile.TemporaryDirectory() as folder:      # where the other may enter
+        os.chown(folder, NUMBER, -1)
+        done = subprocess.run([sys.executable, "-c", NAMELESS, folder, str(NUMBER)], capture_output=True, text=True)
+    assert f"uid {NUMBER} has no account on this system" in done.stdout and not done.stderr
 
 
 def test_what_a_killed_server_wrote_about_itself_is_no_obstacle(made):
