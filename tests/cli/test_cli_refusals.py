@@ -26,6 +26,8 @@ WRONG = {
     "message q": "There are list, search, show.\n", "nonsense": "No such command 'nonsense'.\n",
     "queue list --json": "Here -o json, ndjson or names says how it is printed.",
     "--server http://x queue list": "Here --url names the server.",
+    "message search q -77": "No such option: -7. What begins with a dash and is no option stands behind `--`.\n",
+    "push q -5": "What begins with a dash and is no option stands behind `--`.\n",
     "queue list --token x": "Here QUEEND_TOKEN, --token-file or a context gives the token.",
 }
 EMPTY = {"queue list no-*": "no such queues", "group list": "no groups", "group list --lagging": "no group is behind",
