@@ -310,7 +310,7 @@ WRONG = {
     "Unknown consumer_group": {"consumer_group": "nobody", "ack": {"transactionId": None}},
     "Unknown query_id": {"query_id": str(uuid.uuid4())},
     "Unknown partition_id": {"partition_id": str(uuid.uuid4())},
-    'invalid input syntax for type uuid: "zzz"': {"query_id": "zzz"},
+    'query_id is no UUID: "zzz"': {"query_id": "zzz"},
 }
 
 

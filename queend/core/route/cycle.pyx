@@ -133,7 +133,7 @@ cdef bint cycle_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
     return cycle_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
 
 cdef void cycle_quote(CycleReq* q, Arena* a, Slice text) noexcept nogil:
-    # In the words the clients know from the database.
+    # As the question for state says it.
     cdef char* out = <char*>arena_alloc(a, text.n + 1)
     if out == NULL:
         q.failed = slice_lit(b"Out of memory")
@@ -141,7 +141,7 @@ cdef void cycle_quote(CycleReq* q, Arena* a, Slice text) noexcept nogil:
     memcpy(out, text.p, text.n)
     out[text.n] = b'"'
     q.failed = slice_of(NULL, 0)
-    cycle_fails(q, a, b"invalid input syntax for type uuid: \"", slice_of(out, text.n + 1))
+    cycle_fails(q, a, b"query_id is no UUID: \"", slice_of(out, text.n + 1))
 
 cdef bint cycle_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slice ack, ApiError* e) noexcept nogil:
     if not cycle_text(group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
