@@ -1,5 +1,6 @@
 """Which names a request may use, by what the routes declare (`route`). One that is a known name but for its case or
-one letter was meant to be that; others are passed over unless the request asks (Prefer: handling=strict)."""
+one letter was meant to be that, and so was one that belongs a level deeper; others are passed over unless the request
+asks (Prefer: handling=strict)."""
 from __future__ import annotations
 
 import re
@@ -21,11 +22,13 @@ def picky(request: Request) -> bool:
     return bool(STRICT.search(request.headers.get("prefer", "")))
 
 
-def refused(name: str, names: list[str], every: bool, kind: str) -> None:
-    """Refuses a name that is near to one of these; `every`: one that is none of them."""
+def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[str, str] | None = None) -> None:
+    """Refuses a name that is near to one of these; `every`: one that is none of them. deeper: names in lower case that
+    have their place in one of these, and where."""
     if name in names:
         return
-    meant = next((other for other in names if other.lower() == name.lower()), None) or nearest(name, names)
+    meant = ((deeper or {}).get(name.lower()) or next((other for other in names if other.lower() == name.lower()), None)
+             or nearest(name, names))
     if meant or every:
         shown = name if name.isprintable() and len(name) <= 64 else "a name"
         raise Refusal(400, f"{shown} is no {kind}" + (f"; {meant} is one" if meant else ""), "unknown_name")
@@ -59,8 +62,10 @@ def checked(request: Request) -> Callable[..., None]:
 def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
     properties = schema.get("properties")
     if isinstance(value, dict) and properties:
+        deeper = {other.lower(): f"{part}.{other}" for part, one in properties.items()
+                  for other in one.get("properties", ()) if other not in properties}
         for name, inner in value.items():
-            refused(name, list(properties), every, "key")
+            refused(name, list(properties), every, "key", deeper)
             if name in properties:
                 _keys(inner, properties[name], every)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict) and "properties" in schema["items"]:

@@ -88,6 +88,7 @@ def test_as_queen_mq_has_it(start_daemon) -> None:
         assert client.ack(message, leaseID="x")["success"] is True
         assert client.get("/api/v1/messages?limit=-1&qeue=x").status == 200
         assert client.post("/api/v1/configure", {"queue": "loose", "options": {"leasetime": 5}}).status == 200
+        assert client.post("/api/v1/configure", {"queue": "loose", "leaseTime": 5}).status == 200
         strict = client.request("GET", "/api/v1/pop/queue/loose?color=blue", headers=PICKY)
         assert strict.status == 400, "who asks is told, whatever the daemon is set to"
 
@@ -105,6 +106,10 @@ CYCLE = {"query_id": UUID, "partition_id": UUID}
     ("POST", LEASE, {"second": 5}, "second is no key; seconds is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "options": {"leasetime": 5}}, "leasetime is no key; leaseTime is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "optoins": {}}, "options is one"),
+    ("POST", "/api/v1/configure", {"queue": "q", "encryption": "off"},
+     "encryption is no key; options.encryption is one"),
+    ("POST", "/api/v1/configure", {"queue": "q", "leaseTime": 5}, "options.leaseTime is one"),
+    ("POST", "/api/v1/configure", {"queue": "q", "leasetime": 5, "options": {}}, "options.leaseTime is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "namespaec": "n"}, "namespace is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "options": {"retentionSecond": 5}}, "retentionSeconds is one"),
     ("DELETE", "/api/v1/dlq?queue=q&consumergroup=g", None, "consumergroup is no parameter; consumerGroup is one"),
