@@ -37,13 +37,14 @@ class Answer:
 
 class Server:
     def __init__(self, url: str, token: str = "", timeout: float = 30.0, ca: str | None = None):
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        wrong = ServerError(f"{url!r} is no address of a server", 2, "it looks like http://host:6632")
         try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port = None, None
+        except ValueError:      # a bracket that is not closed, a port that is no number
+            raise wrong from None
         if parts.scheme not in ("http", "https") or not host:
-            raise ServerError(f"{url!r} is no address of a server", 2, "it looks like http://host:6632")
+            raise wrong
         if parts.username or parts.password:
             raise ServerError("the address holds a password", 2, "a token goes into QUEEND_TOKEN or --token-file")
         if not token.isascii() or any(byte < " " for byte in token):

@@ -23,7 +23,7 @@ Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", hel
 TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE", help="A file that holds a token; "
                                                   "default: QUEEND_TOKEN, else the context's.")]
 CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Certificates in PEM, for https.")]
-Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1,
+Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400,
                                                   help="How long an answer is waited for (30).")]
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
 given: dict[str, Any] = {}      # those of them that stood before the command

@@ -16,6 +16,7 @@ WRONG = {
     "pop q --wait -1": "'--wait' / '-w': it must be greater than or equal to 0\n",
     "bench --seconds x": "'--seconds' / '-s': it must be a valid number\n",
     "--timeout x queue list": "'--timeout': it must be a valid number\n",
+    "--timeout inf queue list": "'--timeout': it must be less than or equal to 86400\n",
     "token inspect /nowhere": "the token cannot be read: /nowhere: No such file or directory",
     "queue list --token-file /nowhere": "the token cannot be read: /nowhere: No such file or directory",
     # as other tools have it

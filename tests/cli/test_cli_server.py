@@ -59,6 +59,7 @@ def http(status: str, body: bytes, kind: str = "application/json") -> bytes:
     ("http://no-such-host.invalid:6632", 6, "no-such-host.invalid"),
     ("ftp://127.0.0.1", 2, "is no address of a server"),
     ("http://127.0.0.1:port", 2, "is no address of a server"),
+    ("http://[::1", 2, "is no address of a server"),
     ("http://me:secret@127.0.0.1", 2, "holds a password"),
 ])
 def test_an_address_where_nobody_is(nowhere, url, status, told):
@@ -104,6 +105,7 @@ def test_options_before_and_behind_the_command(nowhere, daemon):
 
 def test_saved_servers(nowhere, daemon):
     assert nowhere("context", "show").status == 4
+    assert nowhere("context", "add", "", daemon.url).status == 2
     nowhere.ok("context", "add", "here", daemon.url)
     nowhere.ok("context", "add", "there", "http://127.0.0.1:1", QUEEND_TOKEN="a.b.c")
     file = nowhere.environment["XDG_CONFIG_HOME"] + "/queend/contexts.json"
