@@ -486,8 +486,8 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
             raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
         if self.webapp_root and not Path(self.webapp_root).is_dir():
             raise ValueError(f"WEBAPP_ROOT: {self.webapp_root} is no folder")
-        if self.queend_otlp_endpoint and not re.fullmatch(r"https?://[^/\s@?#:]+(:\d{1,5})?(/[^\s?#]*)?",
-                                                          self.queend_otlp_endpoint):
+        collector = re.fullmatch(r"https?://[^/\s@?#:]+(?::(\d{1,5}))?(/[^\s?#]*)?", self.queend_otlp_endpoint)
+        if self.queend_otlp_endpoint and not (collector and 1 <= int(collector[1] or 80) <= 65535):
             raise ValueError("QUEEND_OTLP_ENDPOINT is no address of a collector; one is `http://localhost:4318`")
         if self.queend_slots is None and (self.sidecar_pool_size or 0) > 1000 * self.num_workers:
             raise ValueError("SIDECAR_POOL_SIZE is more than 1000 connections for each of NUM_WORKERS")

@@ -69,6 +69,14 @@ class Options:
         return self.choice(name, *(("true", "false") if default else ("false", "true"))) == "true"
 
 
+def _address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:      # a bracket that is not closed, a port that is no number
+        return False
+
+
 @dataclass(frozen=True)
 class LinkSettings:
     """Where the daemons are, and how long to go on asking."""
@@ -86,8 +94,7 @@ class LinkSettings:
         urls = tuple(one.strip().rstrip("/") for one in (options.text("url", "http://127.0.0.1:6632") or "").split(",")
                      if one.strip())
         for url in urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            if not _address(url):
                 raise OptionError(f'option "url" must be addresses like http://host:6632, with commas between; "{url}" '
                                   'is none')
         if not urls:

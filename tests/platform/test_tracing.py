@@ -249,7 +249,8 @@ def test_a_collector_that_refuses_or_hangs_stops_nobody(start_daemon):
 
 
 @pytest.mark.parametrize("address", ["collector:4318", "ftp://collector", "http://", "http://user@collector",
-                                     "http://collector:port", "http://collector/?a=b"])
+                                     "http://collector:port", "http://collector:65536", "http://collector:0",
+                                     "http://collector/?a=b"])
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(ConfigError, match="QUEEND_OTLP_ENDPOINT is no address of a collector"):
         load(queend_otlp_endpoint=address)

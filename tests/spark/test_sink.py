@@ -156,6 +156,8 @@ def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: C
     ("'1' value", {"batchrow": 3}, 'there is no option "batchrow"; did you mean batchRows?'),
     ("'1' value", {"batchRows": 0}, 'option "batchRows" must be a whole number from 1 to 10000, not "0"'),
     ("'1' value", {"url": "localhost:1"}, '"localhost:1" is none'),
+    ("'1' value", {"url": "http://[::1"}, '"http://[::1" is none'),
+    ("'1' value", {"url": "http://127.0.0.1:port"}, '"http://127.0.0.1:port" is none'),
     ("'1' value", {"onError": "deadletter"}, 'onError=deadletter needs one of the options'),
     ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, "given up after 2 attempts in"),
 ])
