@@ -123,7 +123,8 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
                               $$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100';
                                END$$""")
         connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON queend.log EXECUTE FUNCTION full_disk()")
-        assert client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]}).status == 503
+        refused = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]})
+        assert refused.status == 503 and "The database has no space on its disk; " in refused.json["error"]
         assert ready(client) == (503, "The database has no space on its disk")
         assert doubts(client) == (503, ["disk_full"])
         connection.execute("DROP TRIGGER full_disk ON queend.log")

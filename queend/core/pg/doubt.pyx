@@ -36,6 +36,11 @@ cdef bint doubt_repeats(int64_t now) noexcept nogil:
     atomic_set64(&doubt.told_us, now)
     return True
 
+cdef bint doubt_disk(int64_t now) noexcept nogil:
+    # Its disk is full, as far as is known.
+    cdef int64_t since = atomic_get64(&doubt.disk_us)
+    return since != 0 and now - since < DOUBT_DISK_US
+
 cdef int doubt_of_state(const char* state) noexcept nogil:
     # What an SQLSTATE says about why there is no connection; 0: nothing that lasts.
     if memcmp(state, b"25006", 5) == 0:

@@ -335,6 +335,9 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
         return
     if not stored and (j.failed > 500 or j.spilled):
+        if doubt_disk(clock_mono_us()):
+            reply_error(r, 503, "The database has no space on its disk; nothing is known to be stored, try again")
+            return
         reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")

@@ -185,8 +185,7 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         connected += atomic_get64(&p.workers[i].counters.connected)
     if connected == 0:
         doubts |= DOUBT_AWAY | atomic_get64(&doubt.why)
-    since = atomic_get64(&doubt.disk_us)
-    if since and now - since < DOUBT_DISK_US:
+    if doubt_disk(now):
         doubts |= DOUBT_DISK
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
