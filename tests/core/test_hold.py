@@ -1,7 +1,7 @@
 """When waiting jobs become a statement: every branch of the rules, and their promises for any input."""
 from hypothesis import given, strategies as st
 
-from queend._core import HoldProbe, hold_spares
+from queend._core import HoldProbe, hold_crowds, hold_spares
 
 
 def test_nothing_waits_when_nothing_is_in_flight():
@@ -42,12 +42,13 @@ def test_settings_out_of_range_become_the_nearest_that_works():
 
 
 def test_what_nobody_needs_leaves_seldom_or_in_company():
-    assert [hold_spares(1, 10_000, 15_000, now) for now in (10_000, 13_999, 14_000, 20_000)] == [4000, 1, 0, 0]
-    assert hold_spares(7, 10_000, 10_000, 10_000) == 4000 and hold_spares(8, 10_000, 10_000, 10_000) == 0
+    assert [hold_spares(1, 10_000, now) for now in (10_000, 13_999, 14_000, 20_000)] == [4000, 1, 0, 0]
+    assert hold_spares(7, 10_000, 10_000) == 4000 and hold_spares(8, 10_000, 10_000) == 0
 
 
-def test_nobody_waits_where_few_are_at_work():
-    assert [hold_spares(1, 10_000, crowd, 10_500) for crowd in (0, 6_500, 9_000, 10_400)] == [0, 0, 2500, 3500]
+def test_many_are_at_work_where_many_push_to_one_group():
+    """Neither many producers of other queues nor one who pushes to many partitions make it a crowd."""
+    assert [hold_crowds(*push) for push in ((8, 8), (64, 1), (7, 64), (64, 7))] == [True, False, False, False]
 
 
 @given(preferred=st.integers(-2, 60), wait=st.integers(-1, 10_000), patient=st.booleans(), jobs=st.integers(1, 200),

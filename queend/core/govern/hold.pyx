@@ -12,9 +12,7 @@ cdef enum:
     HOLD_SPARE_US = 4000      # between two statements of acknowledgments that nobody needs soon,
     HOLD_SPARE_JOBS = 8       # unless so many requests have gathered,
     HOLD_SPARE_LEASES = 400   # or so many leases, each of which is looked at in every turn
-    HOLD_CROWD = 8            # requests of one push from which on many are at work
-
-cdef SharedInt64 crowd_us     # when such a push left last, of all workers
+    HOLD_CROWD = 8            # requests of one push, and claims of one group in it, from which on many are at work
 
 # Claims and acknowledgments: three quarters of the clients, a millisecond, however long the statement took.
 cdef HoldRule HOLD_TURN
@@ -85,16 +83,14 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     h.expected = 0
     return 0
 
-cdef int64_t hold_spare(int jobs, int64_t last_us, int64_t crowd, int64_t now) noexcept nogil:
-    # How many microseconds `jobs` acknowledgments wait that nobody needs soon, a statement having left at last_us, a
-    # push of many requests at `crowd`; 0: they go.
-    return 0 if jobs >= HOLD_SPARE_JOBS else max(min(last_us, crowd) + HOLD_SPARE_US - now, 0)
+cdef int64_t hold_spare(int jobs, int64_t last_us, int64_t now) noexcept nogil:
+    # How many microseconds `jobs` acknowledgments wait that nobody needs soon, a statement having left at last_us; 0:
+    # they go.
+    return 0 if jobs >= HOLD_SPARE_JOBS else max(last_us + HOLD_SPARE_US - now, 0)
 
-cdef inline void hold_crowd(int requests) noexcept nogil:
-    # A push of so many leaves.
-    global crowd_us
-    if requests >= HOLD_CROWD:
-        crowd_us = clock_mono_us()
+cdef inline bint hold_crowd(int requests, int claims) noexcept nogil:
+    # Does a push of so many requests that makes so many claims of one group show that many are at work there?
+    return requests >= HOLD_CROWD and claims >= HOLD_CROWD
 
 cdef inline void hold_look(Engine* e, int64_t wait_us) noexcept nogil:
     # The timer looks again then.

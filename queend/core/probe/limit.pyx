@@ -64,8 +64,11 @@ cdef class HoldProbe:
     def returning(self, int gathered, int64_t now_us):
         return hold_returning(&self.h, gathered, now_us)
 
-def hold_spares(int jobs, int64_t last_us, int64_t crowd_us, int64_t now_us):
-    return hold_spare(jobs, last_us, crowd_us, now_us)
+def hold_spares(int jobs, int64_t last_us, int64_t now_us):
+    return hold_spare(jobs, last_us, now_us)
+
+def hold_crowds(int requests, int claims):
+    return hold_crowd(requests, claims)
 
 def pilot_chooses(list claims, list acks, int64_t lease_us, int ready, int waiting):
     """(batch, width, width at once) after claims of so many messages of a partition and acks of (us, messages)."""

@@ -53,7 +53,11 @@ cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
                     handover_claim(s, b, i, group)
                 group = group.next
         for i in range(b.n_claims):
+            if hold_crowd(b.n_jobs, b.claims[i].cursor.group.n_handing):
+                b.claims[i].cursor.group.crowd_us = clock_mono_us()
+        for i in range(b.n_claims):
             b.claims[i].job.group.handing = NULL
+            b.claims[i].cursor.group.n_handing = 0
     uv_mutex_unlock(&book.lock)
     return end < b.n_chunks and batch_cut(s, b, end)
 
@@ -86,6 +90,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
             group.handing = j
     claim = &b.claims[b.n_claims]
     b.n_claims += 1
+    group.n_handing += 1
     claim.group = g
     claim.cursor = c
     claim.job = j

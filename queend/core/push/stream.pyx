@@ -163,7 +163,6 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     heads_choose(b, slotpool_take(e.slots))
     batch_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
     s.worker.counters.op[OP_PUSH].calls += 1
-    hold_crowd(b.n_jobs)
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
         call_send_single(&s.call, STMT_PUSH_ONE)
     else:

@@ -114,9 +114,9 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
             ackjob_unleased(<AckJob*>job)
             ack_go(e.worker, <AckJob*>job)
 
-cdef bint leased_spare(Engine* e) noexcept nogil:
-    # Does nobody need what waits here soon? Each of its groups has other consumers, as many as there are requests, who
-    # wait for messages; and nothing lies behind the leases, which would wait with them.
+cdef bint leased_spare(Engine* e, int64_t now) noexcept nogil:
+    # Does nobody need what waits here soon? In each of its groups many are at work, and other consumers wait for
+    # messages, as many as there are requests; and nothing lies behind the leases, which would wait with them.
     cdef Job* job = e.leased.first
     cdef AckJob* j
     cdef AckItem* it
@@ -130,7 +130,8 @@ cdef bint leased_spare(Engine* e) noexcept nogil:
         spare = leases < HOLD_SPARE_LEASES
         for i in range(j.n_leased if spare else 0):
             it = j.leased[i].first
-            if it.group.n_wait < e.leased.n or it.partition.head > j.leased[i].first_offset + j.leased[i].n:
+            if (it.group.crowd_us + HOLD_SPARE_US <= now or it.group.n_wait < e.leased.n
+                    or it.partition.head > j.leased[i].first_offset + j.leased[i].n):
                 spare = False
                 break
         job = job.next

@@ -28,12 +28,13 @@ cdef bint turn_fires(Engine* e) noexcept nogil:
     cdef const Hold* hold = &q.hold
     cdef Job* oldest = q.jobs.first
     cdef int n = q.jobs.n + e.leased.n
-    cdef int64_t wait
+    cdef int64_t wait, now
     if n == 0:
         return False
     if q.jobs.n == 0:
-        wait = hold_spare(n, e.turned_us, crowd_us, clock_mono_us())
-        if wait > 0 and leased_spare(e):
+        now = clock_mono_us()
+        wait = hold_spare(n, e.turned_us, now)
+        if wait > 0 and leased_spare(e, now):
             hold_look(e, wait)
             return False
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):

@@ -138,6 +138,8 @@ cdef struct Group:
     uint32_t passed           # namespace pops that went to another queue while this one had something
     uint32_t favoured         # that went here while a queue of lower priority had something
     PopJob* handing           # the waiter that a leaving push is filling
+    int n_handing             # claims of the group that it makes
+    int64_t crowd_us          # when many were at work last: see hold_crowd
     uint8_t scan              # SCAN_*
     int32_t scan_after
     Group* scan_next
