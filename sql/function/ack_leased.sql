@@ -59,12 +59,14 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
-        RETURN QUERY      -- those that are done: versions of their cursors that this transaction wrote
+        -- Those that are done, by what was written. xmin does not tell: it may be a subtransaction's, and who claimed
+        -- in this transaction has it, too.
+        RETURN QUERY
         SELECT a.part, a.grp, true, 0::bigint
-          FROM unnest(p_part, p_group) AS a (part, grp)
+          FROM unnest(p_part, p_group, p_last) AS a (part, grp, last)
          CROSS JOIN LATERAL (SELECT FROM queend.cursors x
-                              WHERE x.partition_id = a.part AND x.group_id = a.grp
-                                AND x.xmin = pg_current_xact_id()::xid OFFSET 0) AS x
+                              WHERE x.partition_id = a.part AND x.group_id = a.grp AND x.committed = a.last
+                                AND x.consumed_at = v_now AND x.lease_until = 0 OFFSET 0) AS x
          WHERE v_done > 0;
     END IF;
     RETURN QUERY
