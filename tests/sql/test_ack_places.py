@@ -1,5 +1,5 @@
 """Places of cursors while others write to the table: it is rewritten, versions are pruned, frozen and taken by other
-cursors, transactions abort, in part or as a whole, or are prepared."""
+cursors, transactions abort, in part or as a whole."""
 from __future__ import annotations
 
 import pytest
