@@ -4,7 +4,11 @@ import threading
 
 import psycopg
 import pytest
+from support.client import pop_target
 from support.daemon import HARDER, Daemon
+from support.parked import claims_wait, settle
+from support.postgres import running
+from support.proxy import Proxy
 from support.wait import PATIENCE, until
 
 
@@ -76,6 +80,40 @@ def test_a_parked_pop_is_answered(start_daemon):
         daemon.terminate()
         waiting.join(PATIENCE)
         assert [answer.status // 100 for answer in answers] == [2] and answers[0].headers["connection"] == "close"
+    daemon.ended()
+
+
+def test_a_pop_whose_statement_is_under_way_does_not_wait_after_it(start_daemon):
+    """It finds nothing, and nobody would wake it any more."""
+    daemon = start_daemon()
+    with daemon.client() as client:
+        settle(client, "q", "p")
+        with claims_wait(daemon) as claimed:
+            client.send("GET", pop_target("q", "p", wait=True, timeout=100_000))
+            until(claimed, "it waits in the database")
+            daemon.terminate()
+            until(lambda: deaf(daemon), "the stop has reached the workers")
+        assert client.receive().json["messages"] == []
+    daemon.ended()
+
+
+@pytest.mark.parametrize("queue", ["q", "nobody-knows"])
+def test_pops_do_not_wait_for_a_database_that_is_away(request, start_daemon, queue):
+    with running(request.config.getoption("--postgres"), tcp=True) as cluster:
+        proxy = Proxy(cluster.port)
+        daemon = start_daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"), NUM_WORKERS=1)
+        ends_without_its_database(daemon, proxy, queue)
+
+
+def ends_without_its_database(daemon, proxy, queue):
+    with daemon.client() as client, daemon.client() as other:
+        settle(other, "q", "p")
+        proxy.close()
+        until(lambda: other.get("/readyz").status == 503, "the database is away")
+        client.send("GET", pop_target(queue, "p", wait=True, timeout=100_000))
+        until(lambda: other.metric("queend_worker_jobs") == 1, "it waits")
+        daemon.terminate()
+        assert client.receive().status // 100 == 2
     daemon.ended()
 
 

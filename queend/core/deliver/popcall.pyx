@@ -123,7 +123,7 @@ cdef void pops_expire(Engine* e) noexcept nogil:
         if j.gone:
             pop_drop_candidates(j)
             pop_forget(j)
-        elif j.until_us and now >= j.until_us:
+        elif j.until_us and (now >= j.until_us or e.stopping):
             pop_drop_candidates(j)
             pop_empty(j, WHY_EXPIRED)
         elif not j.until_us and now - j.job.born_us > e.patience_us:
@@ -138,10 +138,9 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     cdef int64_t now = clock_mono_us()
-    popcall_ready(call)
-    j = <PopJob*>joblist_take(&call.base.jobs)
-    while j != NULL:
-        j.n_cursors = 0
+    while call.base.jobs.first != NULL:
+        j = <PopJob*>joblist_take(&call.base.jobs)
+        pop_drop_candidates(j)
         if j.gone:
             pop_forget(j)
         elif status == 500:
@@ -153,21 +152,6 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
         else:
             pop_move(j, POP_LEASING)
             job_queue(&j.job, &e.woken)
-        j = <PopJob*>joblist_take(&call.base.jobs)
-
-cdef void popcall_ready(PopCall* call) noexcept nogil:
-    # Nothing was claimed: its candidates are as ready as before.
-    cdef int i
-    cdef Job* job = call.base.jobs.first
-    cdef PopJob* wake = NULL
-    uv_mutex_lock(&book.lock)
-    for i in range(call.n_cursors):
-        cursor_move(call.cursors[i], CURSOR_READY, 0)
-    while job != NULL:
-        rate_settle(<PopJob*>job, 0, &wake)
-        job = job.next
-    uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.base.engine.worker, wake)
 
 cdef void popcall_disown(PopCall* call) noexcept nogil:
     # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
@@ -210,10 +194,9 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
             popcall_error(call, res)
         return
     engine_reload(e.worker)
-    popcall_ready(call)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
-        j.n_cursors = 0
+        pop_drop_candidates(j)
         pop_move(j, POP_RESOLVING)
         joblist_add(&e.wait_reload, &j.job)
 

@@ -130,7 +130,11 @@ cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
         pop_fail(<PopJob*>job, status, text)
 
 cdef int64_t pop_until(Job* job) noexcept nogil:
-    return (<PopJob*>job).until_us if not (<PopJob*>job).gone else 0
+    # Of a daemon that stops: now.
+    cdef PopJob* j = <PopJob*>job
+    if j.until_us and not j.gone and engine_of(job.r.worker).stopping:
+        return 1
+    return j.until_us if not j.gone else 0
 
 cdef void pop_expire(Job* job) noexcept nogil:
     pop_empty(<PopJob*>job, WHY_EXPIRED)

@@ -80,15 +80,20 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     pop_claim(w, j)
 
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
-    # It may have been woken for work that it will not take: the next waiter is told.
+    # It may have been woken for work that it will not take: others are told, one for each partition that it might have
+    # had.
     cdef PopJob* wake = NULL
+    cdef int n
     if j.group == NULL:
         return
     uv_mutex_lock(&book.lock)
     if j.queue.shared:
         rates_turn(j.queue, &wake)
-    if j.group.n_ready and j.group.wait_first != NULL and not j.group.paused:
-        wake_push(j.group.wait_first, &wake)
+    if j.only != NULL and j.only.state == CURSOR_READY:
+        book_wake_cursor(j.only, &wake)
+    for n in range(min(j.width, j.group.n_ready) if not j.group.paused else 0):
+        if j.group.wait_first != NULL:
+            wake_push(j.group.wait_first, &wake)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(w, wake)
 
@@ -266,7 +271,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     cdef bint parked = False
     cdef const char* refused = NULL
     cdef bint again = False
-    if j.until_us > clock_mono_us():
+    if j.until_us > clock_mono_us() and not e.stopping:       # else nobody would wake it
         uv_mutex_lock(&book.lock)
         if j.only.state == CURSOR_READY or pop_stale(j):
             again = True

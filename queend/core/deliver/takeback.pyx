@@ -6,6 +6,9 @@
 # behind it, the records are not delivered again. So the book lets nobody go on until the answer is there, if the client
 # is known to have left when the claim is made.
 
+cdef enum:
+    TAKEBACK_TRIES = 20       # then it stays consumed
+
 cdef struct TakebackCall:
     Call base
     Takeback* list
@@ -18,6 +21,7 @@ cdef void takeback_want(Engine* e, PopJob* j, int i) noexcept nogil:
     x.pin = pin_share(e.worker.pins, j.job.r.pin)
     x.cursor = j.cursors[i]
     x.span = j.spans[i]
+    x.tries = 0
     x.next = e.takebacks
     e.takebacks = x
 
@@ -47,20 +51,21 @@ cdef void takebacks_drain(Engine* e) noexcept nogil:
     call_send(&call.base)
 
 cdef void takebacks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Taken back or not: asking again tells. Without an answer the same, once more: a second time does no harm.
+    # Taken back or not: asking again tells. Where that did not happen, once more: a second time does no harm.
     cdef Engine* e = c.engine
     cdef Takeback* x = (<TakebackCall*>c).list
     cdef Takeback* following
     cdef PopJob* wake = NULL
-    if outcome >= SLOT_UNSENT or outcome == SLOT_LOST and not e.closing:
-        while x.next != NULL:
-            x = x.next
-        x.next = e.takebacks  # beside those that came meanwhile
-        e.takebacks = (<TakebackCall*>c).list
-        return
     uv_mutex_lock(&book.lock)
     while x != NULL:
         following = x.next
+        if outcome != SLOT_OK and x.tries < TAKEBACK_TRIES and not e.closing:
+            x.tries += outcome < SLOT_UNSENT
+            x.next = e.takebacks
+            e.takebacks = x
+            e.pause_until = c.ended_us + TROUBLE_PAUSE_US
+            x = following
+            continue
         x.cursor.next_offset = x.span.first
         if x.cursor.state == CURSOR_BUSY:
             x.cursor.again = 1

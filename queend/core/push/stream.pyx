@@ -105,11 +105,11 @@ cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
     return b
 
 cdef void stream_expire(PushStream* s) noexcept nogil:
-    # No connection for too long: whoever waits is told, instead of waiting without end.
+    # No connection, or no catalog, for too long: whoever waits is told, instead of waiting without end.
     cdef PushBatch* b
     cdef int64_t limit = engine_of(s.worker).patience_us
     cdef int64_t now
-    if slotpool_ready(engine_of(s.worker).slots):
+    if slotpool_ready(engine_of(s.worker).slots) and not s.stale:
         return
     if spill_hurries():
         stream_empty(s)

@@ -64,6 +64,7 @@ cdef enum:
 
 cdef struct Takeback:
     Takeback* next
+    int tries
     int pin                   # of the pop that claimed
     Cursor* cursor
     PopSpan span
