@@ -133,12 +133,15 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
         daemons = {name: Memory(want) for name, want in wants.items()}
         model = Model()
         floor = 0
+        unlisted: dict[int, list] = {}        # by row: what stood there before it was stored
         for _ in range(data.draw(st.integers(1, 25))):
             who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
             whole = data.draw(st.booleans())
             some = [ids[i]
                     for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
             head = db.value("SELECT queend.head(%s)", part)
+            if who not in ("restart", "floor", "lost"):
+                unlisted[head] = db.rows("SELECT since FROM queend.unlisted WHERE partition_id = %s", part)
             if who == "restart":
                 name = data.draw(st.sampled_from([*wants]))
                 daemons[name] = Memory(wants[name])
@@ -152,14 +155,15 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
                 model.held = {i: at for i, at in model.held.items() if at >= floor}
             elif who == "lost":
                 # A database that came back without its last commits: whatever was stored with the newest row is gone,
-                # late ids too.
+                # late ids too, and what it removed is there.
                 row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s"
                               " ORDER BY base DESC LIMIT 1", part, floor)
                 if row:
                     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base >= %s", part, row[0].base)
                     db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
-                    db.rows("UPDATE queend.unlisted SET since = least(since, %s) WHERE partition_id = %s", row[0].base,
-                            part)
+                    db.rows("DELETE FROM queend.unlisted WHERE partition_id = %s", part)
+                    for one in unlisted[row[0].base]:
+                        db.rows("INSERT INTO queend.unlisted (partition_id, since) VALUES (%s, %s)", part, one.since)
                     model.held = {i: at for i, at in model.held.items() if at < row[0].base}
             elif whole:
                 row = (daemons[who] if who in daemons else Memory(None)).transact(db, part, some)
