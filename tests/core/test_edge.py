@@ -347,6 +347,7 @@ def test_stop_answers_what_is_in_hand(start):
         return False
 
     until(refused, "nobody is let in any more")
+    assert idle.recv(1) == b"", "the worker stops: nothing is owed to it"
     assert all(thread.is_alive() for thread in stopping)
     edge.release()
     late.sendall(b"cde")
@@ -354,7 +355,6 @@ def test_stop_answers_what_is_in_hand(start):
     assert (status, headers["connection"]) == (200, "close")
     [(status, headers, text)] = answers(late)
     assert (status, json.loads(text)["body"], headers["connection"]) == (200, "abcde", "close")
-    assert idle.recv(1) == b"", "nothing is owed to it"
     for thread in stopping:
         thread.join()
     assert outcome == [True, True]
