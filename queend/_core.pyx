@@ -8,6 +8,7 @@ pointers that state/ declares: Service (sockets to the engine), JobKind (what is
 """
 # What every room uses: memory, time, tables. Owns nothing.
 include "core/base/base.pxi"              # C names every room uses
+include "core/base/word.pyx"              # numbers in bytes
 include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
 include "core/base/memory.pyx"            # what the allocator keeps

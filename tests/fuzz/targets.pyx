@@ -354,8 +354,8 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
     memcpy(copy, data + 1, left)
     if data[0] & 1:
         while at + SPOOL_HEAD <= left:
-            rest = spool_le32(copy + at + 4)
-            if spool_le32(copy + at) == SPOOL_MARK and rest <= left - at - SPOOL_HEAD:
+            rest = le32(copy + at + 4)
+            if le32(copy + at) == SPOOL_MARK and rest <= left - at - SPOOL_HEAD:
                 sum = htole32(spool_sum(copy + at, rest))
                 memcpy(copy + at + 8, &sum, 4)
                 at += SPOOL_HEAD + rest

@@ -12,21 +12,6 @@ cdef struct FlatTable:
     size_t slots              # bytes of the vtable
     size_t size               # bytes of the table
 
-cdef inline uint16_t le16(const void* p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return le16toh(v)
-
-cdef inline uint32_t le32(const void* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return le32toh(v)
-
-cdef inline uint64_t le64(const void* p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return le64toh(v)
-
 cdef bint flat_table(Flat* f, size_t at, FlatTable* t) noexcept nogil:
     # The table at this position: its vtable lies where the table says, both inside the buffer.
     cdef int64_t vtable

@@ -26,12 +26,8 @@ cdef void unzip_close(Unzip* z) noexcept nogil:
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     # What a frame says it unpacks to. The slice must be that frame and nothing else.
-    cdef uint32_t magic
     cdef unsigned long long n
-    if frame.n < 5:
-        return UNZIP_BAD
-    memcpy(&magic, frame.p, 4)
-    if le32toh(magic) != ZSTD_MAGIC:
+    if frame.n < 5 or le32(frame.p) != ZSTD_MAGIC:
         return UNZIP_BAD
     n = ZSTD_getFrameContentSize(frame.p, frame.n)
     if n == ZSTD_CONTENTSIZE_UNKNOWN or n == ZSTD_CONTENTSIZE_ERROR:

@@ -35,10 +35,8 @@ cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept
             g.seq = 0
     cdef uint64_t hi = (<uint64_t>g.last_ms << 16) | 0x7000 | g.seq
     cdef uint64_t lo = (uuidgen_random(g) >> 2) | (<uint64_t>1 << 63)
-    hi = htobe64(hi)
-    lo = htobe64(lo)
-    memcpy(out, &hi, 8)
-    memcpy(out + 8, &lo, 8)
+    be64_put(out, hi)
+    be64_put(out + 8, lo)
 
 cdef struct Secrets:
     int left                  # bytes of the kernel's randomness that were not given out
@@ -58,7 +56,6 @@ cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition
     # under a mask of them and the seed. partition 0: of several, which the database remembers (queend.leases).
     cdef unsigned char[29] msg
     cdef unsigned char[32] digest
-    cdef uint32_t n = htobe32(<uint32_t>partition)
     cdef int i
     secrets_take(s, out, 16 if partition == 0 else 12)
     out[0] = out[0] & 0x7f if partition == 0 else out[0] | 0x80
@@ -70,19 +67,15 @@ cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition
     msg[16] = 108                      # 'l'
     memcpy(&msg[17], out, 12)
     SHA256(msg, 29, digest)
-    memcpy(out + 12, &n, 4)
+    be32_put(out + 12, <uint32_t>partition)
     for i in range(4):
         out[12 + i] ^= digest[i]
 
 cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexcept nogil:
     # As memcmp has it.
-    cdef uint64_t x, y
-    memcpy(&x, a, 8)
-    memcpy(&y, b, 8)
-    if x == y:
-        memcpy(&x, a + 8, 8)
-        memcpy(&y, b + 8, 8)
-    return be64toh(x) < be64toh(y)
+    cdef uint64_t x = be64(a)
+    cdef uint64_t y = be64(b)
+    return be64(a + 8) < be64(b + 8) if x == y else x < y
 
 cdef inline int hex_value(unsigned char c) noexcept nogil:
     cdef int v = hex_digits[c]
@@ -108,27 +101,24 @@ cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset,
     cdef uint64_t ms = <uint64_t>(created_us // 1000)
     cdef uint64_t hi = (ms << 16) | 0x7000 | ((<uint64_t>offset >> 30) & 0xfff)
     cdef uint64_t lo = (<uint64_t>1 << 63) | ((<uint64_t>offset & 0x3fffffff) << 32) | <uint32_t>partition
-    hi = htobe64(hi)
-    lo = htobe64(lo)
-    memcpy(out, &hi, 8)
-    memcpy(out + 8, &lo, 8)
+    be64_put(out, hi)
+    be64_put(out + 8, lo)
 
 cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
     # A serial number spelled as a UUID that is no counter to guess: 12 tag bytes from the seed and the number, then the
     # number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
     cdef unsigned char[21] msg
     cdef unsigned char[32] digest
-    cdef uint32_t n = htobe32(<uint32_t>number)
     cdef int i
     memcpy(msg, seed, 16)
     msg[16] = <unsigned char>letter
-    memcpy(&msg[17], &n, 4)
+    be32_put(&msg[17], <uint32_t>number)
     SHA256(msg, 21, digest)
     memcpy(out, digest, 12)
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
     code_id_mask(seed, letter, out, digest)
-    memcpy(out + 12, &n, 4)
+    be32_put(out + 12, <uint32_t>number)
     for i in range(4):
         out[12 + i] ^= digest[i]
 
@@ -145,13 +135,11 @@ cdef bint code_id_read(const unsigned char* seed, char letter, const unsigned ch
     cdef unsigned char[32] digest
     cdef unsigned char[16] again
     cdef unsigned char[4] plain
-    cdef uint32_t n
     cdef int i
     code_id_mask(seed, letter, id, digest)
     for i in range(4):
         plain[i] = id[12 + i] ^ digest[i]
-    memcpy(&n, plain, 4)
-    number[0] = <int32_t>be32toh(n)
+    number[0] = <int32_t>be32(plain)
     if number[0] <= 0:
         return False
     code_id_make(seed, letter, number[0], again)

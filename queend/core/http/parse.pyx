@@ -223,8 +223,7 @@ cdef inline const char* value_end(const char* p, const char* end) noexcept nogil
     # The first byte that no field value may hold (CR is one).
     cdef uint64_t w
     while end - p >= 8:
-        memcpy(&w, p, 8)
-        w = le64toh(w)
+        w = le64(p)
         # high bit: below 0x20 (tab too: looked at below) or 0x7f; bytes above 0x7f are masked out
         w = ((w - <uint64_t>0x2020202020202020) | ((w ^ <uint64_t>0x7f7f7f7f7f7f7f7f) - <uint64_t>0x0101010101010101)) \
             & ~w & <uint64_t>0x8080808080808080

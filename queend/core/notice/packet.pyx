@@ -7,41 +7,23 @@
 #
 # The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros. No I/O, no clock.
 
-cdef inline void packet_put64(char* p, uint64_t v) noexcept nogil:
-    v = htobe64(v)
-    memcpy(p, &v, 8)
-
-cdef inline uint64_t packet_get64(const char* p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return be64toh(v)
-
-cdef inline int32_t packet_get32(const char* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return <int32_t>be32toh(v)
-
 cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, Slice secret) noexcept nogil:
     # PACKET_MOST bytes of room; returns how many it takes. m.n is at most PACKET_ENTRIES.
     cdef size_t size = PACKET_HEAD + m.n * PACKET_ENTRY
-    cdef uint16_t length = htobe16(<uint16_t>(size - PACKET_HEAD))
-    cdef uint32_t word
     cdef int i
     memset(p, 0, PACKET_HEAD)
     p[0] = PACKET_VERSION
     p[1] = <char>m.flags
-    memcpy(p + 2, &length, 2)
-    packet_put64(p + 36, m.began)
-    packet_put64(p + 44, m.random)
-    packet_put64(p + 52, m.sequence)
-    packet_put64(p + 60, m.sent_us)
-    packet_put64(p + 68, m.database)
+    be16_put(p + 2, <uint16_t>(size - PACKET_HEAD))
+    be64_put(p + 36, m.began)
+    be64_put(p + 44, m.random)
+    be64_put(p + 52, m.sequence)
+    be64_put(p + 60, m.sent_us)
+    be64_put(p + 68, m.database)
     memcpy(p + 76, m.name, PEER_NAME)
     for i in range(m.n):
-        word = htobe32(<uint32_t>entries[i].partition)
-        memcpy(p + PACKET_HEAD + i * PACKET_ENTRY, &word, 4)
-        word = htobe32(<uint32_t>entries[i].group)
-        memcpy(p + PACKET_HEAD + i * PACKET_ENTRY + 4, &word, 4)
+        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY, <uint32_t>entries[i].partition)
+        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY + 4, <uint32_t>entries[i].group)
     if secret.n:
         HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>p, size, <unsigned char*>p + PACKET_TAG, NULL)
     return size
@@ -58,8 +40,7 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
         return PACKET_OTHER
     if n < PACKET_HEAD or n > PACKET_MOST:
         return PACKET_BROKEN
-    memcpy(&length, p + 2, 2)
-    length = be16toh(length)
+    length = be16(p + 2)
     if PACKET_HEAD + <size_t>length != n or length % PACKET_ENTRY:
         return PACKET_BROKEN
     if secret.n:
@@ -70,11 +51,11 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
             return PACKET_FORGED
     m.flags = <uint8_t>p[1]
     m.n = length // PACKET_ENTRY
-    m.began = packet_get64(p + 36)
-    m.random = packet_get64(p + 44)
-    m.sequence = packet_get64(p + 52)
-    m.sent_us = packet_get64(p + 60)
-    m.database = packet_get64(p + 68)
+    m.began = be64(p + 36)
+    m.random = be64(p + 44)
+    m.sequence = be64(p + 52)
+    m.sent_us = be64(p + 60)
+    m.database = be64(p + 68)
     memcpy(m.name, p + 76, PEER_NAME)
     if m.name[0] == 0 or m.name[PEER_NAME - 1] != 0 or m.sequence == 0:
         return PACKET_BROKEN
@@ -85,6 +66,6 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
 
 cdef inline NoticeEntry packet_entry(const char* p, int i) noexcept nogil:
     cdef NoticeEntry e
-    e.partition = packet_get32(p + PACKET_HEAD + i * PACKET_ENTRY)
-    e.group = packet_get32(p + PACKET_HEAD + i * PACKET_ENTRY + 4)
+    e.partition = <int32_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY)
+    e.group = <int32_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY + 4)
     return e

@@ -97,25 +97,15 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
         batchrow_meta_index(b)
     return True
 
-cdef inline uint32_t le32_read(const unsigned char* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return le32toh(v)
-
-cdef inline uint16_t le16_read(const unsigned char* p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return le16toh(v)
-
 cdef inline const unsigned char* frame_next(const unsigned char* p, const unsigned char* end) noexcept nogil:
     # A message frame as clients send it: u32 length of the rest, u8 0, id (16 bytes), u16 length of the transactionId
     # and its text, payload; integers little-endian. The position after it, NULL when it is cut off or something else.
     cdef uint32_t n
     if end - p < FRAME_HEAD:
         return NULL
-    n = le32_read(p)
+    n = le32(p)
     if (<uint64_t>(end - p) - 4 < n or n < FRAME_HEAD - 4 or p[4] != 0
-            or <uint32_t>le16_read(p + 21) + FRAME_HEAD - 4 > n):
+            or <uint32_t>le16(p + 21) + FRAME_HEAD - 4 > n):
         return NULL
     return p + 4 + n
 
@@ -140,9 +130,9 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
         payload[0] = slice_of(<const char*>b.body, size)
         b.body += size
     else:
-        next_frame = b.body + 4 + le32_read(b.body)
+        next_frame = b.body + 4 + le32(b.body)
         b.message = b.body + 5
-        x.text = slice_of(<const char*>b.body + FRAME_HEAD, le16_read(b.body + 21))
+        x.text = slice_of(<const char*>b.body + FRAME_HEAD, le16(b.body + 21))
         payload[0] = slice_of(x.text.p + x.text.n, <const char*>next_frame - x.text.p - x.text.n)
         b.body = next_frame
     if b.times != NULL:

@@ -5,19 +5,13 @@ cdef inline bint pg_null(PGresult* r, int row, int col) noexcept nogil:
     return PQgetisnull(r, row, col) != 0
 
 cdef inline int pg_int2(PGresult* r, int row, int col) noexcept nogil:
-    cdef uint16_t w
-    memcpy(&w, PQgetvalue(r, row, col), 2)
-    return <int16_t>be16toh(w)
+    return <int16_t>be16(PQgetvalue(r, row, col))
 
 cdef inline int32_t pg_int4(PGresult* r, int row, int col) noexcept nogil:
-    cdef uint32_t w
-    memcpy(&w, PQgetvalue(r, row, col), 4)
-    return <int32_t>be32toh(w)
+    return <int32_t>be32(PQgetvalue(r, row, col))
 
 cdef inline int64_t pg_int8(PGresult* r, int row, int col) noexcept nogil:
-    cdef uint64_t w
-    memcpy(&w, PQgetvalue(r, row, col), 8)
-    return <int64_t>be64toh(w)
+    return <int64_t>be64(PQgetvalue(r, row, col))
 
 cdef inline int32_t pg_int4_or(PGresult* r, int row, int col, int32_t missing) noexcept nogil:
     return missing if pg_null(r, row, col) else pg_int4(r, row, col)
@@ -49,7 +43,6 @@ cdef struct PgIter:
 
 cdef bint pg_array_of(Slice s, uint32_t elem_oid, PgIter* out) noexcept nogil:
     # Opens a one-dimensional array; NULL and '{}' have no elements. False when the value is something else.
-    cdef uint32_t[5] head
     out.p = s.p
     out.end = s.p + s.n
     out.left = 0
@@ -57,14 +50,12 @@ cdef bint pg_array_of(Slice s, uint32_t elem_oid, PgIter* out) noexcept nogil:
         return True
     if s.n < 12:
         return False
-    memcpy(head, s.p, 12)
-    if be32toh(head[0]) == 0:
+    if be32(s.p) == 0:
         return True
-    if be32toh(head[0]) != 1 or be32toh(head[2]) != elem_oid or s.n < 20:
+    if be32(s.p) != 1 or be32(s.p + 8) != elem_oid or s.n < PGARRAY_HEADER:
         return False
-    memcpy(&head[3], s.p + 12, 4)
-    out.left = <int32_t>be32toh(head[3])
-    out.p = s.p + 20
+    out.left = <int32_t>be32(s.p + 12)
+    out.p = s.p + PGARRAY_HEADER
     return True
 
 cdef inline bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIter* out) noexcept nogil:
@@ -72,12 +63,10 @@ cdef inline bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIt
 
 cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
     # The next element's bytes (p NULL: SQL NULL). False at the end.
-    cdef uint32_t w
     cdef int32_t n
     if i.left <= 0 or i.end - i.p < 4:
         return False
-    memcpy(&w, i.p, 4)
-    n = <int32_t>be32toh(w)
+    n = <int32_t>be32(i.p)
     i.p += 4
     i.left -= 1
     if n < 0:
@@ -93,13 +82,17 @@ cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
 cdef inline bint pg_next8(PgIter* i, int64_t* out) noexcept nogil:
     # The next bigint; NULL is 0. False at the end.
     cdef Slice s
-    cdef uint64_t w
     if not pg_next(i, &s):
         return False
-    out[0] = 0
-    if s.n == 8:
-        memcpy(&w, s.p, 8)
-        out[0] = <int64_t>be64toh(w)
+    out[0] = <int64_t>be64(s.p) if s.n == 8 else 0
+    return True
+
+cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
+    # The same of an integer.
+    cdef Slice s
+    if not pg_next(i, &s):
+        return False
+    out[0] = <int32_t>be32(s.p) if s.n == 4 else 0
     return True
 
 cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:

@@ -41,30 +41,26 @@ cdef inline void pgarray_begin(PgArray* a, uint32_t oid) noexcept nogil:
 cdef inline char* pgarray_reserve(PgArray* a, size_t n) noexcept nogil:
     # An element of n bytes that the caller fills; NULL when memory ran out.
     cdef char* at = buf_reserve(&a.buf, 4 + n)
-    cdef uint32_t size = htobe32(<uint32_t>n)
     if at == NULL:
         return NULL
-    memcpy(at, &size, 4)
+    be32_put(at, <uint32_t>n)
     a.n += 1
     return at + 4
 
 cdef inline void pgarray_int2(PgArray* a, int16_t v) noexcept nogil:
-    cdef uint16_t w = htobe16(<uint16_t>v)
     cdef char* at = pgarray_reserve(a, 2)
     if at != NULL:
-        memcpy(at, &w, 2)
+        be16_put(at, <uint16_t>v)
 
 cdef inline void pgarray_int4(PgArray* a, int32_t v) noexcept nogil:
-    cdef uint32_t w = htobe32(<uint32_t>v)
     cdef char* at = pgarray_reserve(a, 4)
     if at != NULL:
-        memcpy(at, &w, 4)
+        be32_put(at, <uint32_t>v)
 
 cdef inline void pgarray_int8(PgArray* a, int64_t v) noexcept nogil:
-    cdef uint64_t w = htobe64(<uint64_t>v)
     cdef char* at = pgarray_reserve(a, 8)
     if at != NULL:
-        memcpy(at, &w, 8)
+        be64_put(at, <uint64_t>v)
 
 cdef inline void pgarray_bool(PgArray* a, bint v) noexcept nogil:
     cdef char* at = pgarray_reserve(a, 1)
@@ -97,23 +93,19 @@ cdef inline size_t pgarray_open(PgArray* a) noexcept nogil:
     return mark
 
 cdef inline void pgarray_close(PgArray* a, size_t mark) noexcept nogil:
-    cdef uint32_t size
-    if a.buf.failed:
-        return                # the mark may lie beyond what was written
-    size = htobe32(<uint32_t>(a.buf.len - mark - 4))
-    memcpy(a.buf.data + mark, &size, 4)
+    if not a.buf.failed:      # else the mark may lie beyond what was written
+        be32_put(a.buf.data + mark, <uint32_t>(a.buf.len - mark - 4))
 
 cdef void pgarray_end(PgArray* a) noexcept nogil:
     # Fills in the header. The buffer is then the parameter.
-    cdef uint32_t[5] head
+    cdef char* head = a.buf.data
     if a.buf.failed:
         return
-    head[0] = htobe32(1 if a.n else 0)
-    head[1] = htobe32(1 if a.has_null else 0)
-    head[2] = htobe32(a.elem_oid)
-    head[3] = htobe32(<uint32_t>a.n)
-    head[4] = htobe32(1)
-    memcpy(a.buf.data, head, PGARRAY_HEADER)
+    be32_put(head, 1 if a.n else 0)
+    be32_put(head + 4, 1 if a.has_null else 0)
+    be32_put(head + 8, a.elem_oid)
+    be32_put(head + 12, <uint32_t>a.n)
+    be32_put(head + 16, 1)
     if a.n == 0:
         a.buf.len = 12        # an array without dimensions ends after the element type
 
@@ -135,26 +127,26 @@ cdef inline void params_null(Params* p) noexcept nogil:
     p.lengths[p.n] = 0
     p.n += 1
 
+cdef inline bint params_takes(Params* p, PgArray* a) noexcept nogil:
+    # Did the array find memory, and is it one that PostgreSQL takes, no message of 1 GiB or more?
+    if not a.buf.failed and a.buf.len <= 0x3fffffff:
+        return True
+    p.failed = True
+    p.too_large = not a.buf.failed
+    return False
+
 cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
     # Ends the array and passes it.
     pgarray_end(a)
-    if a.buf.failed or a.buf.len > 0x3fffffff:      # PostgreSQL takes no message of 1 GiB or more
-        p.failed = True
-        p.too_large = not a.buf.failed
+    params_takes(p, a)
     params_bytes(p, a.buf.data, a.buf.len)
 
 cdef inline void params_element(Params* p, PgArray* a) noexcept nogil:
     # Its one element by itself; NULL where there is none.
-    cdef uint32_t size = 0
-    if a.buf.failed or a.buf.len > 0x3fffffff:
-        p.failed = True
-        p.too_large = not a.buf.failed
-        params_null(p)
-    elif a.n == 0 or a.has_null:
+    if not params_takes(p, a) or a.n == 0 or a.has_null:
         params_null(p)
     else:
-        memcpy(&size, a.buf.data + PGARRAY_HEADER, 4)
-        params_bytes(p, a.buf.data + PGARRAY_HEADER + 4, be32toh(size))
+        params_bytes(p, a.buf.data + PGARRAY_HEADER + 4, be32(a.buf.data + PGARRAY_HEADER))
 
 cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
     p.scalar[p.n] = htobe64(<uint64_t>v)

@@ -41,9 +41,7 @@ cdef inline void extras_none(Extras* x) noexcept nogil:
 
 cdef inline int64_t extras_due(Extras* x) noexcept nogil:
     # Of a record that has one: 8 bytes.
-    cdef uint64_t wire
-    memcpy(&wire, x.due.p, 8)
-    return <int64_t>be64toh(wire)
+    return <int64_t>be64(x.due.p)
 
 cdef const unsigned char* extras_read(const unsigned char* p, const unsigned char* end, Extras* x) noexcept nogil:
     # One record's, from its flags on; what it has not is left as it is. The position after them, NULL when they are cut

@@ -17,9 +17,7 @@ cdef enum:
 
 cdef inline int64_t id_time_us(const unsigned char* id) noexcept nogil:
     # Of a version-7 id.
-    cdef uint64_t word
-    memcpy(&word, id, 8)
-    return <int64_t>(be64toh(word) >> 16) * 1000
+    return <int64_t>(be64(id) >> 16) * 1000
 
 cdef inline bint id_timely(const unsigned char* id, int64_t now_us) noexcept nogil:
     cdef int64_t at = id_time_us(id)

@@ -89,15 +89,15 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     cdef Buf out
     cdef Slice value
     cdef int64_t whole
-    cdef uint32_t narrow
+    cdef int32_t narrow
     cdef int64_t rows
     cdef int n = 5 if timed else 4
     cdef int i
-    if not pg_array_of(read_slice(number), OID_INT4_ELEMENT,
-                       &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT_ELEMENT, &arrays[1]):
+    if not pg_array_of(read_slice(number), OID_INT4,
+                       &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT, &arrays[1]):
         raise ValueError("arrays of another type")
     for i, one in enumerate((head, floor, at)[:n - 2]):
-        if not pg_array_of(read_slice(one), OID_INT8_ELEMENT, &arrays[2 + i]):
+        if not pg_array_of(read_slice(one), OID_INT8, &arrays[2 + i]):
             raise ValueError("arrays of another type")
     rows = arrays[0].left
     for i in range(n):
@@ -110,11 +110,8 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     ipccolumn_open(&columns[3], b"logStartOffset", IPC_INT, 64, NULL)
     ipccolumn_open(&columns[4], b"offset", IPC_INT, 64, NULL)
     with nogil:
-        while pg_next(&arrays[0], &value):
-            narrow = 0
-            if value.n == 4:
-                memcpy(&narrow, value.p, 4)
-            buf_le32(&columns[0].values, be32toh(narrow))
+        while pg_next4(&arrays[0], &narrow):
+            buf_le32(&columns[0].values, <uint32_t>narrow)
         while pg_next(&arrays[1], &value):
             ipccolumn_text(&columns[1], value)
         for i in range(2, n):

@@ -3,10 +3,6 @@
 
 cdef enum:
     READ_ANSWER_MOST = 67108864       # bytes of an answer after which no record is begun
-    OID_INT8_ELEMENT = 20
-    OID_INT4_ELEMENT = 23
-    OID_BYTEA_ELEMENT = 17
-    OID_TEXT_ELEMENT = 25
 
 cdef struct ReadRows:
     # One result row of queend.read_rows: arrays of the same length.
@@ -59,11 +55,11 @@ cdef struct ReadRecord:
 cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body,
                         Slice meta) noexcept nogil:
     # Binary arrays as PostgreSQL sent them; False when they do not belong together.
-    if not pg_array_of(base, OID_INT8_ELEMENT, &r.base) or not pg_array_of(n, OID_INT4_ELEMENT, &r.n):
+    if not pg_array_of(base, OID_INT8, &r.base) or not pg_array_of(n, OID_INT4, &r.n):
         return False
-    if not pg_array_of(created, OID_INT8_ELEMENT, &r.created) or not pg_array_of(ids, OID_BYTEA_ELEMENT, &r.ids):
+    if not pg_array_of(created, OID_INT8, &r.created) or not pg_array_of(ids, OID_BYTEA, &r.ids):
         return False
-    if not pg_array_of(body, OID_BYTEA_ELEMENT, &r.body) or not pg_array_of(meta, OID_BYTEA_ELEMENT, &r.meta):
+    if not pg_array_of(body, OID_BYTEA, &r.body) or not pg_array_of(meta, OID_BYTEA, &r.meta):
         return False
     return (r.base.left == r.n.left and r.base.left == r.created.left and r.base.left == r.ids.left
             and r.base.left == r.body.left and r.base.left == r.meta.left)
@@ -77,25 +73,19 @@ cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
 
 cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
     # Opens the next row that has a record at or behind `next`; False when there is none.
-    cdef Slice n, ids, body, meta
-    cdef uint32_t w
-    cdef int count
+    cdef Slice ids, body, meta
+    cdef int32_t count
     while e.n_rows > 0:
         if not pg_next8(&e.rows.base, &e.offset):
             e.rows += 1
             e.n_rows -= 1
             continue
-        pg_next(&e.rows.n, &n)
+        pg_next4(&e.rows.n, &count)
         pg_next8(&e.rows.created, &e.created_us)
         pg_next(&e.rows.ids, &ids)
         pg_next(&e.rows.body, &body)
         pg_next(&e.rows.meta, &meta)
-        if n.n != 4:
-            readentry_unreadable(c, e)
-            return False
-        memcpy(&w, n.p, 4)
-        count = <int32_t>be32toh(w)
-        if e.offset + count <= e.next:
+        if 0 < count and e.offset + count <= e.next:
             continue
         if not batchrow_open(&e.row, ids, body, meta, count, &c.unzip):
             readentry_unreadable(c, e)

@@ -41,7 +41,7 @@ cdef bint frames_memory(Frames* f) noexcept nogil:
 cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
     if f.end - f.p < 4:
         return False
-    v[0] = le32_read(f.p)
+    v[0] = le32(f.p)
     f.p += 4
     return True
 
@@ -57,7 +57,7 @@ cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
     cdef uint16_t n
     if f.end - f.p < 2:
         return False
-    n = le16_read(f.p)
+    n = le16(f.p)
     f.p += 2
     return frames_slice(f, n, out)
 
@@ -248,7 +248,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
         stop = frame_next(p, end)
         if stop == NULL:
             return frames_refuse_item(f, b"no message frame", i)
-        text = slice_of(<const char*>p + FRAME_HEAD, le16_read(p + 21))
+        text = slice_of(<const char*>p + FRAME_HEAD, le16(p + 21))
         if text.n == 0:
             memcpy(run.ids + 16 * i, p + 5, 16)
         elif not uuid_plain(text, run.ids + 16 * i):

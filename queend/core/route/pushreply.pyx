@@ -122,7 +122,7 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
         index += 1
         buf_text(b, b",\"transaction_id\":")
         if run.codec == BODY_FRAMES and not frame_names(frame, run.ids + 16 * k):
-            json_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16_read(frame + 21)))
+            json_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16(frame + 21)))
         else:
             put_uuid(b, run.ids + 16 * k)
         if head.status == 0:
@@ -133,7 +133,7 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
                 message_id_make(head.created_us, run.partition_id, head.offset + k, id)
                 put_uuid(b, id)
         if run.codec == BODY_FRAMES:
-            frame += 4 + le32_read(frame)
+            frame += 4 + le32(frame)
         if tail_n == 0:
             tail_at = b.len
             push_reply_tail(b, head)
@@ -144,10 +144,10 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
 
 cdef inline bint frame_names(const unsigned char* frame, const unsigned char* id) noexcept nogil:
     # Is the transactionId of a message frame the canonical spelling of its record id?
-    if le16_read(frame + 21) == 0:
+    if le16(frame + 21) == 0:
         return True
     # the id of a text that was hashed has version 8, and so may a UUID: then the text is copied as it came
-    return le16_read(frame + 21) == 36 and id[6] >> 4 != 8
+    return le16(frame + 21) == 36 and id[6] >> 4 != 8
 
 cdef inline void put_queue(Buf* b, PushItem* it) noexcept nogil:
     if it.queue_json.p != NULL:

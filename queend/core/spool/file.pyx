@@ -127,16 +127,12 @@ cdef int quarantine_add(int dir_fd, Buf* bad) noexcept nogil:
 
 cdef int position_write(int dir_fd, uint64_t number, int64_t at) noexcept nogil:
     cdef char[POSITION_SIZE] text
-    cdef uint64_t v = htole64(number)
-    cdef uint32_t sum
     cdef int error
     cdef int fd
     memset(text, 0, POSITION_SIZE)
-    memcpy(text, &v, 8)
-    v = htole64(<uint64_t>at)
-    memcpy(text + 8, &v, 8)
-    sum = htole32(crc32c(0, text, 16))
-    memcpy(text + 16, &sum, 4)
+    le64_put(text, number)
+    le64_put(text + 8, <uint64_t>at)
+    le32_put(text + 16, crc32c(0, text, 16))
     fd = openat(dir_fd, b"position", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
     if fd < 0:
         return errno
@@ -150,17 +146,14 @@ cdef bint position_read(int dir_fd, uint64_t* number, int64_t* at) noexcept nogi
     # False: there is none, or it was torn. Then the oldest segment is drained from its start, which stores nothing
     # twice.
     cdef char[POSITION_SIZE] text
-    cdef uint64_t v
     cdef bint ok
     cdef int fd = openat(dir_fd, b"position", O_RDONLY | O_CLOEXEC)
     if fd < 0:
         return False
-    ok = file_read(fd, text, POSITION_SIZE, 0) == 0 and spool_le32(text + 16) == crc32c(0, text, 16)
+    ok = file_read(fd, text, POSITION_SIZE, 0) == 0 and le32(text + 16) == crc32c(0, text, 16)
     close(fd)
-    memcpy(&v, text, 8)
-    number[0] = le64toh(v)
-    memcpy(&v, text + 8, 8)
-    at[0] = <int64_t>le64toh(v)
+    number[0] = le64(text)
+    at[0] = <int64_t>le64(text + 8)
     return ok
 
 cdef void spool_step_run(uv_work_t* work) noexcept nogil:

@@ -13,11 +13,6 @@ cdef enum SpoolFound:
     SPOOL_MORE = 1            # the record goes on behind these bytes
     SPOOL_DAMAGED = 2         # `n` bytes that are no record; a record or the end follows
 
-cdef inline uint32_t spool_le32(const char* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return le32toh(v)
-
 cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
     # Of a partition, by its names; never 0. Two that share one wait for each other, nothing worse.
     cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
@@ -26,14 +21,12 @@ cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept 
 cdef void spool_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
     # Appends one record. b.failed afterwards: memory ran out, and what was appended is worth nothing.
     cdef size_t at = b.len
-    cdef uint64_t when = htole64(<uint64_t>now_us)
-    cdef uint32_t sum
     cdef Extras x
     item_extras(it, &x)
     buf_reserve(b, SPOOL_HEAD)
     buf_byte(b, SPOOL_V1)
     buf_put(b, it.id, 16)
-    buf_put(b, &when, 8)
+    buf_le64(b, <uint64_t>now_us)
     spool_text(b, it.queue)
     spool_text(b, it.part)
     buf_byte(b, <char>extras_any(&x))
@@ -41,12 +34,9 @@ cdef void spool_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
     buf_slice(b, it.payload)
     if b.failed:
         return
-    sum = htole32(SPOOL_MARK)
-    memcpy(b.data + at, &sum, 4)
-    sum = htole32(<uint32_t>(b.len - at - SPOOL_HEAD))
-    memcpy(b.data + at + 4, &sum, 4)
-    sum = htole32(spool_sum(b.data + at, b.len - at - SPOOL_HEAD))
-    memcpy(b.data + at + 8, &sum, 4)
+    le32_put(b.data + at, SPOOL_MARK)
+    le32_put(b.data + at + 4, <uint32_t>(b.len - at - SPOOL_HEAD))
+    le32_put(b.data + at + 8, spool_sum(b.data + at, b.len - at - SPOOL_HEAD))
 
 cdef inline void spool_text(Buf* b, Slice s) noexcept nogil:
     buf_varint(b, s.n)
@@ -58,23 +48,23 @@ cdef inline uint32_t spool_sum(const char* record, size_t n) noexcept nogil:
 cdef inline bint spool_whole(const char* p, size_t have) noexcept nogil:
     # Does an undamaged record stand here, whole?
     cdef size_t n
-    if have < SPOOL_HEAD or spool_le32(p) != SPOOL_MARK:
+    if have < SPOOL_HEAD or le32(p) != SPOOL_MARK:
         return False
-    n = spool_le32(p + 4)
-    return SPOOL_LEAST <= n <= have - SPOOL_HEAD and spool_sum(p, n) == spool_le32(p + 8)
+    n = le32(p + 4)
+    return SPOOL_LEAST <= n <= have - SPOOL_HEAD and spool_sum(p, n) == le32(p + 8)
 
 cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us,
                     size_t* n) noexcept nogil:
     # What stands at p, of which `have` bytes are in memory and `left` (at least as many) in the file. it is
     # overwritten.
     cdef size_t rest, i
-    if have >= SPOOL_HEAD and spool_le32(p) == SPOOL_MARK:
-        rest = spool_le32(p + 4)
+    if have >= SPOOL_HEAD and le32(p) == SPOOL_MARK:
+        rest = le32(p + 4)
         if SPOOL_LEAST <= rest <= left - SPOOL_HEAD:
             n[0] = SPOOL_HEAD + rest
             if n[0] > have:
                 return SPOOL_MORE
-            if spool_sum(p, rest) == spool_le32(p + 8) and spool_take(p + SPOOL_HEAD, rest, it, x, at_us):
+            if spool_sum(p, rest) == le32(p + 8) and spool_take(p + SPOOL_HEAD, rest, it, x, at_us):
                 return SPOOL_RECORD
     elif have < SPOOL_HEAD and have < left:
         n[0] = SPOOL_HEAD
@@ -82,7 +72,7 @@ cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extra
     # Damaged: up to the next place where a record stands whole, or may begin.
     i = 1
     while i < have:
-        if p[i] == 0x51 and (have - i < 4 or spool_le32(p + i) == SPOOL_MARK):
+        if p[i] == 0x51 and (have - i < 4 or le32(p + i) == SPOOL_MARK):
             if spool_whole(p + i, have - i) or (have < left and spool_cut(p + i, have - i, left - i)):
                 break
         i += 1
@@ -94,23 +84,13 @@ cdef inline bint spool_cut(const char* p, size_t have, size_t left) noexcept nog
     cdef size_t rest
     if have < SPOOL_HEAD:
         return True
-    rest = spool_le32(p + 4)
+    rest = le32(p + 4)
     return SPOOL_LEAST <= rest <= left - SPOOL_HEAD and rest > have - SPOOL_HEAD
 
-cdef inline bint spool_varint(const char** p, const char* end, size_t* v) noexcept nogil:
-    cdef int shift = 0
-    v[0] = 0
-    while p[0] < end and shift < 35:
-        v[0] |= <size_t>(<unsigned char>p[0][0] & 0x7f) << shift
-        p[0] += 1
-        if not <unsigned char>(p[0] - 1)[0] & 0x80:
-            return True
-        shift += 7
-    return False
-
 cdef inline bint spool_read_text(const char** p, const char* end, Slice* out) noexcept nogil:
-    cdef size_t n
-    if not spool_varint(p, end, &n) or n > <size_t>(end - p[0]):
+    cdef uint64_t n
+    p[0] = <const char*>varint_read(<const unsigned char*>p[0], <const unsigned char*>end, &n)
+    if p[0] == NULL or n > <uint64_t>(end - p[0]):
         return False
     out[0] = slice_of(p[0], n)
     p[0] += n
@@ -122,7 +102,6 @@ cdef inline bint extras_any(Extras* x) noexcept nogil:
 cdef bint spool_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* at_us) noexcept nogil:
     # The rest of a record whose checksum is right. False: of a version or with extras that this program does not know.
     cdef const char* end = p + n
-    cdef uint64_t when
     memset(it, 0, sizeof(PushItem))
     extras_none(x)
     if p[0] != <char>SPOOL_V1:
@@ -130,8 +109,7 @@ cdef bint spool_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* 
     memcpy(it.id, p + 1, 16)
     # An id that was made here is looked for in the database as any other: the record may have been stored before.
     it.id_kind = 1 if it.id[6] >> 4 == 7 else 2
-    memcpy(&when, p + 17, 8)
-    at_us[0] = <int64_t>le64toh(when)
+    at_us[0] = <int64_t>le64(p + 17)
     p += 25
     if not spool_read_text(&p, end, &it.queue) or not spool_read_text(&p, end, &it.part) or p >= end:
         return False
