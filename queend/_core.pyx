@@ -32,6 +32,7 @@ include "core/json/body.pyx"              # a body that is JSON, or is refused
 
 # HTTP/1.1 as text, without sockets. In: bytes. Out: heads and fields; heads of answers.
 include "core/http/parse.pyx"             # a request's head
+include "core/http/known.pyx"             # what its fields say
 include "core/http/chunked.pyx"           # a body in chunks
 include "core/http/field.pyx"             # one of its fields
 include "core/http/query.pyx"             # its query, and what is percent-encoded

@@ -36,60 +36,33 @@ cdef void httpdate_set(HttpDate* d, int64_t second) noexcept nogil:
     memcpy(t + 25, b" GMT", 5)
 
 cdef const char* status_phrase(int status) noexcept nogil:
-    if status == 101:
-        return b"Switching Protocols"
-    if status == 200:
-        return b"OK"
-    if status == 201:
-        return b"Created"
-    if status == 202:
-        return b"Accepted"
-    if status == 204:
-        return b"No Content"
-    if status == 304:
-        return b"Not Modified"
-    if status == 307:
-        return b"Temporary Redirect"
-    if status == 400:
-        return b"Bad Request"
-    if status == 401:
-        return b"Unauthorized"
-    if status == 403:
-        return b"Forbidden"
-    if status == 404:
-        return b"Not Found"
-    if status == 405:
-        return b"Method Not Allowed"
-    if status == 408:
-        return b"Request Timeout"
-    if status == 409:
-        return b"Conflict"
-    if status == 413:
-        return b"Content Too Large"
-    if status == 414:
-        return b"URI Too Long"
-    if status == 415:
-        return b"Unsupported Media Type"
-    if status == 416:
-        return b"Range Not Satisfiable"
-    if status == 417:
-        return b"Expectation Failed"
-    if status == 422:
-        return b"Unprocessable Content"
-    if status == 426:
-        return b"Upgrade Required"
-    if status == 429:
-        return b"Too Many Requests"
-    if status == 431:
-        return b"Request Header Fields Too Large"
-    if status == 500:
-        return b"Internal Server Error"
-    if status == 501:
-        return b"Not Implemented"
-    if status == 503:
-        return b"Service Unavailable"
-    if status == 505:
-        return b"HTTP Version Not Supported"
+    if status == 101: return b"Switching Protocols"
+    if status == 200: return b"OK"
+    if status == 201: return b"Created"
+    if status == 202: return b"Accepted"
+    if status == 204: return b"No Content"
+    if status == 304: return b"Not Modified"
+    if status == 307: return b"Temporary Redirect"
+    if status == 400: return b"Bad Request"
+    if status == 401: return b"Unauthorized"
+    if status == 403: return b"Forbidden"
+    if status == 404: return b"Not Found"
+    if status == 405: return b"Method Not Allowed"
+    if status == 408: return b"Request Timeout"
+    if status == 409: return b"Conflict"
+    if status == 413: return b"Content Too Large"
+    if status == 414: return b"URI Too Long"
+    if status == 415: return b"Unsupported Media Type"
+    if status == 416: return b"Range Not Satisfiable"
+    if status == 417: return b"Expectation Failed"
+    if status == 422: return b"Unprocessable Content"
+    if status == 426: return b"Upgrade Required"
+    if status == 429: return b"Too Many Requests"
+    if status == 431: return b"Request Header Fields Too Large"
+    if status == 500: return b"Internal Server Error"
+    if status == 501: return b"Not Implemented"
+    if status == 503: return b"Service Unavailable"
+    if status == 505: return b"HTTP Version Not Supported"
     return b"Status"
 
 cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:

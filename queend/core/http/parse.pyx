@@ -1,6 +1,6 @@
-# HTTP/1.1 requests, read in one pass over their head: bytes come in, a Head that points into them goes out. No I/O.
-# Strict where lenience lets two readers disagree about where a request ends (RFC 9112): bare LF, folded headers, blanks
-# before a colon, repeated or contradicting lengths are refused.
+# The head of an HTTP/1.1 request, its request line and header lines, read in one pass: bytes come in, a Head that
+# points into them goes out. No I/O. Strict where lenience lets two readers disagree about where a request ends (RFC
+# 9112): bare LF, folded headers, blanks before a colon, repeated or contradicting lengths are refused.
 
 cdef enum:
     METHOD_NONE = 0
@@ -72,14 +72,6 @@ cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:
     h.status = status
     h.reason = reason
     return -1
-
-cdef inline bint text_is(const char* p, size_t n, const char* lower) noexcept nogil:
-    # Equal to the lower-case text of n letters and marks, in any case?
-    cdef size_t i
-    for i in range(n):
-        if (p[i] | 32 if b'A' <= p[i] <= b'Z' else p[i]) != lower[i]:
-            return False
-    return True
 
 cdef inline int method_of(const char* p, size_t n) noexcept nogil:
     if n == 3:
@@ -216,7 +208,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         if count > HEADERS_MAX:
             return head_refuse(h, 431, b"Too many headers")
         if size == 4 or size == 6 or size == 10 or size == 11 or size == 13 or size == 14 or size == 15 or size == 17:
-            if not head_field(h, name, size, value, last - value):
+            if head_field(h, name, size, value, last - value) < 0:
                 return -1
 
 cdef inline const char* value_end(const char* p, const char* end) noexcept nogil:
@@ -238,108 +230,6 @@ cdef inline const char* value_end(const char* p, const char* end) noexcept nogil
         p += 1
     return p
 
-cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size_t n) noexcept nogil:
-    # The few fields that matter here; False when refused.
-    cdef size_t i
-    cdef int64_t length = 0
-    if size == 4 and text_is(name, 4, b"host"):
-        h.host += 1
-        if h.host > 1:
-            head_refuse(h, 400, b"Repeated Host header")
-            return False
-        h.authority = slice_of(v, n)
-        for i in range(n):
-            if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
-                head_refuse(h, 400, b"Malformed Host header")
-                return False
-    elif size == 13 and text_is(name, 13, b"authorization"):
-        if h.authorized:
-            head_refuse(h, 400, b"Repeated Authorization header")
-            return False
-        h.authorized = True
-    elif size == 11 and text_is(name, 11, b"traceparent"):
-        h.asks |= ASK_TRACE
-    elif size == 15 and text_is(name, 15, b"idempotency-key"):
-        h.asks |= ASK_KEY
-    elif size == 6 and text_is(name, 6, b"origin") or size == 14 and text_is(name, 14, b"sec-fetch-site"):
-        h.asks |= ASK_PAGE
-    elif size == 6 and text_is(name, 6, b"expect"):
-        if n != 12 or not text_is(v, 12, b"100-continue"):
-            head_refuse(h, 417, b"Only the expectation 100-continue is known")
-            return False
-        h.expects = True
-    elif size == 6 and n >= 34 and text_is(name, 6, b"accept"):
-        # noted here, looked at by whoever it is for: the others pay nothing
-        h.asks |= ASK_EVENTS
-    elif size == 6 and text_is(name, 6, b"prefer"):
-        if prefers_strict(v, n):
-            h.asks |= ASK_STRICT
-    elif size == 10 and text_is(name, 10, b"connection"):
-        head_connection(h, v, n)
-    elif size == 14 and text_is(name, 14, b"content-length"):
-        if h.has_length:
-            head_refuse(h, 400, b"Repeated Content-Length header")
-            return False
-        if n == 0:
-            head_refuse(h, 400, b"Malformed Content-Length header")
-            return False
-        for i in range(n):
-            if not b'0' <= v[i] <= b'9':
-                head_refuse(h, 400, b"Malformed Content-Length header")
-                return False
-            if length < <int64_t>1 << 58:         # beyond: larger than any limit, and no overflow
-                length = length * 10 + v[i] - 48
-        h.has_length = True
-        h.length = length
-    elif size == 17 and text_is(name, 17, b"transfer-encoding"):
-        if h.chunked:
-            head_refuse(h, 400, b"Repeated Transfer-Encoding header")
-            return False
-        if (n < 7 or not text_is(v + n - 7, 7, b"chunked")
-                or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' ' and v[n - 8] != b'\t')):
-            head_refuse(h, 400, b"The last transfer coding must be chunked")
-            return False
-        if n > 7:
-            head_refuse(h, 501, b"Only the transfer coding chunked is known")
-            return False
-        h.chunked = True
-    return True
-
-cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
-    # handling=strict among what is preferred (RFC 7240), its value perhaps in quotes.
-    cdef const char* end = v + n
-    cdef const char* at = v
-    cdef size_t quote
-    while end - at >= 15:
-        if text_is(at, 9, b"handling=") and (at == v or (at - 1)[0] == b' ' or (at - 1)[0] == b','
-                                             or (at - 1)[0] == b'\t'):
-            quote = 1 if at[9] == b'"' else 0
-            if end - at >= <ptrdiff_t>(15 + 2 * quote) and text_is(at + 9 + quote, 6, b"strict"):
-                at += 15 + 2 * quote
-                return at == end or at[0] == b',' or at[0] == b';' or at[0] == b' ' or at[0] == b'\t'
-        at += 1
-    return False
-
-cdef void head_connection(Head* h, const char* v, size_t n) noexcept nogil:
-    # A list of words; close wins.
-    cdef size_t i = 0
-    cdef size_t start, stop
-    while i < n:
-        start = i
-        while i < n and v[i] != b',':
-            i += 1
-        stop = i
-        i += 1
-        while start < stop and (v[start] == b' ' or v[start] == b'\t'):
-            start += 1
-        while stop > start and (v[stop - 1] == b' ' or v[stop - 1] == b'\t'):
-            stop -= 1
-        if stop - start == 5 and text_is(v + start, 5, b"close"):
-            h.keep_alive = False
-            return
-        if h.http10 and stop - start == 10 and text_is(v + start, 10, b"keep-alive"):
-            h.keep_alive = True
-
 cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
     # What only the whole head can tell.
     cdef const char* mark
@@ -358,9 +248,9 @@ cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
             h.query = slice_of(t.p + 1, 0)
             return 1
         # the absolute form, as sent to proxies: from the first slash after the authority
-        if t.n > 7 and text_is(t.p, 7, b"http://"):
+        if t.n > 7 and text_folds(t.p, b"http://", 7):
             t = slice_of(t.p + 7, t.n - 7)
-        elif t.n > 8 and text_is(t.p, 8, b"https://"):
+        elif t.n > 8 and text_folds(t.p, b"https://", 8):
             t = slice_of(t.p + 8, t.n - 8)
         else:
             return head_refuse(h, 400, b"Malformed request target")
