@@ -24,7 +24,9 @@ include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
 
 # JSON checked and cut in place. In: bytes. Out: slices of them.
+include "core/json/utf8.pyx"              # well-formed texts
 include "core/json/scan.pyx"              # JSON validated in place
+include "core/json/token.pyx"             # its strings and numbers
 include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
 include "core/json/member.pyx"            # members of an object, by name

@@ -1,8 +1,8 @@
 # JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
-# written. A cursor walks over the text once; whoever drives it picks what it needs and skips (and thereby validates)
-# the rest. Never reads at or past `end`, so it works on any slice; where the caller says that more is readable
-# (json_padded), objects and arrays are checked in one walk first (includes/jsonwalk.h), and byte by byte only where
-# that does not find them valid.
+# written. A cursor (Json) walks over the text once; whoever drives it picks what it needs and skips, and thereby
+# validates, the rest. Objects and arrays are here, what they are made of in json/token. Never reads at or past `end`:
+# it works on any slice; where the caller says that more is readable (json_padded), objects and arrays are checked in
+# one walk first (includes/jsonwalk.h), and byte by byte only where that does not find them valid.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers
@@ -55,208 +55,23 @@ cdef inline int json_peek(Json* j) noexcept nogil:
     j.p = json_blank(j.p, j.end)
     return <unsigned char>j.p[0] if j.p < j.end else 0
 
-cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
-    # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside
-    # strings).
-    cdef size_t i = 0
-    cdef unsigned int m
-    cdef unsigned char c
-    while i + 16 <= n:
-        m = wide_special(p + i)
-        if m:
-            return i + <size_t>wide_first(m)
-        i += 16
-    while i < n:
-        c = <unsigned char>p[i]
-        if c < 0x20 or c >= 0x80 or c == b'"' or c == b'\\':
-            return i
-        i += 1
-    return n
-
-cdef inline int utf8_length(const char* text, size_t n) noexcept nogil:
-    # Bytes of the well-formed UTF-8 character that starts at text, 0 when there is none (overlong forms, surrogates and
-    # numbers past U+10FFFF are not well-formed).
-    cdef const unsigned char* p = <const unsigned char*>text
-    cdef unsigned char c
-    if n == 0:
-        return 0
-    c = p[0]
-    if c < 0x80:
-        return 1
-    if c < 0xc2 or n < 2 or (p[1] & 0xc0) != 0x80:
-        return 0
-    if c < 0xe0:
-        return 2
-    if n < 3 or (p[2] & 0xc0) != 0x80:
-        return 0
-    if c < 0xf0:
-        if (c == 0xe0 and p[1] < 0xa0) or (c == 0xed and p[1] > 0x9f):
-            return 0
-        return 3
-    if n < 4 or (p[3] & 0xc0) != 0x80 or c > 0xf4 or (c == 0xf0 and p[1] < 0x90) or (c == 0xf4 and p[1] > 0x8f):
-        return 0
-    return 4
-
-cdef bint utf8_valid(Slice s) noexcept nogil:
-    # Well-formed throughout? (NUL and other controls are.)
-    cdef size_t i = 0
-    cdef int k
-    while i < s.n:
-        if i + 16 <= s.n and wide_high(s.p + i) == 0:
-            i += 16
-            continue
-        k = utf8_length(s.p + i, s.n - i)
-        if k == 0:
-            return False
-        i += k
-    return True
-
-cdef inline const char* json_string_end(Json* j, const char* p) noexcept nogil:
-    # p stands at the opening quote; the byte after the closing one, or NULL with j.error set.
-    cdef unsigned int m
-    if j.end - p > 16:
-        # most strings are short and plain: one look finds the closing quote
-        m = wide_special(p + 1)
-        if m and p[1 + wide_first(m)] == b'"':
-            return p + 2 + wide_first(m)
-    elif j.end - j.begin >= 16:
-        # the same near the end, where the look begins before p
-        m = wide_special(j.end - 16) >> (17 - (j.end - p))
-        if m and p[1 + wide_first(m)] == b'"':
-            return p + 2 + wide_first(m)
-    return json_string_rest(j, p)
-
-cdef const char* json_string_rest(Json* j, const char* p) noexcept nogil:
-    # json_string_end for every string.
-    cdef const char* end = j.end
-    cdef unsigned char c
-    cdef int k
-    p += 1
-    while True:
-        p += json_plain(p, end - p)
-        if p >= end:
-            json_fail(j, p, b"unterminated string")
-            return NULL
-        c = <unsigned char>p[0]
-        if c == b'"':
-            return p + 1
-        if c == b'\\':
-            j.escaped = True
-            if end - p < 2:
-                json_fail(j, p, b"unterminated string")
-                return NULL
-            c = <unsigned char>p[1]
-            if c == b'u':
-                if end - p < 6 or not json_hex4(p + 2, NULL):
-                    json_fail(j, p, b"invalid \\u escape")
-                    return NULL
-                p += 6
-            elif (c == b'"' or c == b'\\' or c == b'/' or c == b'n' or c == b't' or c == b'r' or c == b'b'
-                  or c == b'f'):
-                p += 2
-            else:
-                json_fail(j, p, b"invalid escape")
-                return NULL
-        elif c < 0x20:
-            json_fail(j, p, b"control character in string")
-            return NULL
-        else:
-            # text in other scripts comes in runs
-            while True:
-                k = utf8_length(p, end - p)
-                if k == 0:
-                    json_fail(j, p, b"invalid UTF-8")
-                    return NULL
-                p += k
-                if p >= end or <unsigned char>p[0] < 0x80:
-                    break
-
-cdef inline bint json_hex4(const char* p, uint32_t* value) noexcept nogil:
-    cdef int a = hex_value(<unsigned char>p[0])
-    cdef int b = hex_value(<unsigned char>p[1])
-    cdef int c = hex_value(<unsigned char>p[2])
-    cdef int d = hex_value(<unsigned char>p[3])
-    if (a | b | c | d) < 0:
-        return False
-    if value != NULL:
-        value[0] = <uint32_t>(a << 12 | b << 8 | c << 4 | d)
-    return True
-
-cdef inline bint json_digit(const char* p, const char* end) noexcept nogil:
-    return p < end and b'0' <= p[0] <= b'9'
-
-cdef inline const char* json_digits(const char* p, const char* end) noexcept nogil:
-    # The first byte that is no digit, or end.
-    cdef unsigned int m
-    while end - p >= 16:
-        m = wide_no_digit(p)
-        if m:
-            return p + wide_first(m)
-        p += 16
-    while p < end and b'0' <= p[0] <= b'9':
-        p += 1
-    return p
-
-cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
-    # p stands at a minus sign or a digit; the byte after the number, or NULL with j.error set.
-    cdef const char* end = j.end
-    if p[0] == b'-':
-        p += 1
-    if not json_digit(p, end):
-        json_fail(j, p, b"invalid number")
+cdef inline const char* json_key_end(Json* j, const char* p, Slice* key) noexcept nogil:
+    # A key (the literal in key, may be NULL), its colon and the white space around them; stands then at the value. NULL
+    # with j.error set.
+    cdef const char* start = p
+    if p >= j.end or p[0] != b'"':
+        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
         return NULL
-    if p[0] == b'0':
-        p += 1
-    else:
-        p = json_digits(p, end)
-    if p < end and p[0] == b'.':
-        p += 1
-        if not json_digit(p, end):
-            json_fail(j, p, b"invalid number")
-            return NULL
-        p = json_digits(p, end)
-    if p < end and (p[0] == b'e' or p[0] == b'E'):
-        p += 1
-        if p < end and (p[0] == b'+' or p[0] == b'-'):
-            p += 1
-        if not json_digit(p, end):
-            json_fail(j, p, b"invalid number")
-            return NULL
-        p = json_digits(p, end)
-    return p
-
-cdef inline const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
-    # A string, number or literal that starts at p < end; the byte after it, or NULL with j.error set.
-    cdef char c = p[0]
-    cdef size_t n = <size_t>(j.end - p)
-    if c == b'"':
-        return json_string_end(j, p)
-    if c == b'-' or b'0' <= c <= b'9':
-        return json_number_end(j, p)
-    if c == b't' and n >= 4 and memcmp(p, b"true", 4) == 0:
-        return p + 4
-    if c == b'f' and n >= 5 and memcmp(p, b"false", 5) == 0:
-        return p + 5
-    if c == b'n' and n >= 4 and memcmp(p, b"null", 4) == 0:
-        return p + 4
-    json_fail(j, p, b"unexpected byte")
-    return NULL
-
-cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
-    # After a key: its colon and the white space around it; stands then at the value. NULL with j.error set.
+    p = json_string_end(j, p)
+    if p == NULL:
+        return NULL
+    if key != NULL:
+        key[0] = slice_of(start, p - start)
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
         json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
         return NULL
     return json_blank(p + 1, j.end)
-
-cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
-    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set.
-    if p >= j.end or p[0] != b'"':
-        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
-        return NULL
-    p = json_string_end(j, p)
-    return json_colon(j, p) if p != NULL else NULL
 
 cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
     # p stands at a brace or bracket; the byte after the value, NULL where it takes a closer look.
@@ -311,7 +126,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                 depth += 1
                 inside = c == b'{'
                 if inside:
-                    p = json_key_end(j, p)
+                    p = json_key_end(j, p, NULL)
                     if p == NULL:
                         return False
                 continue
@@ -333,7 +148,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
             if c == b',':
                 p = json_blank(p + 1, end)
                 if inside:
-                    p = json_key_end(j, p)
+                    p = json_key_end(j, p, NULL)
                     if p == NULL:
                         return False
                 break
@@ -380,7 +195,6 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
     # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and
     # the cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
     cdef int c = json_peek(j)
-    cdef const char* start
     cdef const char* p
     if j.error != NULL:
         return False
@@ -393,15 +207,8 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
             return json_fail(j, j.p, b"expected a comma or a closing brace" if j.p < j.end else b"unexpected end")
         j.p += 1
     first[0] = False
-    start = json_blank(j.p, j.end)
-    if start >= j.end or start[0] != b'"':
-        return json_fail(j, start, b"expected a key" if start < j.end else b"unexpected end")
     j.escaped = False
-    p = json_string_end(j, start)
-    if p == NULL:
-        return False
-    key_raw[0] = slice_of(start, p - start)
-    p = json_colon(j, p)
+    p = json_key_end(j, json_blank(j.p, j.end), key_raw)
     if p == NULL:
         return False
     j.p = p

@@ -1,25 +1,6 @@
 # JSON string literals: read into the text they stand for, and written. In: a literal with its quotes. Out: UTF-8; and
 # back.
 
-cdef inline char* utf8_put(char* out, uint32_t c) noexcept nogil:
-    if c < 0x80:
-        out[0] = <char>c
-        return out + 1
-    if c < 0x800:
-        out[0] = <char>(0xc0 | c >> 6)
-        out[1] = <char>(0x80 | (c & 0x3f))
-        return out + 2
-    if c < 0x10000:
-        out[0] = <char>(0xe0 | c >> 12)
-        out[1] = <char>(0x80 | (c >> 6 & 0x3f))
-        out[2] = <char>(0x80 | (c & 0x3f))
-        return out + 3
-    out[0] = <char>(0xf0 | c >> 18)
-    out[1] = <char>(0x80 | (c >> 12 & 0x3f))
-    out[2] = <char>(0x80 | (c >> 6 & 0x3f))
-    out[3] = <char>(0x80 | (c & 0x3f))
-    return out + 4
-
 cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
     # raw: a literal json_string or json_member gave, quotes included. out: its UTF-8 text, inside raw when nothing was
     # escaped, else in the arena. A half of a surrogate pair alone becomes U+FFFD and sets had_surrogate (may be NULL).
