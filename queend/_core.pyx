@@ -122,6 +122,7 @@ include "core/route/lease.pyx"            # an extension
 include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
 include "core/spool/file.pyx"             # and on the disk
 include "core/spool/spool.pyx"            # what is in it
+include "core/spool/recover.pyx"           # what earlier runs left
 
 # Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; answers, to the kernel. Owns
 # connections and requests (each its worker's). Its last lock is an inbox's.

@@ -88,9 +88,7 @@ cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
                       and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping
             and slotpool_ready(engine_of(w).slots))
     if idle:
-        if spool.fd >= 0:
-            close(spool.fd)
-            spool.fd = -1
+        file_close(&spool.fd)
         error = spool_adopt(m.dir, m.number)
         if error:
             log_line(b"error", b"buffer_not_adopted", strerror(error))

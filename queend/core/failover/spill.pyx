@@ -105,7 +105,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         for k in range(it.run.n):
             n += spill_put(&it.run.items[k], now)
     j.spilled = True
-    if spool.gather.failed or not spool_room(0):
+    if spool.gather.failed or not spool_room():
         spool.gather.len = mark
         spool.gather.failed = False
         j.spill_why = SPILL_FULL

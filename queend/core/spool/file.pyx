@@ -45,6 +45,12 @@ cdef void segment_head(char* out) noexcept nogil:
     memcpy(out, b"QUEENBUF", 8)
     out[8] = 1
 
+cdef void file_close(int* fd) noexcept nogil:
+    # If it is open; -1 afterwards.
+    if fd[0] >= 0:
+        close(fd[0])
+    fd[0] = -1
+
 cdef int file_write(int fd, const char* p, size_t n, int64_t at) noexcept nogil:
     cdef ssize_t done
     while n:
@@ -100,8 +106,7 @@ cdef void spool_write_run(uv_work_t* work) noexcept nogil:
         unlinkat(t.dir_fd, name, 0)
     elif ftruncate(t.fd, t.at) == 0:
         fdatasync(t.fd)
-    close(t.fd)
-    t.fd = -1
+    file_close(&t.fd)
 
 cdef int quarantine_add(int dir_fd, Buf* bad) noexcept nogil:
     # Kept like any record: what is dropped from a segment afterwards is in here.
