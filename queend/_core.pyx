@@ -279,6 +279,7 @@ include "core/read/read.pyx"              # the log read as Python sees it
 include "core/read/search.pyx"            # payloads searched
 include "core/peer/python.pyx"            # peers, for the control plane
 include "core/merge.pyx"                  # rows of the log made one
+include "core/figures.pyx"               # what was counted
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits, holds and the autopilot
 include "core/probe/log.pyx"              # seams for the test of log lines

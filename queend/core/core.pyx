@@ -7,8 +7,6 @@ cdef bint core_exists = False      # the rooms below have one state per process
 
 cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PATCH")     # by METHOD_*; HEAD asks as GET
 
-cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
-
 cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"),
                      (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
                      (DOUBT_CROWDED, "crowded"), (DOUBT_BUFFER, "buffer_full"))
@@ -38,25 +36,6 @@ def log_write(bytes line):
     with nogil:
         if not log_put(text, n):
             log_drop()
-
-cdef class QueuesSeen:
-    # The queues there are. Nothing of them is freed as long as this lives.
-    cdef TallySeen* seen
-    cdef int n
-    cdef int pin
-
-    def __cinit__(self, bint running):
-        self.pin = pin_take(era_outside)
-        self.n = tally_list(&self.seen) if running else 0
-        if self.n < 0:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        pin_drop(era_outside, self.pin)
-        free(self.seen)
-
-    cdef tuple named(self, int i):
-        return self.seen[i].queue.id, slice_bytes(self.seen[i].queue.name).decode()
 
 cdef class Core:
     """The HTTP server and the engine behind it. One per process.
@@ -379,10 +358,8 @@ cdef class Core:
     def operations(self):
         """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until
         the answers)."""
-        return [{name: (self.p.workers[i].counters.op[k].requests, self.p.workers[i].counters.op[k].items,
-                        self.p.workers[i].counters.op[k].errors,
-                        self.p.workers[i].counters.op[k].latency_sum_us)
-                 for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
+        return [{name: (one["requests"], one["items"], one["errors"], one["latency_sum_us"])
+                 for name, one in zip(OP_NAMES, worker["op"])} for worker in counters_seen(&self.p)]
 
     def spans(self):
         """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages,
@@ -413,81 +390,20 @@ cdef class Core:
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}};
         latencies by bucket, bucket i counts those below 2**i microseconds."""
-        cdef int i
-        workers = [worker_stats(self.p.workers[i]) for i in range(self.p.n)]
-        jobs = {}
-        for i, name in enumerate(OP_NAMES):
-            jobs[name] = op_stats(&self.p, i)
+        seen = counters_seen(&self.p)
         clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused,
                    "arriving": atomic_get64(&budget.arriving),
                    "untaken": atomic_get64(&budget.untaken)}
-        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats(), "clients": clients,
-                "times": {"age": times_stats(&self.p, 0), "statement": times_stats(&self.p, 1)}}
+        return {"workers": [worker_figures(worker) for worker in seen],
+                "jobs": {name: job_figures([worker["op"][i] for worker in seen]) for i, name in enumerate(OP_NAMES)},
+                "catalog": catalog_figures(), "clients": clients,
+                "times": {name: (buckets_sum([worker[name]["n"] for worker in seen]),
+                                 sum([worker[name]["sum_us"] for worker in seen])) for name in ("age", "statement")}}
 
     def leaks(self):
         """What is alive: all zero after stop."""
-        cdef int i
-        cdef Counters* c
-        out = dict.fromkeys(("connections", "requests", "jobs", "slots", "handles", "parked", "streams"), 0)
-        for i in range(self.p.n):
-            c = &self.p.workers[i].counters
-            out["connections"] += c.live_connections
-            out["requests"] += c.live_requests
-            out["jobs"] += c.live_jobs
-            out["slots"] += c.live_slots
-            out["handles"] += c.live_handles
-            out["parked"] += c.parked
-            out["streams"] += c.live_feeds
-        out["remembered"] = sum(catalog_stats().values())
+        workers = [worker_figures(worker) for worker in counters_seen(&self.p)]
+        out = {name: sum([worker[name] for worker in workers])
+               for name in ("connections", "requests", "jobs", "slots", "handles", "parked", "streams")}
+        out["remembered"] = sum(catalog_figures().values())
         return out
-
-cdef dict catalog_stats():
-    # Of queues that were deleted as well, until they are given back.
-    return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups,
-            "cursors": book.n_cursors}
-
-cdef dict worker_stats(Worker* w):
-    cdef Counters* c = &w.counters
-    return {"turns": w.turns, "connections": c.live_connections, "requests": c.live_requests, "jobs": c.live_jobs,
-            "slots": c.live_slots, "handles": c.live_handles, "parked": c.parked, "accepted": c.accepted,
-            "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
-            "push_streams": c.op[OP_PUSH].limit, "pop_limit": c.op[OP_POP].limit, "ack_limit": c.op[OP_ACK].limit,
-            "transaction_limit": c.op[OP_TRANSACTION].limit, "lease_limit": c.op[OP_LEASE].limit,
-            "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops,
-            "handed_over": c.handed, "streams": c.live_feeds, "streams_begun": c.feeds, "streamed": c.fed,
-            "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
-            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed,
-            "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked,
-            "too_slow": c.too_slow, "logged": c.logged, "not_logged": c.not_logged, "spans": c.spans,
-            "spans_dropped": c.spans_dropped, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside,
-            "answered_beside": c.answered_beside}
-
-cdef tuple times_stats(Process* p, int kind):
-    # (counts by bucket, sum in microseconds) of all workers.
-    cdef Times* t
-    cdef int i, k
-    cdef uint64_t total = 0
-    buckets = [0] * LATENCY_BUCKETS
-    for i in range(p.n):
-        t = &p.workers[i].counters.statement if kind else &p.workers[i].counters.age
-        total += t.sum_us
-        for k in range(LATENCY_BUCKETS):
-            buckets[k] += t.n[k]
-    return buckets, total
-
-cdef dict op_stats(Process* p, int op):
-    cdef OpCounter* c
-    cdef int i, k
-    out = {"requests": 0, "items": 0, "errors": 0, "calls": 0, "latency_sum_us": 0}
-    buckets = [0] * LATENCY_BUCKETS
-    for i in range(p.n):
-        c = &p.workers[i].counters.op[op]
-        out["requests"] += c.requests
-        out["items"] += c.items
-        out["errors"] += c.errors
-        out["calls"] += c.calls
-        out["latency_sum_us"] += c.latency_sum_us
-        for k in range(LATENCY_BUCKETS):
-            buckets[k] += c.latency[k]
-    out["latency_us_buckets"] = buckets
-    return out

@@ -12,7 +12,7 @@ import pytest
 QUEEND = Path(__file__).resolve().parents[2] / "queend"
 # What Python sees of the core, in whichever folder it stands: below all rooms.
 FOR_PYTHON = {"core/pg/refusal.pyx", "core/seal/python.pyx", "core/peer/python.pyx", "core/record.pyx",
-              "core/merge.pyx", "core/core.pyx"}
+              "core/merge.pyx", "core/figures.pyx", "core/core.pyx"}
 FOR_PYTHON_FOLDERS = {"read", "probe"}
 BLOCK = re.compile(r"^(?:cdef|ctypedef) (struct|enum)(?: (\w+))?:\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", re.M)
 FUNCTION = re.compile(r"^(?:cdef|cpdef) (?!struct|enum|class|extern)(?:inline )?[^\n(=]*?(\w+)\(", re.M)

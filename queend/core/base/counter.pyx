@@ -1,5 +1,6 @@
 # Counters: one block per worker, written only by its thread, summed by readers (a torn read of one counter is a
-# slightly old value, nothing worse). Live counts must be zero after a clean stop: the tests assert it.
+# slightly old value, nothing worse). Each is a metric of its name (core/figures). Live counts must be zero after a clean
+# stop: the tests assert it.
 
 cdef enum:
     OP_PUSH = 0
@@ -37,10 +38,10 @@ cdef struct Counters:
     uint64_t dead_lettered
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
-    uint64_t by_lease         # acknowledgments that needed no look into the log
-    uint64_t feeds            # streams that were begun
-    uint64_t fed              # messages delivered to them
-    uint64_t handed           # messages delivered by the push that stored them
+    uint64_t acked_by_lease   # acknowledgments that needed no look into the log
+    uint64_t streams_begun    # streams that were begun
+    uint64_t streamed         # messages delivered to them
+    uint64_t handed_over      # messages delivered by the push that stored them
     uint64_t sealed           # payloads, of encrypted queues
     uint64_t opened
     uint64_t not_sealed       # plain payloads found in encrypted queues
@@ -62,7 +63,7 @@ cdef struct Counters:
     int64_t connected         # connections that serve
     int64_t live_connections
     int64_t live_requests
-    int64_t live_feeds
+    int64_t live_streams      # of messages
     int64_t live_jobs
     int64_t live_slots
     int64_t live_handles

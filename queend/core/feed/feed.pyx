@@ -52,8 +52,8 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     r.job = f
     r.on_gone = feed_gone
     r.on_end = feed_half
-    w.counters.feeds += 1
-    w.counters.live_feeds += 1
+    w.counters.streams_begun += 1
+    w.counters.live_streams += 1
     feed_sit(f, c)
 
 cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
@@ -73,8 +73,7 @@ cdef void feed_sit(Feed* f, Conn* c) noexcept nogil:
     c.feed = f
     c.ended = True
     c.mode = READ_FRAMES if f.req.feed == FEED_SOCKET else READ_NOTHING
-    buf_free(&c.head)
-    conn_let_go(c)
+    conn_drop(c)
     # who is cut off does not answer, and the kernel would go on for a quarter of an hour
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
     conn_dirty(c)
@@ -196,7 +195,7 @@ cdef void feed_note(Feed* f, PopJob* j) noexcept nogil:
     cdef int i
     cdef Unacked* h
     cdef Cursor* c
-    f.worker.counters.fed += left
+    f.worker.counters.streamed += left
     if j.req.auto_ack:
         f.used += left if f.req.feed == FEED_SOCKET else 0
         return
@@ -334,7 +333,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
     cdef Request* q
     cdef bint posted
     heap_del(&e.beats, &f.beat)
-    f.worker.counters.live_feeds -= 1
+    f.worker.counters.live_streams -= 1
     if f.worker.requestlog.every:
         requestlog_note(f.r)
     feed_forsake(f.pop)

@@ -221,7 +221,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
             out = &j.handed
         j.n_handed = handover_write(s.worker, out, j)
         handover_keep(j)
-        s.worker.counters.handed += j.n_handed
+        s.worker.counters.handed_over += j.n_handed
         if out is &j.handed:
             j.job.msg.run = pop_handed
             worker_post(j.job.r.worker, &j.job.msg)

@@ -223,7 +223,7 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
     # It took effect; head: where its partition ends, if that was asked for. Book locked.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
     cdef int i
-    call.base.engine.worker.counters.by_lease += a.n
+    call.base.engine.worker.counters.acked_by_lease += a.n
     for i in range(a.n):
         a.first[i].done = True
         a.first[i].code = ACKED_OK
