@@ -83,7 +83,9 @@ include "core/state/push.pyx"             # items on their way into the log
 include "core/state/pop.pyx"              # pops, and the statements that serve them
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
 include "core/state/feed.pyx"             # streams of messages to clients
-include "core/state/net.pyx"              # sockets, requests, threads
+include "core/state/net.pyx"              # connections and requests
+include "core/state/workers.pyx"          # threads
+include "core/state/service.pyx"          # what sockets call of the engine
 include "core/state/engine.pyx"           # the engine of one worker
 include "core/state/peers.pyx"            # what daemons tell each other
 
@@ -127,6 +129,7 @@ include "core/spool/recover.pyx"           # what earlier runs left
 # Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; answers, to the kernel. Owns
 # connections and requests (each its worker's). Its last lock is an inbox's.
 include "core/net/inbox.pyx"              # messages between threads
+include "core/net/routine.pyx"            # threads that do something every so often
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/spans.pyx"              # spans of traces, if they are wanted

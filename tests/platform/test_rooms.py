@@ -1,7 +1,7 @@
 """Rooms of the core only look up: a file uses names of its own room and of rooms that queend/_core.pyx includes before
 it.
 
-Upwards a room calls through function pointers, which are fields and so no names of another file (state/net: Service).
+Upwards a room calls through function pointers, which are fields and so no names of another file (state/service).
 """
 import re
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ cdef bint path_listed(const char* paths, Slice path) noexcept nogil:
     return False
 
 cdef void conn_account(Conn* c) noexcept nogil:
-    # The budget follows what it holds. Where there is no room, it is refused.
+    # The budget follows what it holds (until conn_drop). Where there is no room, it is refused.
     cdef int64_t holds = 0
     if c.reading != NULL:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
@@ -29,25 +29,11 @@ cdef void conn_account(Conn* c) noexcept nogil:
         holds += <int64_t>c.head.cap
     if holds > c.arriving and not budget_take(holds - c.arriving):
         c.worker.counters.no_room += 1
-        conn_give_up(c, 503, b"Too much is being received; try again")
+        conn_refuse(c, 503, b"Too much is being received; try again")
         return
     if holds < c.arriving:
         budget_give(c.arriving - holds)
     c.arriving = holds
-
-cdef inline void conn_let_go(Conn* c) noexcept nogil:
-    # It holds nothing any more.
-    if c.arriving:
-        budget_give(c.arriving)
-        c.arriving = 0
-
-cdef void conn_give_up(Conn* c, int status, const char* why) noexcept nogil:
-    # What has come of the next request is forgotten; the connection ends with a refusal.
-    if c.reading != NULL:
-        request_close(c.reading)
-        c.reading = NULL
-    buf_free(&c.head)
-    conn_refuse(c, status, why)
 
 cdef void arriving_look(Worker* w) noexcept nogil:
     # Does everybody deliver?
@@ -61,7 +47,7 @@ cdef void arriving_look(Worker* w) noexcept nogil:
                 c.pace.running = False         # it waits for us
             elif not conn_keeps_pace(c, conn_got(c), c.arriving, short, w.settings.body_timeout_ms):
                 w.counters.too_slow += 1
-                conn_give_up(c, 408, b"The request body came too slowly")
+                conn_refuse(c, 408, b"The request body came too slowly")
                 conn_settle(c)
         c = following
 

@@ -45,6 +45,10 @@ cdef uint64_t address_key(const sockaddr_storage* address) noexcept nogil:
         key = key << 8 | b[i]
     return key if key else 1
 
+cdef inline int address_port(const sockaddr_storage* address) noexcept nogil:
+    # It stands at the same place in both families.
+    return ntohs((<const sockaddr_in*>address).sin_port)
+
 cdef int budget_admit(uint64_t from_) noexcept nogil:
     # ADMITTED: budget_leave follows when the connection has ended.
     cdef int64_t now

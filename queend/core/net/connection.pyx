@@ -105,14 +105,16 @@ cdef void conn_close(Conn* c) noexcept nogil:
         r = following
 
 cdef void conn_drop(Conn* c) noexcept nogil:
-    # What has arrived of a request that is not whole.
+    # What has arrived of a request that is not whole, and its place in the budget.
     if c.reading != NULL:
         request_close(c.reading)
         c.reading = NULL
     buf_free(&c.head)
     free(c.chunked)
     c.chunked = NULL
-    conn_let_go(c)
+    if c.arriving:
+        budget_give(c.arriving)
+        c.arriving = 0
 
 cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     cdef Conn* c = <Conn*>handle.data
@@ -136,8 +138,7 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the
     # answer on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
     conn_move(c, CONN_LINGER)
-    buf_free(&c.head)
-    conn_let_go(c)
+    conn_drop(c)
     c.out_mark = 0
     if shutdown(conn_fd(c), SHUT_WR) != 0:
         conn_close(c)
@@ -163,10 +164,7 @@ cdef void conn_name(Conn* c, char* out, size_t size) noexcept nogil:
     if (c == NULL or uv_tcp_getpeername(&c.tcp, <sockaddr*>&address, &n) != 0
             or uv_ip_name(<sockaddr*>&address, text, sizeof(text)) != 0):
         return
-    if address.ss_family == AF_INET6:
-        snprintf(out, size, b"[%s]:%d", text, <int>ntohs((<sockaddr_in6*>&address).sin6_port))
-    else:
-        snprintf(out, size, b"%s:%d", text, <int>ntohs((<sockaddr_in*>&address).sin_port))
+    snprintf(out, size, b"[%s]:%d" if address.ss_family == AF_INET6 else b"%s:%d", text, address_port(&address))
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 

@@ -66,11 +66,7 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
 cdef int listener_port(int fd) noexcept nogil:
     cdef sockaddr_storage address
     cdef socklen_t size = sizeof(address)
-    if getsockname(fd, <sockaddr*>&address, &size) != 0:
-        return 0
-    if address.ss_family == AF_INET6:
-        return ntohs((<sockaddr_in6*>&address).sin6_port)
-    return ntohs((<sockaddr_in*>&address).sin_port)
+    return address_port(&address) if getsockname(fd, <sockaddr*>&address, &size) == 0 else 0
 
 cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
     # Its address, in brackets where a URL has them. True: only this machine can reach it.

@@ -40,7 +40,8 @@ cdef void acceptor_stop(Process* p) noexcept nogil:
 # -- sockets ----------------------------------------------------------------------------------------------------------
 
 cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept nogil:
-    # On the sockets that were given, else on one of our own; NULL and the reason. Port and address are the first one's.
+    # On the sockets that were given, else on one of our own; NULL and the reason, none where memory ran out. Port and
+    # address are the first one's.
     cdef Settings* s = &p.settings
     cdef const char* given = s.sockets
     cdef char[64] name
@@ -59,7 +60,6 @@ cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept n
             memcpy(p.address, name, sizeof(name))
         more = listener_new(p, NULL, fd, l)
         if more == NULL:
-            snprintf(reason, size, b"not enough memory")
             listener_free(l)
             return NULL
         l = more
@@ -91,7 +91,6 @@ cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexc
             return False
         more = listener_new(p, w, fd, w.listener)
         if more == NULL:
-            snprintf(reason, size, b"not enough memory")
             return False
         w.listener = more
         l = l.next
@@ -113,12 +112,10 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     p.drained = 0
     p.n = s.workers
     p.workers = <Worker**>calloc(p.n, sizeof(Worker*))
-    if p.workers == NULL:
-        snprintf(reason, size, b"not enough memory")
-        process_free(p)
-        return False
-    p.listener = process_listens(p, reason, size)
+    p.listener = process_listens(p, reason, size) if p.workers != NULL else NULL
     if p.listener == NULL:
+        if not reason[0]:
+            snprintf(reason, size, b"not enough memory")
         process_free(p)
         return False
     sites.local = p.loopback

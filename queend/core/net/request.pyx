@@ -155,13 +155,11 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.most, &r.out)
     if c.state == CONN_BODY:
         conn_move(c, CONN_BODY)
-    if outcome < 0 or r.out.failed:
-        c.reading = NULL
-        request_close(r)
-        if outcome < 0:
-            conn_refuse(c, c.chunked.status, c.chunked.reason)
-        else:
-            conn_refuse(c, 503, b"Out of memory")
+    if outcome < 0:
+        conn_refuse(c, c.chunked.status, c.chunked.reason)
+        return n
+    if r.out.failed:
+        conn_refuse(c, 503, b"Out of memory")
         return n
     if outcome == 0:
         return n
@@ -173,8 +171,6 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
         if body != NULL:
             memcpy(body, r.out.data, r.out.len)
     if body == NULL:
-        c.reading = NULL
-        request_close(r)
         conn_refuse(c, 503, b"Out of memory")
         return n
     memset(body + r.out.len, 0, BODY_PADDING)
@@ -237,11 +233,9 @@ cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
     c.owed += 1
 
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
-    # What came is no request: one answer in its turn, then the end.
+    # What came is no request, or never will be: it is forgotten; one answer in its turn, then the end.
     cdef Request* r = request_open(c.worker, c)
-    conn_let_go(c)
-    free(c.chunked)
-    c.chunked = NULL
+    conn_drop(c)
     c.mode = READ_NOTHING
     c.ended = True
     c.owes_continue = False

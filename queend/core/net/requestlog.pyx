@@ -104,20 +104,17 @@ cdef void requestlog_close(RequestLog* l) noexcept nogil:
 
 cdef void requestlog_run(void* arg) noexcept nogil:
     cdef Process* p = <Process*>arg
-    cdef LogWriter* x = &p.logwriter
-    cdef bint ends = False
+    cdef bint more = True
     cdef int i
     prctl(PR_SET_NAME, b"request log")
-    while not ends:
-        uv_mutex_lock(&x.lock)
-        if not x.ends:
-            uv_cond_timedwait(&x.told, &x.lock, <uint64_t>REQUESTLOG_MS * 1000000)
-        ends = x.ends         # once more: nobody adds a line any more
-        uv_mutex_unlock(&x.lock)
-        for i in range(p.n):
-            requestlog_write(&p.workers[i].requestlog, x)
+    while more:
+        uv_mutex_lock(&p.logwriter.lock)
+        more = routine_sleeps(&p.logwriter, REQUESTLOG_MS)
+        uv_mutex_unlock(&p.logwriter.lock)
+        for i in range(p.n):          # at its end once more: nobody adds a line any more
+            requestlog_write(&p.workers[i].requestlog, &p.logwriter)
 
-cdef void requestlog_write(RequestLog* l, LogWriter* x) noexcept nogil:
+cdef void requestlog_write(RequestLog* l, Routine* x) noexcept nogil:
     cdef char* lines
     cdef size_t n
     cdef size_t done = 0
@@ -143,7 +140,7 @@ cdef void requestlog_write(RequestLog* l, LogWriter* x) noexcept nogil:
             if waits == REQUESTLOG_LAST:
                 return        # nobody reads
 
-cdef inline bint requestlog_ends(LogWriter* x) noexcept nogil:
+cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
     cdef bint ends
     uv_mutex_lock(&x.lock)
     ends = x.ends
@@ -151,25 +148,8 @@ cdef inline bint requestlog_ends(LogWriter* x) noexcept nogil:
     return ends
 
 cdef bint requestlog_start(Process* p) noexcept nogil:
-    cdef LogWriter* x = &p.logwriter
-    if p.settings.request_log == 0:
-        return True
-    uv_mutex_init(&x.lock)
-    uv_cond_init(&x.told)
-    x.ends = False
-    x.running = uv_thread_create(&x.thread, requestlog_run, p) == 0
-    return x.running
+    return p.settings.request_log == 0 or routine_start(&p.logwriter, requestlog_run, p)
 
 cdef void requestlog_stop(Process* p) noexcept nogil:
     # After the workers have ended: their last lines are written.
-    cdef LogWriter* x = &p.logwriter
-    if not x.running:
-        return
-    uv_mutex_lock(&x.lock)
-    x.ends = True
-    uv_cond_broadcast(&x.told)
-    uv_mutex_unlock(&x.lock)
-    uv_thread_join(&x.thread)
-    x.running = False
-    uv_cond_destroy(&x.told)
-    uv_mutex_destroy(&x.lock)
+    routine_stop(&p.logwriter)

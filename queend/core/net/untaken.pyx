@@ -27,10 +27,14 @@ cdef void untaken_tell(Worker* w) noexcept nogil:
 cdef inline bint untaken_over() noexcept nogil:
     return atomic_get64(&budget.untaken) >= budget.most_untaken
 
+cdef inline int64_t buf_weight(const Buf* b) noexcept nogil:
+    # Bytes an answer counts with: the memory it keeps others from, or what of a larger one is to be sent.
+    return <int64_t>(b.cap if b.cap <= OUT_KEEP else b.len)
+
 cdef void untaken_charge(Request* r) noexcept nogil:
     # Its answer is made.
     cdef Conn* c = r.conn
-    r.charged = <int64_t>(r.out.cap if r.out.cap <= OUT_KEEP else r.out.len)
+    r.charged = buf_weight(&r.out)
     untaken_add(r.worker, c, r.charged)
     if c.untaken > r.worker.settings.max_untaken_of_one and c.untaken > r.charged:
         c.greedy = True

@@ -15,10 +15,11 @@ cdef void watch_run(void* arg) noexcept nogil:
     cdef int64_t before = clock_mono_us() // 1000
     cdef int64_t fed = 0
     prctl(PR_SET_NAME, b"watch")
-    uv_mutex_lock(&x.lock)
-    while not x.ends:
+    uv_mutex_lock(&x.routine.lock)
+    while True:
         look_ms = WATCH_MS if x.period_ms == 0 or x.period_ms > 4 * WATCH_MS else x.period_ms // 4 + 1
-        uv_cond_timedwait(&x.told, &x.lock, <uint64_t>look_ms * 1000000)
+        if not routine_sleeps(&x.routine, look_ms):
+            break
         now = clock_mono_us() // 1000
         if now - before > look_ms + WATCH_MS:
             watch_late(p, now)        # nobody ran: not the machine, or not we
@@ -26,7 +27,7 @@ cdef void watch_run(void* arg) noexcept nogil:
         if watch_look(p, now) and x.period_ms and now - fed >= x.period_ms // 3:
             fed = now
             sendto(x.fd, b"WATCHDOG=1", 10, MSG_DONTWAIT | MSG_NOSIGNAL, <sockaddr*>&x.address, x.address_size)
-    uv_mutex_unlock(&x.lock)
+    uv_mutex_unlock(&x.routine.lock)
 
 cdef void watch_late(Process* p, int64_t now) noexcept nogil:
     cdef int i
@@ -83,42 +84,22 @@ cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over
     log_line(b"error", event, text)
 
 cdef bint watch_start(Process* p) noexcept nogil:
-    cdef Watch* x = &p.watch
-    memset(x, 0, sizeof(Watch))
-    x.fd = -1
-    uv_mutex_init(&x.lock)
-    uv_cond_init(&x.told)
-    x.running = uv_thread_create(&x.thread, watch_run, p) == 0
-    if not x.running:
-        watch_free(x)
-    return x.running
+    memset(&p.watch, 0, sizeof(Watch))
+    p.watch.fd = -1
+    return routine_start(&p.watch.routine, watch_run, p)
 
 cdef void watch_stop(Process* p) noexcept nogil:
-    cdef Watch* x = &p.watch
-    if not x.running:
-        return
-    uv_mutex_lock(&x.lock)
-    x.ends = True
-    uv_cond_broadcast(&x.told)
-    uv_mutex_unlock(&x.lock)
-    uv_thread_join(&x.thread)
-    x.running = False
-    watch_free(x)
-
-cdef void watch_free(Watch* x) noexcept nogil:
-    if x.fd >= 0:
-        close(x.fd)
-    uv_cond_destroy(&x.told)
-    uv_mutex_destroy(&x.lock)
+    if routine_stop(&p.watch.routine) and p.watch.fd >= 0:
+        close(p.watch.fd)
 
 cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) noexcept nogil:
     # From now on whoever listens at this address of the Unix domain (a NUL first: an abstract one) hears WATCHDOG=1.
     # False: it is none.
     cdef Watch* x = &p.watch
     cdef bint ok
-    if not x.running or n == 0 or n >= sizeof(x.address.sun_path):
+    if not x.routine.running or n == 0 or n >= sizeof(x.address.sun_path):
         return False
-    uv_mutex_lock(&x.lock)
+    uv_mutex_lock(&x.routine.lock)
     if x.fd < 0:
         x.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)
     x.address.sun_family = AF_UNIX
@@ -127,8 +108,8 @@ cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) 
     ok = x.fd >= 0
     if ok:
         x.period_ms = period_ms
-        uv_cond_broadcast(&x.told)
-    uv_mutex_unlock(&x.lock)
+        uv_cond_broadcast(&x.routine.told)
+    uv_mutex_unlock(&x.routine.lock)
     return ok
 
 cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:

@@ -90,7 +90,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         elif (state == CONN_HEAD or state == CONN_BODY) and c.paused:
             conn_move(c, state)               # it waits for us
         elif state == CONN_HEAD or state == CONN_BODY:
-            conn_give_up(c, 408, b"The request did not arrive in time")
+            conn_refuse(c, 408, b"The request did not arrive in time")
             conn_settle(c)
         else:
             conn_close(c)

@@ -70,7 +70,7 @@ cdef bint conn_write(Conn* c) noexcept nogil:
     cdef Request* r = c.first
     cdef unsigned int n = 0
     cdef size_t size = 0
-    cdef int sent = 0
+    cdef int sent
     while r != NULL and r.replied and n < WRITE_BUFS:
         if r.out.failed:
             return False
@@ -79,13 +79,9 @@ cdef bint conn_write(Conn* c) noexcept nogil:
         size += r.out.len
         n += 1
         r = r.next
-    if not c.out_pending:
-        sent = uv_try_write(<uv_stream_t*>&c.tcp, out, n)
-        if sent == UV_EAGAIN:
-            sent = 0
-        if sent < 0:
-            return False
-    c.worker.counters.bytes_out += size
+    sent = conn_try(c, out, n, size)
+    if sent < 0:
+        return False
     if <size_t>sent < size and not conn_write_later(c, n, <size_t>sent, size):
         return False
     while n:
@@ -98,22 +94,45 @@ cdef bint conn_write(Conn* c) noexcept nogil:
         c.last = NULL
     return True
 
+cdef inline int conn_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:
+    # How many bytes of these the kernel takes at once, behind all that went before. -1: the connection is broken.
+    cdef int sent = 0
+    if not c.out_pending:
+        sent = uv_try_write(<uv_stream_t*>&c.tcp, out, n)
+        if sent == UV_EAGAIN:
+            sent = 0
+        if sent < 0:
+            return -1
+    c.worker.counters.bytes_out += size
+    return sent
+
+cdef Writing* writing_new(Conn* c, size_t size) noexcept nogil:
+    # For so many bytes that the kernel did not take. NULL when memory ran out.
+    cdef Writing* x = <Writing*>malloc(sizeof(Writing))
+    if x != NULL:
+        x.conn = c
+        x.req.data = x
+        x.size = size
+        x.n = 0
+        x.untaken = 0
+    return x
+
+cdef inline void writing_take(Writing* x, Buf* b) noexcept nogil:
+    # The buffer changes hands.
+    x.untaken += buf_weight(b)
+    x.bufs[x.n] = b[0]
+    x.n += 1
+    buf_init(b)
+
 cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) noexcept nogil:
     # The first n answers less their first `sent` bytes: their buffers change hands.
     cdef uv_buf_t[WRITE_BUFS] out
-    cdef Writing* x = <Writing*>malloc(sizeof(Writing))
+    cdef Writing* x = writing_new(c, size - sent)
     cdef Request* r = c.first
     cdef unsigned int i
     if x == NULL:
         return False
-    x.conn = c
-    x.req.data = x
-    x.size = size - sent
-    x.n = <int>n
-    x.untaken = 0
     for i in range(n):
-        x.untaken += <int64_t>(r.out.cap if r.out.cap <= OUT_KEEP else r.out.len)
-        x.bufs[i] = r.out
         out[i].base = r.out.data
         out[i].len = r.out.len
         if sent:
@@ -124,39 +143,29 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
                 out[i].base += sent
                 out[i].len -= sent
                 sent = 0
-        buf_init(&r.out)
+        writing_take(x, &r.out)
         r = r.next
     return conn_hand(c, x, out, n)
 
 cdef bint conn_write_part(Conn* c, Buf* part) noexcept nogil:
     # Of an answer that goes on. The buffer is empty afterwards, or has changed hands. False: the connection is broken.
     cdef uv_buf_t out
-    cdef int sent = 0
+    cdef int sent
     cdef Writing* x
     if part.failed:
         return False
     out.base = part.data
     out.len = part.len
-    if not c.out_pending:
-        sent = uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
-        if sent == UV_EAGAIN:
-            sent = 0
-        if sent < 0:
-            return False
-    c.worker.counters.bytes_out += part.len
+    sent = conn_try(c, &out, 1, part.len)
+    if sent < 0:
+        return False
     if <size_t>sent == part.len:
         buf_clear(part)
         return True
-    x = <Writing*>malloc(sizeof(Writing))
+    x = writing_new(c, part.len - <size_t>sent)
     if x == NULL:
         return False
-    x.conn = c
-    x.req.data = x
-    x.size = part.len - <size_t>sent
-    x.n = 1
-    x.untaken = <int64_t>(part.cap if part.cap <= OUT_KEEP else part.len)
-    x.bufs[0] = part[0]
-    buf_init(part)
+    writing_take(x, part)
     out.base += sent
     out.len -= <size_t>sent
     return conn_hand(c, x, &out, 1)

@@ -109,7 +109,7 @@ def peers_stats():
         addresses = []
         for i in range(peers.n_addresses):
             uv_ip_name(<sockaddr*>&peers.addresses[i], text, sizeof(text))
-            addresses.append(((<bytes>text).decode(), ntohs((<sockaddr_in*>&peers.addresses[i]).sin_port)))
+            addresses.append(((<bytes>text).decode(), address_port(&peers.addresses[i])))
         return {"server": (<bytes>peers.me.name).decode(), "addresses": addresses,
                 "senders": [sender_stats(&peers.senders.all[i], now) for i in range(peers.senders.n)],
                 "sent": peers.sent, "unsent": peers.unsent, "posted": peers.posted, "told": peers.told,

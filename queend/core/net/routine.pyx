@@ -1,0 +1,35 @@
+# A thread of its own that does something every so often until it is told to end: it writes the request log, or watches
+# the workers. It sleeps in routine_sleeps, so that its end does not wait for its pause.
+
+cdef bint routine_start(Routine* x, uv_thread_cb run, void* arg) noexcept nogil:
+    # False: the thread could not start, and nothing is left of it.
+    uv_mutex_init(&x.lock)
+    uv_cond_init(&x.told)
+    x.ends = False
+    x.running = uv_thread_create(&x.thread, run, arg) == 0
+    if not x.running:
+        routine_free(x)
+    return x.running
+
+cdef bint routine_stop(Routine* x) noexcept nogil:
+    # Returns when the thread has ended. False: it does not run.
+    if not x.running:
+        return False
+    uv_mutex_lock(&x.lock)
+    x.ends = True
+    uv_cond_broadcast(&x.told)
+    uv_mutex_unlock(&x.lock)
+    uv_thread_join(&x.thread)
+    x.running = False
+    routine_free(x)
+    return True
+
+cdef void routine_free(Routine* x) noexcept nogil:
+    uv_cond_destroy(&x.told)
+    uv_mutex_destroy(&x.lock)
+
+cdef bint routine_sleeps(Routine* x, int64_t ms) noexcept nogil:
+    # For so long, or until it is told something. False: it is to end. The lock is held.
+    if not x.ends:
+        uv_cond_timedwait(&x.told, &x.lock, <uint64_t>ms * 1000000)
+    return not x.ends
