@@ -64,6 +64,7 @@ include "core/pg/incarnation.pyx"         # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
 include "core/pg/doubt.pyx"               # what is wrong with it
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
+include "core/pg/serve.pyx"               # a statement on it
 include "core/pg/dial.pyx"                # how it gets connected
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload

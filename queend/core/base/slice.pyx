@@ -14,6 +14,14 @@ cdef inline Slice slice_of(const char* p, size_t n) noexcept nogil:
 cdef inline Slice slice_lit(const char* text) noexcept nogil:
     return slice_of(text, strlen(text))
 
+cdef inline char* text_copy(const char* text) noexcept nogil:
+    # NULL when memory ran out.
+    cdef size_t n = strlen(text) + 1
+    cdef char* copy = <char*>malloc(n)
+    if copy != NULL:
+        memcpy(copy, text, n)
+    return copy
+
 cdef inline Slice slice_copy(char* room, Slice s) noexcept nogil:
     # Into room for one byte more, which is a NUL. room NULL (memory ran out): no slice.
     if room == NULL:

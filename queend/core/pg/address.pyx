@@ -18,9 +18,7 @@ cdef struct Address:
     int n                     # hosts; 0: one without a name, libpq takes conninfo as it is
     int first                 # of the hosts found, the one to begin with: others were silent until the time was over
     int timeout_s             # connect_timeout; 0: none given
-    Buf host                  # what libpq gets: three lists of equal length
-    Buf hostaddr
-    Buf port
+    Buf[3] lists              # what libpq gets (ADDRESS_LISTS), of equal length
     Buf[3] turned             # the same, from `first` on
     uv_getaddrinfo_t request
     int at                    # host looked up now
@@ -30,6 +28,11 @@ cdef struct Address:
     char[200] error
     address_done done
     void* ctx
+
+cdef const char* ADDRESS_LISTS[3]
+ADDRESS_LISTS[0] = b"host"
+ADDRESS_LISTS[1] = b"hostaddr"
+ADDRESS_LISTS[2] = b"port"
 
 cdef int address_split(char* text, char** out) noexcept nogil:
     # Cuts a comma-separated list in place.
@@ -52,12 +55,6 @@ cdef inline bint address_literal(const char* host) noexcept nogil:
     if host[0] == 0 or host[0] == b'/' or host[0] == b'@':
         return True
     return uv_ip4_addr(host, 0, <void*>room) == 0 or uv_ip6_addr(host, 0, <void*>room) == 0
-
-cdef char* address_copy(const char* text) noexcept nogil:
-    cdef char* copy = <char*>malloc(strlen(text) + 1)
-    if copy != NULL:
-        memcpy(copy, text, strlen(text) + 1)
-    return copy
 
 cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
     # conninfo is borrowed. What cannot be parsed is left to libpq, which says what is wrong with it.
@@ -83,8 +80,8 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
         o += 1
     if host == NULL or numeric:
         return
-    a.names = address_copy(host)
-    a.numbers = address_copy(port)
+    a.names = text_copy(host)
+    a.numbers = text_copy(port)
     if a.names == NULL or a.numbers == NULL:
         return
     n = address_split(a.names, a.hosts)
@@ -98,20 +95,19 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
 
 cdef void address_close(Address* a) noexcept nogil:
     # No look-up may be under way (address_cancel, then wait for done).
+    cdef int k
     if a.options != NULL:
         PQconninfoFree(a.options)
     free(a.names)
     free(a.numbers)
-    buf_free(&a.host)
-    buf_free(&a.hostaddr)
-    buf_free(&a.port)
-    buf_free(&a.turned[0])
-    buf_free(&a.turned[1])
-    buf_free(&a.turned[2])
+    for k in range(3):
+        buf_free(&a.lists[k])
+        buf_free(&a.turned[k])
 
 cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
     # Looks every name up anew; done(ctx, NULL) when at least one host has an address, done(ctx, reason) when none has.
     # Always later, from the loop, except when libuv refuses.
+    cdef int k
     a.request.data = a
     a.done = done
     a.ctx = ctx
@@ -120,9 +116,8 @@ cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx
     a.found = 0
     a.unknown = False
     a.error[0] = 0
-    buf_clear(&a.host)
-    buf_clear(&a.hostaddr)
-    buf_clear(&a.port)
+    for k in range(3):
+        buf_clear(&a.lists[k])
     address_next(a, loop)
 
 cdef void address_cancel(Address* a) noexcept nogil:
@@ -151,13 +146,12 @@ cdef void address_next(Address* a, uv_loop_t* loop) noexcept nogil:
     a.done(a.ctx, NULL if a.found else a.error)
 
 cdef void address_add(Address* a, const char* address) noexcept nogil:
-    if a.found:
-        buf_byte(&a.host, b',')
-        buf_byte(&a.hostaddr, b',')
-        buf_byte(&a.port, b',')
-    buf_text(&a.host, a.hosts[a.at])
-    buf_text(&a.hostaddr, address)
-    buf_text(&a.port, a.ports[a.at])
+    cdef int k
+    for k in range(3 if a.found else 0):
+        buf_byte(&a.lists[k], b',')
+    buf_text(&a.lists[0], a.hosts[a.at])
+    buf_text(&a.lists[1], address)
+    buf_text(&a.lists[2], a.ports[a.at])
     a.found += 1
 
 cdef void address_fail(Address* a, int status) noexcept nogil:
@@ -204,26 +198,23 @@ cdef PGconn* address_connect(Address* a) noexcept nogil:
     cdef const char* values[64]
     cdef PQconninfoOption* o = a.options
     cdef int k = 0
+    cdef int i
     if a.n == 0:
         return PQconnectStart(a.conninfo)
     a.first = a.first % a.found if a.found else 0
-    address_turn(&a.host, a.first, &a.turned[0])
-    address_turn(&a.hostaddr, a.first, &a.turned[1])
-    address_turn(&a.port, a.first, &a.turned[2])
-    if a.turned[0].failed or a.turned[1].failed or a.turned[2].failed:
-        return NULL
     while o.keyword != NULL and k < 60:
         if o.val != NULL and strcmp(o.keyword, b"host") != 0 and strcmp(o.keyword, b"port") != 0:
             keywords[k] = o.keyword
             values[k] = o.val
             k += 1
         o += 1
-    keywords[k] = b"host"
-    values[k] = a.turned[0].data
-    keywords[k + 1] = b"hostaddr"
-    values[k + 1] = a.turned[1].data
-    keywords[k + 2] = b"port"
-    values[k + 2] = a.turned[2].data
-    keywords[k + 3] = NULL
-    values[k + 3] = NULL
+    for i in range(3):
+        address_turn(&a.lists[i], a.first, &a.turned[i])
+        if a.turned[i].failed:
+            return NULL
+        keywords[k] = ADDRESS_LISTS[i]
+        values[k] = a.turned[i].data
+        k += 1
+    keywords[k] = NULL
+    values[k] = NULL
     return PQconnectStartParams(keywords, values, 0)

@@ -64,20 +64,8 @@ cdef void slot_handshake(Slot* s) noexcept nogil:
         PQsetErrorVerbosity(s.conn, PQERRORS_DEFAULT)
         slot_prepare(s)
     else:
-        slot_refused(s)
-
-cdef void slot_refused(Slot* s) noexcept nogil:
-    # Connecting failed; the server may have said why.
-    cdef const char* state = connect_state(PQerrorMessage(s.conn))
-    cdef char* place
-    if state != NULL:
-        s.why = doubt_of_state(state)
-    strncpy(s.reason, PQerrorMessage(s.conn), SLOT_REASON - 1)
-    s.reason[SLOT_REASON - 1] = 0
-    place = strstr(s.reason, b"\nLOCATION:")
-    if place != NULL:
-        place[0] = 0          # of the server's source
-    slot_break(s, s.reason, SLOT_LOST)
+        s.why = doubt_of_connect(s.conn, s.reason, SLOT_REASON)
+        slot_break(s, s.reason, SLOT_LOST)
 
 cdef void slot_prepare(Slot* s) noexcept nogil:
     # Settings, the question which functions there are, all statements and, last, which server this is, in one flight.

@@ -52,6 +52,17 @@ cdef int doubt_of_state(const char* state) noexcept nogil:
         return DOUBT_REFUSED
     return 0
 
+cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcept nogil:
+    # Connecting failed: what the server or libpq said, without where in the server's source; DOUBT_* of that.
+    cdef const char* state = connect_state(PQerrorMessage(conn))
+    cdef char* place
+    strncpy(reason, PQerrorMessage(conn), size - 1)
+    reason[size - 1] = 0
+    place = strstr(reason, b"\nLOCATION:")
+    if place != NULL:
+        place[0] = 0
+    return doubt_of_state(state) if state != NULL else 0
+
 cdef const char* connect_state(const char* text) noexcept nogil:
     # The SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a colon. NULL:
     # none, the server said nothing.

@@ -2,26 +2,20 @@
 # slot.
 
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
-                             const StatementDef* statements,
-                             int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
-                             Counters* counters) noexcept nogil:
+                             const StatementDef* statements, int n_statements, void* owner,
+                             void (*on_idle)(void*) noexcept nogil, Counters* counters) noexcept nogil:
     # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes
-    # able to take a statement. NULL when memory ran out. Session and statements must outlive the pool; conninfo is
-    # copied.
+    # able to take a statement. NULL when memory ran out. Texts and statements must outlive the pool.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i
     if p == NULL:
         return NULL
     p.slots = <Slot*>calloc(<size_t>n, sizeof(Slot))
-    p.conninfo = <char*>malloc(strlen(conninfo) + 1)
-    if p.slots == NULL or p.conninfo == NULL:
-        free(p.slots)
-        free(p.conninfo)
+    if p.slots == NULL:
         free(p)
         return NULL
-    memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
-    address_open(&p.address, p.conninfo)
+    address_open(&p.address, conninfo)
     p.loop = loop
     p.session = session
     p.n = n
@@ -107,7 +101,6 @@ cdef void slotpool_handle_closed(SlotPool* p) noexcept nogil:
         p.closed(p.closed_ctx)
     address_close(&p.address)
     free(p.slots)
-    free(p.conninfo)
     free(p)
 
 cdef void slot_on_timer_closed(uv_handle_t* handle) noexcept nogil:

@@ -8,8 +8,6 @@ cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t s
     cdef int64_t until = clock_mono_us() + <int64_t>timeout_ms * 1000
     cdef int64_t left
     cdef int why = 0
-    cdef const char* state
-    cdef char* place
     cdef pollfd p
     reason[0] = 0
     if conn == NULL:
@@ -24,13 +22,7 @@ cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t s
         poll(&p, 1, <int>(left // 1000 + 1))
         step = PQconnectPoll(conn)
     if step == PGRES_POLLING_FAILED or PQstatus(conn) == CONNECTION_BAD:
-        state = connect_state(PQerrorMessage(conn))
-        why = doubt_of_state(state) if state != NULL else 0
-        strncpy(reason, PQerrorMessage(conn), size - 1)
-        reason[size - 1] = 0
-        place = strstr(reason, b"\nLOCATION:")
-        if place != NULL:
-            place[0] = 0
+        why = doubt_of_connect(conn, reason, size)
     PQfinish(conn)
     return why
 

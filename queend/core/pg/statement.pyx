@@ -1,7 +1,7 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
 # signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean;
-# a capital is the array of it, S smallint[], B boolean[], D double precision[], P tid[]; v is the version of the
-# catalog. Names: pg/args.
+# d double precision, p tid; a capital is the array of it; v is the version of the catalog; ! at its end: it changes
+# something, and refuses to after a moment. Names: pg/args.
 
 cdef enum:
     OID_BOOL = 16
@@ -139,149 +139,124 @@ cdef struct StatementDef:
     int n_params
     int n_args                # those that pg/args fills
     bint versioned            # the first is the version of the catalog
-    bint fenced               # it changes something, and refuses to after a moment that slot_send gives it: the last
-                              # parameter
+    bint fenced               # after a moment that slot_send gives it, the last parameter, it refuses to do anything
     Oid[PARAMS_MAX] types
     Oid[PARAMS_MAX] elements  # of arrays; 0: it is none
 
 cdef StatementDef[STMT_COUNT] STATEMENTS
 
 cdef Oid statement_type(char letter) noexcept nogil:
-    if letter == b'q' or letter == b'v': return OID_INT8
-    if letter == b'i': return OID_INT4
-    if letter == b's': return OID_INT2
-    if letter == b't': return OID_TEXT
-    if letter == b'y': return OID_BYTEA
-    if letter == b'u': return OID_UUID
-    if letter == b'j': return OID_JSONB
-    if letter == b'b': return OID_BOOL
-    if letter == b'Q': return OID_INT8_ARRAY
-    if letter == b'I': return OID_INT4_ARRAY
-    if letter == b'S': return OID_INT2_ARRAY
-    if letter == b'B': return OID_BOOL_ARRAY
-    if letter == b'D': return OID_FLOAT8_ARRAY
-    if letter == b'T': return OID_TEXT_ARRAY
-    if letter == b'Y': return OID_BYTEA_ARRAY
-    if letter == b'P': return OID_TID_ARRAY
-    return OID_UUID_ARRAY
+    # Of the letter, in either case: of an array its elements'.
+    cdef char small = letter | 32
+    if small == b'q' or small == b'v': return OID_INT8
+    if small == b'i': return OID_INT4
+    if small == b's': return OID_INT2
+    if small == b't': return OID_TEXT
+    if small == b'y': return OID_BYTEA
+    if small == b'j': return OID_JSONB
+    if small == b'b': return OID_BOOL
+    if small == b'd': return OID_FLOAT8
+    return OID_TID if small == b'p' else OID_UUID
 
-cdef Oid statement_element(char letter) noexcept nogil:
-    if letter == b'Q': return OID_INT8
-    if letter == b'I': return OID_INT4
-    if letter == b'S': return OID_INT2
-    if letter == b'B': return OID_BOOL
-    if letter == b'D': return OID_FLOAT8
-    if letter == b'T': return OID_TEXT
-    if letter == b'Y': return OID_BYTEA
-    if letter == b'P': return OID_TID
-    return OID_UUID if letter == b'U' else 0
+cdef Oid statement_array(Oid element) noexcept nogil:
+    if element == OID_INT8: return OID_INT8_ARRAY
+    if element == OID_INT4: return OID_INT4_ARRAY
+    if element == OID_INT2: return OID_INT2_ARRAY
+    if element == OID_BOOL: return OID_BOOL_ARRAY
+    if element == OID_FLOAT8: return OID_FLOAT8_ARRAY
+    if element == OID_TEXT: return OID_TEXT_ARRAY
+    if element == OID_BYTEA: return OID_BYTEA_ARRAY
+    return OID_TID_ARRAY if element == OID_TID else OID_UUID_ARRAY
 
-cdef void statement_define(StatementDef* d, const char* name, const char* signature) noexcept nogil:
-    cdef int i
+cdef void statement_define(StatementDef* d, const char* name, const char* signature, const char* text) noexcept nogil:
+    # text NULL: it calls the function of that name.
     cdef size_t at
+    cdef int i
+    memset(d, 0, sizeof(StatementDef))
     d.name = name
-    d.n_params = <int>strlen(signature)
-    d.n_args = d.n_params
     d.versioned = signature[0] == b'v'
+    while signature[d.n_args] and signature[d.n_args] != b'!':
+        d.types[d.n_args] = statement_type(signature[d.n_args])
+        if signature[d.n_args] < b'a':
+            d.elements[d.n_args] = d.types[d.n_args]
+            d.types[d.n_args] = statement_array(d.elements[d.n_args])
+        d.n_args += 1
+    d.n_params = d.n_args
     at = <size_t>snprintf(d.text, sizeof(d.text), b"SELECT * FROM queend.%s(", name)
-    for i in range(d.n_params):
-        d.types[i] = statement_type(signature[i])
-        d.elements[i] = statement_element(signature[i])
-        at += <size_t>snprintf(d.text + at, sizeof(d.text) - at, b"$%d,", i + 1)
-    if d.n_params:
-        at -= 1               # the last comma
-    snprintf(d.text + at, sizeof(d.text) - at, b")")
+    for i in range(d.n_args):
+        at += <size_t>snprintf(d.text + at, sizeof(d.text) - at, b"$%d," if i + 1 < d.n_args else b"$%d", i + 1)
+    at += <size_t>snprintf(d.text + at, sizeof(d.text) - at, b")")
+    if text != NULL:
+        at = <size_t>snprintf(d.text, sizeof(d.text), b"%s", text)
+    if signature[d.n_args] == b'!':
+        # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a
+        # statement that is executed after the moment is undone (sql/function/late.sql).
+        d.fenced = True
+        d.types[d.n_params] = OID_TIMESTAMPTZ
+        d.n_params += 1
+        snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params,
+                 d.n_params)
 
 cdef inline bint statement_stores(int statement) noexcept nogil:
     # Does it need space on the server's disk?
     return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
             or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
-cdef void statement_fence(StatementDef* d) noexcept nogil:
-    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement
-    # that is executed after the moment is undone (sql/function/late.sql).
-    cdef size_t at = strlen(d.text)
-    d.fenced = True
-    d.types[d.n_params] = OID_TIMESTAMPTZ
-    d.n_params += 1
-    snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params,
-             d.n_params)
-
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
-    statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ")
-    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ")
-    statement_define(&s[STMT_PUSH_ONE], b"push_one", b"viiiisuuyyyqiiibuqqq")    # those of push, but for places to look
-    statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI")
-    statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT")
-    statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
-    statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
-    statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
-    statement_define(&s[STMT_RELEASE], b"release", b"IIU")
-    statement_define(&s[STMT_RESOLVE_WITHIN], b"resolve_within", b"TTii")
-    statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"")
-    statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqi")
-    statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT")
-    statement_define(&s[STMT_PARTITIONS_FIND], b"partitions_find", b"I")
-    statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT")
-    statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
-    statement_define(&s[STMT_RECENT], b"recent", b"qq")
-    statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ")
-    statement_define(&s[STMT_TURN], b"turn", b"vIIUQQQbPIIQIQUQ")
-    statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
-    statement_define(&s[STMT_WAKING], b"waking", b"qiqi")
-    statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II")
-    statement_define(&s[STMT_QUEUE_SIZES], b"queue_sizes", b"I")
-    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtb")
-    statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
-    statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
-    statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U")
+    statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ!", NULL)
+    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ!", NULL)
+    # the parameters of push, but for places to look
+    statement_define(&s[STMT_PUSH_ONE], b"push_one", b"viiiisuuyyyqiiibuqqq!", NULL)
+    statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI!", NULL)
+    statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT!", NULL)
+    statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb!", NULL)
+    statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb!", NULL)
+    statement_define(&s[STMT_RENEW], b"renew", b"UIIII!", NULL)
+    statement_define(&s[STMT_RELEASE], b"release", b"IIU!", NULL)
+    statement_define(&s[STMT_RESOLVE_WITHIN], b"resolve_within", b"TTii!", NULL)
+    statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"", NULL)
+    statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqi!", NULL)
+    statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT", NULL)
+    statement_define(&s[STMT_PARTITIONS_FIND], b"partitions_find", b"I", NULL)
+    statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT", NULL)
+    statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii", NULL)
+    statement_define(&s[STMT_RECENT], b"recent", b"qq", NULL)
+    statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ", NULL)
     # acknowledgments and claims of one moment in one transaction; where there is only the one or the other, their
     # function alone, with the same columns: to call a function for nothing is a tenth of what a call costs
-    statement_define(&s[STMT_CLAIM], b"claim", b"vIIQIQUQ")
-    statement_define(&s[STMT_ACK_LEASED], b"ack_leased", b"vIIUQQQbP")
-    snprintf(s[STMT_ACK_LEASED].text, sizeof(s.text),
-             b"SELECT part, grp, NULL::tid AS at, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)")
-    snprintf(s[STMT_TURN].text, sizeof(s.text),
-             b"SELECT * FROM (SELECT part, grp, NULL::tid AS at, released, head"
-             b" FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)"
-             b" UNION ALL SELECT part, grp, at, NULL, 0 FROM queend.claim($1,$10,$11,$12,$13,$14,$15,$16)) AS t")
+    statement_define(&s[STMT_CLAIM], b"claim", b"vIIQIQUQ!", NULL)
+    statement_define(&s[STMT_ACK_LEASED], b"ack_leased", b"vIIUQQQbP!",
+                     b"SELECT part, grp, NULL::tid AS at, released, head"
+                     b" FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)")
+    statement_define(&s[STMT_TURN], b"turn", b"vIIUQQQbPIIQIQUQ!",
+                     b"SELECT * FROM (SELECT part, grp, NULL::tid AS at, released, head"
+                     b" FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8,$9)"
+                     b" UNION ALL SELECT part, grp, at, NULL, 0"
+                     b" FROM queend.claim($1,$10,$11,$12,$13,$14,$15,$16)) AS t")
+    statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq", NULL)
+    statement_define(&s[STMT_WAKING], b"waking", b"qiqi", NULL)
+    statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II", NULL)
+    statement_define(&s[STMT_QUEUE_SIZES], b"queue_sizes", b"I", NULL)
+    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtb!", NULL)
+    statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ!", NULL)
+    statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY", NULL)
     # whose are these leases?
-    snprintf(s[STMT_LEASE_QUEUES].text, sizeof(s.text),
-             b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
-             b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
-             b" CROSS JOIN LATERAL"
-             b" (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
-             b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
+    statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U",
+                     b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
+                     b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
+                     b" CROSS JOIN LATERAL"
+                     b" (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
+                     b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
     # stream_sources: the source queue of a query, and the queue of a partition
-    statement_define(&s[STMT_STREAM_SOURCES], b"stream_sources", b"ui")
-    snprintf(s[STMT_STREAM_SOURCES].text, sizeof(s.text),
-             b"SELECT (SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = $1) AS query,"
-             b" (SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = $2)"
-             b" AS partition")
-    statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt")
-    snprintf(s[STMT_QUEUES_MAKE].text, sizeof(s.text),
-             b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
-    statement_define(&s[STMT_RATES_TAKE], b"rates_take", b"IIII")
-    statement_define(&s[STMT_LOOK], b"look", b"")
-    snprintf(s[STMT_LOOK].text, sizeof(s.text),
-             b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
-    statement_fence(&s[STMT_PUSH])
-    statement_fence(&s[STMT_PUSH_DUE])
-    statement_fence(&s[STMT_PUSH_ONE])
-    statement_fence(&s[STMT_POP])
-    statement_fence(&s[STMT_ACK])
-    statement_fence(&s[STMT_TRANSACTION])
-    statement_fence(&s[STMT_TRANSACTION_DUE])
-    statement_fence(&s[STMT_RENEW])
-    statement_fence(&s[STMT_RELEASE])
-    statement_fence(&s[STMT_RESOLVE_WITHIN])
-    statement_fence(&s[STMT_GROUP_WITHIN])
-    statement_fence(&s[STMT_TURN])
-    statement_fence(&s[STMT_CLAIM])
-    statement_fence(&s[STMT_ACK_LEASED])
-    statement_fence(&s[STMT_CYCLE])
-    statement_fence(&s[STMT_TAKE_BACK])
-    statement_fence(&s[STMT_RATES_TAKE])
+    statement_define(&s[STMT_STREAM_SOURCES], b"stream_sources", b"ui",
+                     b"SELECT (SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = $1) AS query,"
+                     b" (SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                     b" WHERE p.id = $2) AS partition")
+    statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt",
+                     b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
+    statement_define(&s[STMT_RATES_TAKE], b"rates_take", b"IIII!", NULL)
+    statement_define(&s[STMT_LOOK], b"look", b"",
+                     b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
     return s

@@ -178,7 +178,7 @@ cdef class SlotProbe:
         else:
             self.p.statements = <StatementDef*>calloc(len(self.names) + 1, sizeof(StatementDef))
             for i, (name, signature) in enumerate(self.names):
-                statement_define(&self.p.statements[i], name, signature)
+                statement_define(&self.p.statements[i], name, signature, NULL)
         uv_mutex_init(&self.p.lock)
         uv_cond_init(&self.p.turn)
         uv_loop_init(&self.p.loop)

@@ -60,8 +60,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.timer.data = e
     w.counters.live_handles += 1
     e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT,
-                            e,
-                            engine_slot_idle, &w.counters)
+                            e, engine_slot_idle, &w.counters)
     if e.slots != NULL:
         e.slots.on_server = engine_server
     e.want_reload = w.index == 0

@@ -103,52 +103,29 @@ cdef object setting_word(dict given, str name, tuple words):
         raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
     return value
 
-cdef char* setting_text(dict given, str name, str default) except NULL:
+cdef char* setting_text(dict given, str name, str default, bint listed=False) except NULL:
+    # listed: texts with commas between them become texts that are each ended by a NUL, and an empty one.
     value = given.pop(name, default)
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, not {type(value).__name__}")
     cdef bytes text = value.encode()
     if b"\0" in text:
         raise ValueError(f"{name} contains a NUL byte")
-    cdef char* copy = <char*>malloc(len(text) + 1)
-    if copy == NULL:
-        raise MemoryError()
-    memcpy(copy, <const char*>text, len(text) + 1)
-    return copy
-
-cdef char* setting_list(dict given, str name) except NULL:
-    # Texts with commas between them: each ended by a NUL, and an empty one.
-    value = given.pop(name, "")
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
-    if "\0" in value:
-        raise ValueError(f"{name} contains a NUL byte")
-    cdef bytes text = b"".join(one.encode() + b"\0" for one in value.split(",") if one) + b"\0"
-    cdef char* copy = <char*>malloc(len(text))
+    if listed:
+        text = b"\0".join([one for one in text.split(b",") if one])
+    cdef char* copy = <char*>calloc(1, len(text) + 2)
     if copy == NULL:
         raise MemoryError()
     memcpy(copy, <const char*>text, len(text))
     return copy
 
 cdef void settings_free(Settings* s) noexcept nogil:
-    free(s.host)
-    free(s.sockets)
-    s.sockets = NULL
-    free(s.conninfo)
-    free(s.session)
-    free(s.open_paths)
-    free(s.large_paths)
-    free(s.origins)
-    free(s.hosts)
-    free(s.buffer_dir)
-    s.origins = NULL
-    s.hosts = NULL
-    s.buffer_dir = NULL
-    s.host = NULL
-    s.conninfo = NULL
-    s.session = NULL
-    s.open_paths = NULL
-    s.large_paths = NULL
+    cdef char** texts = [s.host, s.sockets, s.conninfo, s.session, s.open_paths, s.large_paths, s.origins, s.hosts,
+                         s.buffer_dir]
+    cdef int i
+    for i in range(9):
+        free(texts[i])
+    memset(s, 0, sizeof(Settings))
 
 cdef int settings_load(Settings* s, dict settings) except -1:
     # s is zeroed. TypeError and ValueError name the setting; unknown names are refused.
@@ -158,10 +135,10 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.host = setting_text(d, "host", "127.0.0.1")
     s.conninfo = setting_text(d, "conninfo", "")
     s.session = setting_text(d, "session", "")
-    s.open_paths = setting_list(d, "open_paths")
+    s.open_paths = setting_text(d, "open_paths", "", True)
     s.guards_pages = setting_int(d, "guards_pages", 0, 0, 1)
-    s.origins = setting_list(d, "origins")
-    s.hosts = setting_list(d, "hosts")
+    s.origins = setting_text(d, "origins", "", True)
+    s.hosts = setting_text(d, "hosts", "", True)
     s.buffer_dir = setting_text(d, "buffer_dir", "")
     s.buffer_bytes = setting_int(d, "buffer_bytes", 1 << 30, 0, 1 << 50)
     s.buffer_records = setting_int(d, "buffer_records", 100000, 1, top)
@@ -172,7 +149,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.workers = setting_int(d, "workers", 1, 1, 256)
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
     s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
-    s.sockets = setting_list(d, "sockets")
+    s.sockets = setting_text(d, "sockets", "", True)
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
     s.push_streams = setting_int(d, "push_streams", 1, 1, 64)
     s.cache_bytes = setting_int(d, "cache_bytes", 32 << 20, 0, 1 << 50)
@@ -181,7 +158,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
     s.max_control = setting_int(d, "max_control_body", s.max_body, 1, 4 << 30)
     s.max_open = setting_int(d, "max_open_body", s.max_body, 1, 4 << 30)
-    s.large_paths = setting_list(d, "large_paths")
+    s.large_paths = setting_text(d, "large_paths", "", True)
     s.max_arriving = setting_int(d, "max_arriving", max(128 << 20, 2 * s.max_body), 4096, 1 << 50)
     s.max_untaken = setting_int(d, "max_untaken", 128 << 20, 1 << 16, 1 << 50)
     s.max_untaken_of_one = setting_int(d, "max_untaken_of_one", 64 << 20, 1 << 16, 1 << 50)
