@@ -214,21 +214,20 @@ cdef void refill_end() noexcept nogil:
 
 cdef void refill_answered(PushJob* j) noexcept nogil:
     # The chunk went through the engine.
+    global spill_moved
+    cdef EachItem at
     cdef PushItem* it
-    cdef int i, k
     if j.failed == 503:
         refill_retry(spool.pause_us)
         return
     if j.failed == 501 or j.unsealed:
         refill_retry(1000000)         # an error that is no fault of these records
         return
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.run == NULL or not it.run.open:
-            refill_done(it, it.run.n if it.run != NULL else 1)
-        else:
-            for k in range(it.run.n):
-                refill_done(&it.run.items[k], 1)
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        refill_done(it, pushitem_count(it))
+        it = each_next(&at)
     spool.first.records -= j.records
     spool.pending -= j.records
     spool.drained += <uint64_t>j.records
@@ -236,10 +235,6 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     spool.oldest_us = refill.until_us
     spool.step.note = True
     refill_end()
-    refill_moved()
-
-cdef void refill_moved() noexcept nogil:
-    global spill_moved
     spill_moved = True
 
 cdef void refill_done(PushItem* it, int n) noexcept nogil:

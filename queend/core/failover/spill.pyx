@@ -33,21 +33,25 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
 
 cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     # The same for what comes back from the database. False: no memory.
+    cdef EachItem at
     cdef PushItem* it
-    cdef PushItem* one
-    cdef int i, k
+    spill_open(j)
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        if it.status == 4 and not item_sealed(it) and not item_seal(w, &j.job, it):
+            return False
+        it = each_next(&at)
+    return True
+
+cdef void spill_open(PushJob* j) noexcept nogil:
+    # What goes into the buffer goes record by record.
+    cdef PushItem* it
+    cdef int i
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.run != NULL and not it.run.open:
-            if it.status != 4:
-                continue
-            run_open(it.run, it, it.run.items)
-            it.run.open = True
-        for k in range(it.run.n if it.run != NULL else 1):
-            one = &it.run.items[k] if it.run != NULL else it
-            if one.status == 4 and not item_sealed(one) and not item_seal(w, &j.job, one):
-                return False
-    return True
+        if it.status == 4 and it.run != NULL and not it.run.open:
+            item_open(it)
 
 cdef void spill_home(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
     cdef Worker* home = j.job.r.worker
@@ -87,23 +91,19 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     # All items of a job that was not sent yet, else those that came back, go into the next write.
     cdef size_t mark = spool.gather.len
     cdef int64_t now = clock_wall_us()
+    cdef EachItem at
     cdef PushItem* it
-    cdef int i, k
     cdef int n = 0
     if not j.spilled:
         push_mark(j, 0, 4)
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.run == NULL:
-            n += spill_put(it, now)
-            continue
-        if not it.run.open:
-            if it.status != 4:
-                continue
-            run_open(it.run, it, it.run.items)
-            it.run.open = True
-        for k in range(it.run.n):
-            n += spill_put(&it.run.items[k], now)
+    spill_open(j)
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        if it.status == 4:
+            spool_put(&spool.gather, it, now)
+            n += 1
+        it = each_next(&at)
     j.spilled = True
     if spool.gather.failed or not spool_room():
         spool.gather.len = mark
@@ -121,20 +121,15 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         spool.gather_first = &j.job
     spool.gather_last = &j.job
 
-cdef inline int spill_put(PushItem* it, int64_t now) noexcept nogil:
-    if it.status != 4:
-        return 0
-    spool_put(&spool.gather, it, now)
-    return 1
-
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
+    cdef EachItem at
     cdef PushItem* it
-    cdef int i, k
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        for k in range(it.run.n if it.run != NULL and it.run.open else 1):
-            if (&it.run.items[k] if it.run != NULL and it.run.open else it).status == 4:
-                spool_count(it.queue, it.part, by)
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        if it.status == 4:
+            spool_count(it.queue, it.part, by)
+        it = each_next(&at)
 
 cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     global spill_moved

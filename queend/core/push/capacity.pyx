@@ -98,8 +98,7 @@ cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept no
 cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept nogil:
     # A run of which only the first fit: its records go on one by one.
     cdef int i
-    run_open(it.run, it, it.run.items)
-    it.run.open = True
+    item_open(it)
     for i in range(it.run.n):
         if i < room:
             it.run.items[i].room = q
@@ -108,19 +107,16 @@ cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept no
 
 cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
     # Refused records whose ids a client made may be stored already: then they are duplicates, and need no room.
+    cdef EachItem at
     cdef PushItem* it
-    cdef PushItem* one
-    cdef bint opened
-    cdef int i, k
     j.doubts = False
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        opened = it.run != NULL and it.run.open
-        for k in range(it.run.n if opened else 1):
-            one = &it.run.items[k] if opened else it
-            if one.full == FULL_DOUBT:
-                one.full = FULL
-                ask_stored(e, one)
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        if it.full == FULL_DOUBT:
+            it.full = FULL
+            ask_stored(e, it)
+        it = each_next(&at)
 
 cdef void capacity_give_back(PushJob* j) noexcept nogil:
     # Its items that were not sent never will be.
@@ -137,27 +133,19 @@ cdef void capacity_give_back(PushJob* j) noexcept nogil:
 
 cdef void capacity_settle(PushJob* j) noexcept nogil:
     # All its items are home: what was stored takes room for good, the others give theirs back.
+    cdef EachItem at
     cdef PushItem* it
-    cdef int i, k
+    each_begin(&at, &j.req)
     uv_mutex_lock(&capacity_lock)
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.run == NULL or not it.run.open:
-            capacity_count(it, pushitem_count(it))
-        else:
-            for k in range(it.run.n):
-                capacity_count(&it.run.items[k], 1)
+    it = each_next(&at)
+    while it != NULL:
+        if it.room != NULL and it.status == 0:
+            it.room.capacity.stored += pushitem_count(it)
+        elif it.room != NULL:
+            it.room.capacity.taken -= pushitem_count(it)
+        it.room = NULL
+        it = each_next(&at)
     uv_mutex_unlock(&capacity_lock)
-
-cdef inline void capacity_count(PushItem* it, int n) noexcept nogil:
-    cdef Queue* q = it.room
-    it.room = NULL
-    if q == NULL:
-        return
-    if it.status == 0:
-        q.capacity.stored += n
-    else:
-        q.capacity.taken -= n
 
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
     # Is there room for all it pushes? -1: yes; -2: sizes have to be asked for; else the operation for which there is

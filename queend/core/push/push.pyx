@@ -240,20 +240,16 @@ cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogi
 
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
     # Records that have one status get another. How many.
+    cdef EachItem at
     cdef PushItem* it
-    cdef int i, k
     cdef int n = 0
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.run == NULL or not it.run.open:
-            if it.status == of:
-                it.status = to
-                n += pushitem_count(it)
-            continue
-        for k in range(it.run.n):
-            if it.run.items[k].status == of:
-                it.run.items[k].status = to
-                n += 1
+    each_begin(&at, &j.req)
+    it = each_next(&at)
+    while it != NULL:
+        if it.status == of:
+            it.status = to
+            n += pushitem_count(it)
+        it = each_next(&at)
     return n
 
 cdef void push_answer(PushJob* j) noexcept nogil:

@@ -1,6 +1,46 @@
-# Runs in a batch. A run is one item of its group's chain and one row of the log. It is spread into items of their own
-# when one of its records may not be stored: an id seen before in the batch, or the database's word that it holds one
-# already.
+# Runs: many records of one partition that go through the engine as one item, so that they become one row of the log
+# (route/pushrun makes them). A run is opened, which is to say its records become items of their own, when something is
+# to be done with one of them: its id was seen before in the batch, the database holds it already, it has to be sealed, or
+# there is no room for it.
+
+cdef void item_open(PushItem* it) noexcept nogil:
+    # A run: its records become items of their own.
+    run_open(it.run, it, it.run.items)
+    it.run.open = True
+
+cdef inline bint item_opened(const PushItem* it) noexcept nogil:
+    return it.run != NULL and it.run.open
+
+cdef PushItem* item_instead(PushItem* it) noexcept nogil:
+    # The same of one in a chain: they take its place. The first of them.
+    cdef PushItem* first = it.run.items
+    item_open(it)
+    first[it.run.n - 1].next = it.next
+    return first
+
+# All records of a request, one after the other; a run that was not opened counts as one.
+
+cdef inline void each_begin(EachItem* at, PushReq* q) noexcept nogil:
+    at.q = q
+    at.i = 0
+    at.k = 0
+
+cdef inline PushItem* each_next(EachItem* at) noexcept nogil:
+    # NULL: that was the last.
+    cdef PushItem* it = &at.q.items[at.i]
+    if at.i == at.q.n:
+        return NULL
+    if not item_opened(it):
+        at.i += 1
+        return it
+    it = &it.run.items[at.k]
+    at.k += 1
+    if at.k == at.q.items[at.i].run.n:
+        at.k = 0
+        at.i += 1
+    return it
+
+# ---- in a batch ----------------------------------------------------------------------------------------------------
 
 cdef void run_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
     # Puts a run into its partition's group, whole, or record by record when an id of it is there already.
@@ -40,8 +80,7 @@ cdef void run_spread(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
 
 cdef void run_open_here(PushItem* it) noexcept nogil:
     # Its records become items, which its part waits for instead of it.
-    run_open(it.run, it, it.run.items)
-    it.run.open = True
+    item_open(it)
     it.of_part.left += it.run.n - 1
 
 cdef void group_open_runs(PushGroup* g) noexcept nogil:
@@ -91,8 +130,7 @@ cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int
     it.created_us = created
     if whole:
         return base + it.run.n
-    run_open(it.run, it, it.run.items)      # its part still waits for the run itself
-    it.run.open = True
+    item_open(it)      # its part still waits for the run itself
     pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
     pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
     for k in range(it.run.n):

@@ -33,10 +33,7 @@ cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
     while at[0] != NULL:
         it = at[0]
         if it.run != NULL and it.partition.queue.sealed:
-            run_open(it.run, it, it.run.items)
-            it.run.open = True
-            it.run.items[it.run.n - 1].next = it.next
-            it = at[0] = it.run.items
+            it = at[0] = item_instead(it)
         if item_bare(it) and not item_seal(w, &j.job, it):
             push_unsealed(w, j)
             return False
@@ -123,10 +120,7 @@ cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
             sealed = q != NULL and q.sealed
             uv_rwlock_rdunlock(&catalog.lock)
         if sealed and it.run != NULL:
-            run_open(it.run, it, it.run.items)
-            it.run.open = True
-            it.run.items[it.run.n - 1].next = it.next
-            it = at[0] = it.run.items
+            it = at[0] = item_instead(it)
         if sealed and not item_sealed(it) and not item_seal(w, &j.job, it):
             push_unsealed(w, j)
             return False

@@ -172,6 +172,11 @@ cdef struct IdSet:
     bint sure                 # a row was stored on this knowledge: late_ids is known not to be needed
     int64_t used_us
 
+cdef struct EachItem:         # push/runs
+    PushReq* q
+    int i                     # the item that comes next
+    int k                     # and its record, where it is a run that was opened
+
 cdef struct Records:
     PushItem* it
     int at                    # in its run
