@@ -182,7 +182,6 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
     cdef ProbeRoom room = ProbeRoom(path=path, query=query)
     cdef PopReq q
     cdef PopMessage m
-    cdef Slice lease
     cdef bytes uuid, partition, group
     probe_popreq(room, &q, {})
     memset(&m, 0, sizeof(m))
@@ -197,20 +196,16 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
             partition = given["partition"]
             group = q.group.p[:q.group.n]
             keep += [uuid, partition, group]
-            m.partition_uuid = slice_of(<const char*>uuid, len(uuid))
-            m.partition = slice_of(<const char*>partition, len(partition))
-            m.group = slice_of(<const char*>group, len(group))
-            m.queue = slice_of(<const char*>queue, len(queue))
+            m.partition_uuid = read_slice(uuid)
+            m.partition = read_slice(partition)
+            m.group = read_slice(group)
+            m.queue = read_slice(queue)
         before = given
-        for name in ("txid", "trace", "sub", "payload", "lease"):
-            text = given.get(name) or b""
-            keep.append(text)
-            lease = slice_of(<const char*><bytes>text, len(text))
-            if name == "txid": m.extras.text = lease
-            elif name == "trace": m.extras.trace = lease
-            elif name == "sub": m.extras.sub = lease
-            elif name == "payload": m.payload = lease
-            else: m.lease = lease
+        m.extras.text = read_slice(given.get("txid") or b"")
+        m.extras.trace = read_slice(given.get("trace") or b"")
+        m.extras.sub = read_slice(given.get("sub") or b"")
+        m.payload = read_slice(given.get("payload") or b"")
+        m.lease = read_slice(given.get("lease") or b"")
         memcpy(m.id, <const char*><bytes>given["id"], 16)
         memcpy(m.record_id, <const char*><bytes>given["record_id"], 16)
         m.attempt = given["attempt"]
@@ -226,11 +221,8 @@ def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
     cdef PopReq q
     reasons = {"no_partition": WHY_NO_PARTITION, "not_found": WHY_NOT_FOUND, "lease_held": WHY_LEASE_HELD,
                "window": WHY_WINDOW, "nothing": WHY_NOTHING, "expired": WHY_EXPIRED}
-    cdef const char* text = NULL
-    if uuid is not None:
-        text = uuid
     probe_popreq(room, &q, {})
-    pop_reply_empty(&room.out, &q, reasons[why], text, b"empty")
+    pop_reply_empty(&room.out, &q, reasons[why], read_slice(uuid).p, b"empty")
     return room.answer()
 
 # ---- ack -----------------------------------------------------------------------------------------------------------
@@ -261,9 +253,8 @@ def probe_ack_reply(bytes body, bint single, list results):
     for i, (code, queue, partition, missing) in enumerate(results):
         q.items[i].code = code
         q.items[i].group_missing = missing
-        if queue is not None:
-            q.items[i].queue_name = slice_of(<const char*>queue, len(queue))
-            q.items[i].partition_name = slice_of(<const char*>partition, len(partition))
+        q.items[i].queue_name = read_slice(queue)
+        q.items[i].partition_name = read_slice(partition)
     ack_reply(&room.out, &q)
     return room.answer()
 

@@ -17,48 +17,47 @@ cdef struct ProbePool:
     uv_async_t wake
     uv_mutex_t lock
     uv_cond_t turn            # something was answered
-    ProbeCall* inbox
-    ProbeCall* inbox_last
-    ProbeCall* waiting        # for an idle slot, in order
-    ProbeCall* waiting_last
+    ProbeCall* first          # of the calls that wait for an idle slot
     int answered
     bint stopping
-    bint stopped
     SlotPool* pool
     Counters counters
     StatementDef* statements
     void* self
 
-cdef void probe_append(ProbeCall** first, ProbeCall** last, ProbeCall* c) noexcept nogil:
-    c.next = NULL
-    if first[0] == NULL:
-        first[0] = c
-    else:
-        last[0].next = c
-    last[0] = c
+cdef void probe_put(ProbePool* p, ProbeCall* c, bint front) noexcept nogil:
+    cdef ProbeCall** at = &p.first
+    uv_mutex_lock(&p.lock)
+    while at[0] != NULL and not front:
+        at = &at[0].next
+    c.next = at[0]
+    at[0] = c
+    uv_mutex_unlock(&p.lock)
 
-cdef ProbeCall* probe_shift(ProbeCall** first) noexcept nogil:
-    cdef ProbeCall* c = first[0]
+cdef ProbeCall* probe_shift(ProbePool* p) noexcept nogil:
+    cdef ProbeCall* c
+    uv_mutex_lock(&p.lock)
+    c = p.first
     if c != NULL:
-        first[0] = c.next
+        p.first = c.next
+    uv_mutex_unlock(&p.lock)
     return c
+
+cdef void probe_free(ProbeCall* c) noexcept nogil:
+    free(c.text)
+    buf_free(&c.bytes)
+    free(c)
 
 cdef void probe_on_wake(uv_async_t* handle) noexcept nogil:
     cdef ProbePool* p = <ProbePool*>handle.data
-    cdef ProbeCall* c
     cdef bint stop
     uv_mutex_lock(&p.lock)
-    c = probe_shift(&p.inbox)
-    while c != NULL:
-        probe_append(&p.waiting, &p.waiting_last, c)
-        c = probe_shift(&p.inbox)
     stop = p.stopping
     uv_mutex_unlock(&p.lock)
     if stop and p.pool != NULL:
         slotpool_close(p.pool, probe_on_closed, p)
         p.pool = NULL
-    elif p.pool != NULL:
-        probe_on_idle(p)
+    probe_on_idle(p)
 
 cdef void probe_on_closed(void* ctx) noexcept nogil:
     uv_close(<uv_handle_t*>&(<ProbePool*>ctx).wake, NULL)
@@ -67,18 +66,13 @@ cdef void probe_on_idle(void* owner) noexcept nogil:
     cdef ProbePool* p = <ProbePool*>owner
     cdef Slot* s
     cdef ProbeCall* c
-    if p.pool == NULL:
-        return                # a slot became idle while the pool opened; or it closes
-    while p.waiting != NULL:
+    while p.pool != NULL:     # else it opens or closes
         s = slotpool_take(p.pool)
-        if s == NULL:
+        c = probe_shift(p) if s != NULL else NULL
+        if c == NULL:
             return
-        c = probe_shift(&p.waiting)
         if not probe_send(s, c):
-            c.next = p.waiting            # the slot has broken: the call stays first
-            if p.waiting == NULL:
-                p.waiting_last = c
-            p.waiting = c
+            probe_put(p, c, True)         # the slot has broken: the call stays first
 
 cdef bint probe_send_text(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # slot_send for a one-off text without parameters (one command; binary result).
@@ -105,9 +99,7 @@ cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept
     with gil:
         (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res, c.decode), probe_state(res), outcome,
                                    s.statement)
-    free(c.text)
-    buf_free(&c.bytes)
-    free(c)
+    probe_free(c)
     uv_mutex_lock(&p.lock)
     p.answered += 1
     uv_cond_broadcast(&p.turn)
@@ -117,11 +109,8 @@ cdef object probe_rows(PGresult* res, bint decode):
     cdef int row, col
     if slot_failed(res):
         return None
-    return [[probe_value(res, row, col) if decode else probe_slice(pg_bytes(res, row, col))
+    return [[probe_value(res, row, col) if decode else probe_bytes(pg_bytes(res, row, col))
              for col in range(PQnfields(res))] for row in range(PQntuples(res))]
-
-cdef object probe_slice(Slice s):
-    return None if s.p == NULL else s.p[:s.n]
 
 cdef object probe_value(PGresult* res, int row, int col):
     # By the getter of the column's type; bytes for what has none.
@@ -144,9 +133,9 @@ cdef object probe_value(PGresult* res, int row, int col):
         if not pg_array(res, row, col, OID_BYTEA, &i):
             return "not a list"
         while pg_next(&i, &s):
-            values.append(probe_slice(s))
+            values.append(probe_bytes(s))
         return values
-    return probe_slice(pg_bytes(res, row, col))
+    return probe_bytes(pg_bytes(res, row, col))
 
 cdef object probe_state(PGresult* res):
     if not slot_failed(res) or res == NULL:
@@ -198,12 +187,7 @@ cdef class SlotProbe:
                                         &self.p.counters)
             slotpool_connect(self.p.pool)
             uv_run(&self.p.loop, UV_RUN_DEFAULT)
-        leaked = uv_loop_close(&self.p.loop)
-        uv_mutex_lock(&self.p.lock)
-        self.p.stopped = True
-        uv_cond_broadcast(&self.p.turn)
-        uv_mutex_unlock(&self.p.lock)
-        if leaked:
+        if uv_loop_close(&self.p.loop):
             raise RuntimeError("the loop still has handles")
 
     def submit(self, int ticket, statement, list values, int deadline_ms, int chain=0, bint decode=False):
@@ -233,9 +217,7 @@ cdef class SlotProbe:
             else:
                 params_bytes(&c.params, c.bytes.data + at, <size_t>len(value))
                 at += <size_t>len(value)
-        uv_mutex_lock(&self.p.lock)
-        probe_append(&self.p.inbox, &self.p.inbox_last, c)
-        uv_mutex_unlock(&self.p.lock)
+        probe_put(&self.p, c, False)
         uv_async_send(&self.p.wake)
 
     cdef record(self, int ticket, int callbacks, rows, error, int outcome, int statement):
@@ -292,15 +274,10 @@ cdef class SlotProbe:
 
     def __dealloc__(self):
         cdef ProbeCall* c
-        for _ in range(2):
-            c = probe_shift(&self.p.waiting)
-            while c != NULL:
-                free(c.text)
-                buf_free(&c.bytes)
-                free(c)
-                c = probe_shift(&self.p.waiting)
-            self.p.waiting = self.p.inbox
-            self.p.inbox = NULL
+        c = probe_shift(&self.p)
+        while c != NULL:
+            probe_free(c)
+            c = probe_shift(&self.p)
         free(self.p.statements)
         uv_cond_destroy(&self.p.turn)
         uv_mutex_destroy(&self.p.lock)

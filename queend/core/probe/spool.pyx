@@ -1,32 +1,27 @@
 # What the tests of the failover buffer's files drive: records and segments, without an engine.
 
-cdef Slice spool_probe_slice(bytes text):
-    return slice_of(<const char*>text, len(text))
-
 def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes txid=None, bytes trace=None,
-                       bytes sub=b"", bytes due=b"",
-                       bytes seal=b"", bytes headers=b"", int64_t now_us=0):
+                       bytes sub=b"", bytes due=b"", bytes seal=b"", bytes headers=b"", int64_t now_us=0):
     """One record as it is written."""
     cdef PushItem it
     cdef Extras more
     cdef Buf b
     memset(&it, 0, sizeof(it))
     buf_init(&b)
-    it.queue = spool_probe_slice(queue)
-    it.part = spool_probe_slice(part)
-    it.payload = spool_probe_slice(payload)
-    it.sub = spool_probe_slice(sub)
+    it.queue = read_slice(queue)
+    it.part = read_slice(part)
+    it.payload = read_slice(payload)
+    it.sub = read_slice(sub)
     memcpy(it.id, <const char*>id, 16)
-    if txid is not None:
-        it.txid = spool_probe_slice(txid)
-        it.keep_text = 1
+    it.txid = read_slice(txid)
+    it.keep_text = txid is not None
     if trace is not None:
         memcpy(it.trace, <const char*>trace, 16)
         it.has_trace = 1
     extras_none(&more)
-    more.due = spool_probe_slice(due)
-    more.seal = spool_probe_slice(seal)
-    more.headers = spool_probe_slice(headers)
+    more.due = read_slice(due)
+    more.seal = read_slice(seal)
+    more.headers = read_slice(headers)
     it.more = &more
     spool_put(&b, &it, now_us)
     out = b.data[:b.len]
@@ -57,8 +52,7 @@ def probe_spool_read(bytes data, size_t window):
             out.append((slice_bytes(it.queue), slice_bytes(it.part), (<char*>it.id)[:16],
                         slice_bytes(it.txid) if it.keep_text else None,
                         (<char*>it.trace)[:16] if it.has_trace else None, slice_bytes(it.sub), slice_bytes(it.payload),
-                        since,
-                        slice_bytes(x.due), slice_bytes(x.seal), slice_bytes(x.headers)))
+                        since, slice_bytes(x.due), slice_bytes(x.seal), slice_bytes(x.headers)))
         else:
             out.append(data[at:at + n])
         at += n
