@@ -63,7 +63,9 @@ cdef class Core:
         strict = strictness
         global log_hidden
         free(log_hidden)
-        log_hidden = strdup(hidden) if hidden else NULL
+        log_hidden = text_copy(hidden) if hidden else NULL
+        if hidden and log_hidden == NULL:
+            raise MemoryError()
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs,
                            self.p.settings.max_bridged_bytes):
             raise OSError("eventfd: no descriptor left")

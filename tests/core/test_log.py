@@ -32,6 +32,22 @@ def test_every_detail_makes_one_valid_line(capfd, text, times):
         assert told["detail"] == smooth
 
 
+@pytest.mark.parametrize("blanks", [0, 1500])
+def test_a_secret_is_hidden_where_the_detail_is_cut_within_it_too(capfd, blanks):
+    secret, before = "correct horse battery staple", "x" * (2030 - blanks)
+    for detail in (f"a {secret} b", " " * blanks + before + secret):
+        probe_log(b"warn", b"something_happened", detail.encode(), secret.encode())
+        told = json.loads(capfd.readouterr().err)["detail"]
+        assert "corr" not in told and told.startswith("a *" if detail[0] == "a" else " x"[not blanks])
+
+
+@pytest.mark.parametrize("text, times", [("x\n\n\n\U0001f600", 300), ("\n\n\u20ac", 500), ("\u00e9", 1024)])
+def test_a_detail_that_is_cut_ends_with_a_whole_character(capfd, text, times):
+    probe_log(b"warn", b"something_happened", (text * times).encode(), b"secret")
+    told = json.loads(capfd.readouterr().err)["detail"]
+    assert re.sub(r"\n+", " ", text * times).startswith(told) and len(told) > 700
+
+
 def test_a_line_without_detail(capfd):
     probe_log(b"info", b"began", None)
     assert json.loads(capfd.readouterr().err).keys() == {"time", "level", "event"}

@@ -36,7 +36,6 @@ cdef extern from "<endian.h>" nogil:
 
 cdef extern from "<string.h>" nogil:
     char* strstr(const char*, const char*)
-    char* strdup(const char*)
     size_t strcspn(const char*, const char*)
     void* memmem(const void*, size_t, const void*, size_t)
 

@@ -32,6 +32,7 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
     cdef size_t at = 0
     cdef size_t i = 0
     cdef char c
+    cdef unsigned char lead
     cdef size_t n = strlen(text)
     while n and text[n - 1] == b'\n':
         n -= 1
@@ -47,14 +48,18 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
             c = b' '
         out[at] = c
         at += 1
-    while i < n and at and (<unsigned char>out[at - 1] & 0xc0) == 0x80:
-        at -= 1               # never end inside a UTF-8 character: drop its tail
-    if i < n and at and <unsigned char>out[at - 1] >= 0xc0:
-        at -= 1
+    # never end inside a UTF-8 character, whoever cut it
+    i = at
+    while i and (<unsigned char>out[i - 1] & 0xc0) == 0x80:
+        i -= 1
+    if i and <unsigned char>out[i - 1] >= 0xc0:
+        lead = <unsigned char>out[i - 1]
+        if at < i + (3 if lead >= 0xf0 else 2 if lead >= 0xe0 else 1):
+            at = i - 1
     return at
 
-cdef void log_mask(char* text) noexcept nogil:
-    # Writes marks over what is hidden.
+cdef void log_mask(char* text, bint cut) noexcept nogil:
+    # Writes marks over what is hidden. cut: the text went on, and one may begin at its end.
     cdef const char* one = log_hidden
     cdef const char* end
     cdef char* at
@@ -68,6 +73,11 @@ cdef void log_mask(char* text) noexcept nogil:
             if at == NULL:
                 break
             memset(at, b'*', n)
+        if cut and n:
+            at = text + strlen(text) - min(n - 1, strlen(text))
+            while memcmp(at, one, strlen(at)) != 0:
+                at += 1
+            memset(at, b'*', strlen(at))
         one = end + 1 if end != NULL else NULL
 
 cdef bint log_takes(int wait_ms) noexcept nogil:
@@ -83,6 +93,7 @@ cdef bint log_takes(int wait_ms) noexcept nogil:
 
 cdef bint log_put(const char* lines, size_t n) noexcept nogil:
     # Whole lines, at most LOG_WRITE bytes. False: standard error takes none now.
+    global log_dropped
     cdef char[128] note
     cdef char[32] now
     cdef bint takes
@@ -92,16 +103,12 @@ cdef bint log_put(const char* lines, size_t n) noexcept nogil:
         if write(2, note, <size_t>snprintf(
                 note, sizeof(note), b'{"time":"%.24s","level":"warn","event":"log_lines_dropped","lines":%lld}\n', now,
                 <long long>log_dropped)) >= 0:
-            log_forget()
+            log_dropped = 0
     takes = log_takes(0)
     if takes and write(2, lines, n) < 0:
         pass                  # nobody is left to tell
     uv_mutex_unlock(&log_lock)
     return takes
-
-cdef inline void log_forget() noexcept nogil:
-    global log_dropped
-    log_dropped = 0
 
 cdef void log_drop() noexcept nogil:
     # One more line that was not taken.
@@ -124,8 +131,7 @@ cdef void log_line(const char* level, const char* event, const char* detail) noe
     at = 9 + 24
     at += <size_t>snprintf(line + at, LOG_LINE - at, b'","level":"%.8s","event":"%.64s"', level, event)
     if detail != NULL and log_hidden != NULL:
-        snprintf(plain, sizeof(plain), b"%s", detail)
-        log_mask(plain)
+        log_mask(plain, snprintf(plain, sizeof(plain), b"%s", detail) >= <int>sizeof(plain))
         detail = plain
     if detail != NULL:
         memcpy(line + at, b',"detail":"', 11)
