@@ -6,7 +6,6 @@ cdef extern from "<libpq-fe.h>" nogil:
     ctypedef struct PGresult:
         pass
     ctypedef enum ConnStatusType:
-        CONNECTION_OK
         CONNECTION_BAD
     ctypedef enum PostgresPollingStatusType:
         PGRES_POLLING_FAILED
@@ -16,19 +15,15 @@ cdef extern from "<libpq-fe.h>" nogil:
     ctypedef enum ExecStatusType:
         PGRES_COMMAND_OK
         PGRES_TUPLES_OK
-        PGRES_FATAL_ERROR
         PGRES_PIPELINE_SYNC
-        PGRES_PIPELINE_ABORTED
     ctypedef void (*PQnoticeProcessor)(void*, const char*) noexcept nogil
-    int PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL, PG_DIAG_SEVERITY_NONLOCALIZED
-    int PG_DIAG_CONSTRAINT_NAME
+    int PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL
 
     ctypedef struct PQconninfoOption:
         char* keyword
         char* val
     PQconninfoOption* PQconninfoParse(const char*, char**)
     void PQconninfoFree(PQconninfoOption*)
-    void PQfreemem(void*)
 
     PGconn* PQconnectStart(const char*)
     PGconn* PQconnectStartParams(const char* const*, const char* const*, int)
@@ -37,7 +32,6 @@ cdef extern from "<libpq-fe.h>" nogil:
     ConnStatusType PQstatus(const PGconn*)
     char* PQerrorMessage(const PGconn*)
     int PQsocket(const PGconn*)
-    int PQserverVersion(const PGconn*)
     PQnoticeProcessor PQsetNoticeProcessor(PGconn*, PQnoticeProcessor, void*)
 
     ctypedef enum PGVerbosity:
@@ -57,7 +51,6 @@ cdef extern from "<libpq-fe.h>" nogil:
 
     ExecStatusType PQresultStatus(const PGresult*)
     char* PQresultErrorField(const PGresult*, int)
-    char* PQresultErrorMessage(const PGresult*)
     int PQntuples(const PGresult*)
     int PQnfields(const PGresult*)
     Oid PQftype(const PGresult*, int)

@@ -77,7 +77,7 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void*, size_t, int)
 
 cdef extern from "<fcntl.h>" nogil:
-    int O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_APPEND, O_CLOEXEC, O_DIRECTORY
+    int O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY
     int F_DUPFD_CLOEXEC
     int fcntl(int, int, ...)
     int open(const char*, int, ...)
@@ -105,7 +105,7 @@ cdef extern from "<signal.h>" nogil:
     int pthread_sigmask(int, const sigset_t*, sigset_t*)
 
 cdef extern from "<errno.h>" nogil:
-    int errno, EAGAIN, EINTR, EIO, ENOENT, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED
+    int errno, EAGAIN, EINTR, EIO, ENOENT, EMFILE, ENFILE, ENOBUFS, ENOMEM
 
 cdef extern from "<string.h>" nogil:
     char* strerror(int)

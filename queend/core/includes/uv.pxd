@@ -1,17 +1,7 @@
 # libuv 1.44 or later: only what the core uses.
 from libc.stdint cimport uint64_t, int64_t
-from posix.types cimport uid_t
 
-cdef extern from "<sys/socket.h>" nogil:
-    struct sockaddr:
-        pass
-    int SOCK_STREAM
-
-cdef extern from "<netdb.h>" nogil:
-    struct addrinfo:
-        int ai_socktype
-        sockaddr* ai_addr
-        addrinfo* ai_next
+from queend.core.includes.posix cimport addrinfo, sockaddr
 
 cdef extern from "<uv.h>" nogil:
     ctypedef struct uv_loop_t:
@@ -44,8 +34,6 @@ cdef extern from "<uv.h>" nogil:
     ctypedef struct uv_write_t:
         void* data
         uv_stream_t* handle
-    ctypedef struct uv_shutdown_t:
-        void* data
     ctypedef struct uv_buf_t:
         char* base
         size_t len
@@ -65,15 +53,12 @@ cdef extern from "<uv.h>" nogil:
     ctypedef struct uv_work_t:
         void* data
     ctypedef unsigned long uv_thread_t
-    ctypedef int uv_file
     ctypedef int uv_os_sock_t
 
     ctypedef void (*uv_alloc_cb)(uv_handle_t*, size_t, uv_buf_t*) noexcept nogil
     ctypedef void (*uv_read_cb)(uv_stream_t*, ssize_t, const uv_buf_t*) noexcept nogil
     ctypedef void (*uv_write_cb)(uv_write_t*, int) noexcept nogil
-    ctypedef void (*uv_shutdown_cb)(uv_shutdown_t*, int) noexcept nogil
     ctypedef void (*uv_close_cb)(uv_handle_t*) noexcept nogil
-    ctypedef void (*uv_connection_cb)(uv_stream_t*, int) noexcept nogil
     ctypedef void (*uv_udp_recv_cb)(uv_udp_t*, ssize_t, const uv_buf_t*, const sockaddr*, unsigned int) noexcept nogil
     ctypedef void (*uv_async_cb)(uv_async_t*) noexcept nogil
     ctypedef void (*uv_timer_cb)(uv_timer_t*) noexcept nogil
@@ -82,7 +67,6 @@ cdef extern from "<uv.h>" nogil:
     ctypedef void (*uv_prepare_cb)(uv_prepare_t*) noexcept nogil
     ctypedef void (*uv_idle_cb)(uv_idle_t*) noexcept nogil
     ctypedef void (*uv_thread_cb)(void*) noexcept nogil
-    ctypedef void (*uv_walk_cb)(uv_handle_t*, void*) noexcept nogil
 
     ctypedef void (*uv_work_cb)(uv_work_t*) noexcept nogil
     ctypedef void (*uv_after_work_cb)(uv_work_t*, int) noexcept nogil
@@ -90,40 +74,26 @@ cdef extern from "<uv.h>" nogil:
 
     ctypedef enum uv_run_mode:
         UV_RUN_DEFAULT
-        UV_RUN_ONCE
-        UV_RUN_NOWAIT
-    int UV_READABLE, UV_WRITABLE, UV_DISCONNECT
-    int UV_EOF, UV_ECANCELED, UV_EAGAIN, UV_ENOBUFS, UV_EAI_NONAME, UV_EAI_NODATA
+    int UV_READABLE, UV_WRITABLE
+    int UV_EOF, UV_EAGAIN, UV_ENOBUFS, UV_EAI_NONAME, UV_EAI_NODATA
 
     int uv_loop_init(uv_loop_t*)
     int uv_loop_close(uv_loop_t*)
     int uv_run(uv_loop_t*, uv_run_mode)
-    void uv_stop(uv_loop_t*)
     uint64_t uv_now(const uv_loop_t*)
     void uv_update_time(uv_loop_t*)
-    uint64_t uv_hrtime()
-    void uv_walk(uv_loop_t*, uv_walk_cb, void*)
 
     void uv_close(uv_handle_t*, uv_close_cb)
-    int uv_is_closing(const uv_handle_t*)
-    int uv_is_active(const uv_handle_t*)
-    void uv_unref(uv_handle_t*)
 
     int uv_tcp_init(uv_loop_t*, uv_tcp_t*)
     int uv_tcp_open(uv_tcp_t*, uv_os_sock_t)
-    int uv_tcp_bind(uv_tcp_t*, const sockaddr*, unsigned int)
     int uv_tcp_nodelay(uv_tcp_t*, int)
-    int uv_tcp_getsockname(const uv_tcp_t*, sockaddr*, int*)
     int uv_tcp_getpeername(const uv_tcp_t*, sockaddr*, int*)
-    int uv_listen(uv_stream_t*, int, uv_connection_cb)
-    int uv_accept(uv_stream_t*, uv_stream_t*)
     int uv_read_start(uv_stream_t*, uv_alloc_cb, uv_read_cb)
     int uv_read_stop(uv_stream_t*)
     int uv_write(uv_write_t*, uv_stream_t*, const uv_buf_t*, unsigned int, uv_write_cb)
     int uv_try_write(uv_stream_t*, const uv_buf_t*, unsigned int)
-    int uv_shutdown(uv_shutdown_t*, uv_stream_t*, uv_shutdown_cb)
     int uv_fileno(const uv_handle_t*, int*)
-    int uv_tcp_close_reset(uv_tcp_t*, uv_close_cb)
 
     int uv_udp_init(uv_loop_t*, uv_udp_t*)
     int uv_udp_open(uv_udp_t*, uv_os_sock_t)
@@ -140,10 +110,8 @@ cdef extern from "<uv.h>" nogil:
     int uv_poll_stop(uv_poll_t*)
     int uv_check_init(uv_loop_t*, uv_check_t*)
     int uv_check_start(uv_check_t*, uv_check_cb)
-    int uv_check_stop(uv_check_t*)
     int uv_prepare_init(uv_loop_t*, uv_prepare_t*)
     int uv_prepare_start(uv_prepare_t*, uv_prepare_cb)
-    int uv_prepare_stop(uv_prepare_t*)
     int uv_idle_init(uv_loop_t*, uv_idle_t*)
     int uv_idle_start(uv_idle_t*, uv_idle_cb)
     int uv_idle_stop(uv_idle_t*)
@@ -172,9 +140,7 @@ cdef extern from "<uv.h>" nogil:
     int uv_cancel(uv_req_t*)
     int uv_queue_work(uv_loop_t*, uv_work_t*, uv_work_cb, uv_after_work_cb)
     const char* uv_strerror(int)
-    const char* uv_err_name(int)
     int uv_sem_init(uv_sem_t*, unsigned int)
     void uv_sem_destroy(uv_sem_t*)
     void uv_sem_post(uv_sem_t*)
     void uv_sem_wait(uv_sem_t*)
-    int uv_ip_name(const sockaddr*, char*, size_t)

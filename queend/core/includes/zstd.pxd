@@ -22,4 +22,3 @@ cdef extern from "zstd.h" nogil:
     unsigned long long ZSTD_getFrameContentSize(const void* src, size_t n)
     size_t ZSTD_findFrameCompressedSize(const void* src, size_t n)
     unsigned int ZSTD_isError(size_t code)
-    const char* ZSTD_getErrorName(size_t code)
