@@ -30,7 +30,6 @@ cdef Slice token_of(Request* r) noexcept nogil:
 
 cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     # True: it goes on. False: it was answered, or waits for its token to be verified.
-    cdef unsigned char[32] digest
     cdef Slice token
     if gate_skips(r.path):
         return True
@@ -47,12 +46,17 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     if token.n == 0:
         reply_error(r, 401, b"Empty token")
         return False
-    SHA256(<const unsigned char*>token.p, token.n, digest)
-    r.grant = grants_find(digest, clock_wall_us(), &r.arena)
+    r.grant = gate_grant(r, token)
     if r.grant == NULL:
         bridge_send(r, True)
         return False
     return gate_level(r, route)
+
+cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
+    # What it allows; NULL: it has to be verified.
+    cdef unsigned char[32] digest
+    SHA256(<const unsigned char*>token.p, token.n, digest)
+    return grants_find(digest, clock_wall_us(), &r.arena)
 
 cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
     if r.grant.level < route.level or (route.verb and not grant_allows_some(r.grant, route.verb)):
@@ -63,7 +67,6 @@ cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
 cdef int gate_early(Request* r) noexcept nogil:
     # Before a large body is read. 1: it may be; the gate is passed when it is there. 0: the token has to be verified.
     # -1: refused.
-    cdef unsigned char[32] digest
     cdef Slice token
     cdef Grant* grant
     if gate_skips(r.path):
@@ -71,8 +74,7 @@ cdef int gate_early(Request* r) noexcept nogil:
     token = bearer_of(r.headers_raw)
     if token.n == 0:
         return -1
-    SHA256(<const unsigned char*>token.p, token.n, digest)
-    grant = grants_find(digest, clock_wall_us(), &r.arena)
+    grant = gate_grant(r, token)
     if grant == NULL:
         return 0
     return 1 if grant.level else -1

@@ -75,9 +75,7 @@ cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) n
         if memcmp(at[i].digest, digest, 32) == 0:
             if at[i].expires_us > now_us:
                 at[i].used_us = now_us        # readers may race for it: any of their times will do
-                out = <Grant*>arena_alloc(a, at[i].size)
-                if out != NULL:
-                    memcpy(out, at[i], at[i].size)
+                out = grant_copy(at[i], a)
             break
     uv_rwlock_rdunlock(&grants.lock)
     return out

@@ -64,11 +64,9 @@ cdef Grant* ticket_take(Request* r) noexcept nogil:
     uv_rwlock_wrlock(&grants.lock)
     for i in range(TICKETS_MOST):
         if tickets[i].grant != NULL and memcmp(tickets[i].grant.digest, digest, 32) == 0:
-            if tickets[i].until_us > now and tickets[i].grant.expires_us > now and memcmp(tickets[i].path, path,
-                                                                                            32) == 0:
-                out = <Grant*>arena_alloc(&r.arena, tickets[i].grant.size)
-                if out != NULL:
-                    memcpy(out, tickets[i].grant, tickets[i].grant.size)
+            if (tickets[i].until_us > now and tickets[i].grant.expires_us > now
+                    and memcmp(tickets[i].path, path, 32) == 0):
+                out = grant_copy(tickets[i].grant, &r.arena)
             ticket_free(&tickets[i])
             break
     uv_rwlock_wrunlock(&grants.lock)

@@ -50,11 +50,8 @@ cdef void bridge_close() noexcept nogil:
     table_free(&bridge.calls)
     uv_mutex_destroy(&bridge.lock)
 
-cdef inline void bridge_submit(Request* r) noexcept nogil:
-    # On the request's worker: hands it over to the control plane.
-    bridge_send(r, False)
-
 cdef void bridge_send(Request* r, bint held) noexcept nogil:
+    # On the request's worker: hands it over to the control plane. held: its token alone is to be verified there.
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
     cdef uint64_t one = 1
     cdef bint room = False

@@ -161,7 +161,7 @@ cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e)
     elif r.conn == NULL:
         reply_empty(r, 204)   # its client left meanwhile
     else:
-        bridge_submit(r)
+        bridge_send(r, False)
 
 cdef bint query_known(Request* r, const char* names) noexcept nogil:
     cdef ApiError e
