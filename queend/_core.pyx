@@ -246,6 +246,7 @@ include "core/settle/lease.pyx"           # extended, given back
 # Streams of messages: one pop after another for one request. In: a request, and what a WebSocket says. Out: messages
 # until its client leaves. Owns a feed from its request to its end.
 include "core/feed/commandlog.pyx"        # a line for each thing that is said there
+include "core/feed/credit.pyx"             # how many messages its client may be given
 include "core/feed/socket.pyx"            # a stream over a WebSocket
 include "core/feed/feed.pyx"              # a request that is answered for as long as its client stays
 

@@ -4,6 +4,14 @@
 cdef enum:
     COMMAND_SHORT = 80        # bytes of any id but a transactionId, which is as long as its client wants
 
+cdef const char* COMMAND_MEMBERS[5]       # of an acknowledgment
+cdef const char* COMMAND_NAMES[5]         # what they are called in the line
+COMMAND_MEMBERS[0], COMMAND_NAMES[0] = b"transactionId", b"transaction"
+COMMAND_MEMBERS[1], COMMAND_NAMES[1] = b"partitionId", b"partition"
+COMMAND_MEMBERS[2], COMMAND_NAMES[2] = b"leaseId", b"lease"
+COMMAND_MEMBERS[3], COMMAND_NAMES[3] = b"windowId", b"window"
+COMMAND_MEMBERS[4], COMMAND_NAMES[4] = b"status", b"verdict"
+
 cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
     # A member, if there is a text. The literal as it was sent, without its quotes.
     cdef size_t at
@@ -24,21 +32,12 @@ cdef size_t command_ids(Json* j, char* out) noexcept nogil:
     memset(found, 0, sizeof(found))
     json_enter(j, b'{')
     while json_member(j, &first, &key) and json_skip(j, &value):
-        if key_is(key, b"transactionId"):
-            found[0] = value
-        elif key_is(key, b"partitionId"):
-            found[1] = value
-        elif key_is(key, b"leaseId"):
-            found[2] = value
-        elif key_is(key, b"windowId"):
-            found[3] = value
-        elif key_is(key, b"status"):
-            found[4] = value
-    at = command_id(out, b"transaction", found[0], REQUESTLOG_ID)
-    at += command_id(out + at, b"partition", found[1], COMMAND_SHORT)
-    at += command_id(out + at, b"lease", found[2], COMMAND_SHORT)
-    at += command_id(out + at, b"window", found[3], COMMAND_SHORT)
-    return at + command_id(out + at, b"verdict", found[4], COMMAND_SHORT)
+        for i in range(5):
+            if key_is(key, COMMAND_MEMBERS[i]):
+                found[i] = value
+    for i in range(5):
+        at += command_id(out + at, COMMAND_NAMES[i], found[i], COMMAND_SHORT if i else REQUESTLOG_ID)
+    return at
 
 cdef size_t command_many(Slice body, char* out) noexcept nogil:
     # Of a batch: how many there are, and the ids of the first.
