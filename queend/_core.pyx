@@ -227,6 +227,7 @@ include "core/push/handover.pyx"          # parked pops served by the push itsel
 include "core/push/side.pyx"              # partitions whose ids must be loaded first
 include "core/push/results.pyx"           # what was stored where, told
 include "core/push/stream.pyx"            # push streams by lane
+include "core/push/answer.pyx"            # the answer to a request
 include "core/push/push.pyx"              # a push request
 include "core/push/evict.pyx"             # items taken out of batches
 
