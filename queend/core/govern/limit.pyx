@@ -19,27 +19,17 @@ cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
     cdef LimitConfig* c = &l.config
     memset(l, 0, sizeof(Limit))
     c[0] = config[0]
-    if c.max_concurrent < 1:
-        c.max_concurrent = 1
+    c.max_concurrent = max(c.max_concurrent, 1)
     if c.mode == LIMIT_STATIC:
         l.limit = c.max_concurrent
         return
-    if c.max_limit > c.max_concurrent:
-        c.max_limit = c.max_concurrent
-    if c.min_limit < 1:
-        c.min_limit = 1
-    if c.max_limit < c.min_limit:
-        c.max_limit = c.min_limit
-    if c.alpha < 1:
-        c.alpha = 1
-    if c.beta < c.alpha + 1:
-        c.beta = c.alpha + 1
-    if c.window_samples < 1:
-        c.window_samples = 1
-    if c.fastest_window_us < LIMIT_SPANS:
-        c.fastest_window_us = LIMIT_SPANS
-    if c.interval_us < 1:
-        c.interval_us = 1
+    c.min_limit = max(c.min_limit, 1)
+    c.max_limit = max(min(c.max_limit, c.max_concurrent), c.min_limit)
+    c.alpha = max(c.alpha, 1)
+    c.beta = max(c.beta, c.alpha + 1)
+    c.window_samples = max(c.window_samples, 1)
+    c.fastest_window_us = max(c.fastest_window_us, <int64_t>LIMIT_SPANS)
+    c.interval_us = max(c.interval_us, 1)
     l.limit = limit_clamp(LIMIT_START, c.min_limit, c.max_limit)
     l.starting = True
 
@@ -130,10 +120,8 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
         base = l.alone
     if base > 0 and l.recent > base:
         queue = l.limit * (1 - base / l.recent)
-    if low > l.config.alpha:
-        low = l.config.alpha
-    if high > l.config.beta:
-        high = l.config.beta
+    low = min(low, <double>l.config.alpha)
+    high = min(high, <double>l.config.beta)
     if not probed and (queue >= low or l.alone_us) and l.config.min_limit < l.config.max_limit:
         l.probe_us = now_us if now_us else 1
         l.probe_n = 0

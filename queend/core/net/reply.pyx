@@ -99,6 +99,12 @@ cdef void reply_simple(Request* r, int status, const char* json_text) noexcept n
     buf_text(reply_begin(r, status, JSON_TYPE), json_text)
     reply_end(r)
 
+cdef void reply_unwell(Request* r, const char* status, const char* why) noexcept nogil:
+    # How the daemon is, where it is not as it should be. why: ASCII without quotes.
+    cdef char[160] text
+    snprintf(text, sizeof(text), b'{"status":"%s","error":"%s"}', status, why)
+    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
+
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
     cdef Buf* b

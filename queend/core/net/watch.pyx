@@ -114,13 +114,12 @@ cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) 
 
 cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:
     # /livez
-    cdef char[160] text
+    cdef char[40] text
     cdef int64_t stuck = atomic_get64(&w.process.watch.stuck)
     if stuck == 0:
         reply_simple(r, 200, b"{\"status\":\"alive\"}")
-        return
-    if stuck > 0:
-        snprintf(text, sizeof(text), b"{\"status\":\"stuck\",\"error\":\"Worker %d does not turn\"}", <int>stuck - 1)
+    elif stuck > 0:
+        snprintf(text, sizeof(text), b"Worker %d does not turn", <int>stuck - 1)
+        reply_unwell(r, b"stuck", text)
     else:
-        snprintf(text, sizeof(text), b"{\"status\":\"stuck\",\"error\":\"The control plane does not run\"}")
-    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
+        reply_unwell(r, b"stuck", b"The control plane does not run")

@@ -74,44 +74,39 @@ cdef inline void limits_tell(Engine* e) noexcept nogil:
 cdef void engine_arm(Engine* e) noexcept nogil:
     # The timer is only ever moved forward here; firing early costs one look.
     cdef int64_t now
-    cdef int64_t next_us = 0
+    cdef int64_t at = INT64_MAX
     cdef HeapNode* top = heap_top(&e.deadlines)
-    cdef int64_t wait, look_us
-    if not e.closing:
-        now = clock_mono_us()
+    if e.closing:
+        return
+    now = clock_mono_us()
+    if top != NULL:
+        at = top.at
+    if e.worker.index == 0:
+        uv_mutex_lock(&book.lock)
+        top = heap_top(&book.due)
         if top != NULL:
-            next_us = top.at
-        if e.worker.index == 0:
-            uv_mutex_lock(&book.lock)
-            top = heap_top(&book.due)
-            if top != NULL and (next_us == 0 or top.at < next_us):
-                next_us = top.at
-            if book.rates_at and not e.rates.busy and (next_us == 0 or book.rates_at < next_us):
-                next_us = book.rates_at
-            if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
-                next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
-            uv_mutex_unlock(&book.lock)
-            look_us = e.discover.due_us
-            if look_us <= now:
-                look_us = now + 20000         # it waits for a connection, or for the end of the one before
-            if not e.slots.closing and (next_us == 0 or look_us < next_us):
-                next_us = look_us
-        if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
-            next_us = now + e.hold_us
-        if e.pause_until and (next_us == 0 or e.pause_until < next_us):
-            next_us = e.pause_until
-        if engine_waits(e) and (next_us == 0 or next_us > now + 50000):
-            next_us = now + 50000
-        if e.settings.workers > 1 and e.worker.index == 0 and (next_us == 0 or next_us > now + 100000):
-            next_us = now + 100000        # other workers add due times without telling
-        if next_us == 0 or (e.armed_us and e.armed_us <= next_us):
-            return
-        wait = (next_us - now + 999) // 1000
-        if wait < 1:
-            wait = 1
-        e.armed_us = next_us
-        uv_update_time(&e.worker.loop)
-        uv_timer_start(&e.timer, engine_on_timer, <uint64_t>wait, 0)
+            at = min(at, top.at)
+        if book.rates_at and not e.rates.busy:
+            at = min(at, book.rates_at)
+        if rowcache.first != NULL:
+            at = min(at, rowcache.first.kept_us + ROWCACHE_AGE_US)
+        uv_mutex_unlock(&book.lock)
+        if not e.slots.closing:
+            # one that is due waits for a connection, or for the end of the one before
+            at = min(at, e.discover.due_us if e.discover.due_us > now else now + 20000)
+        if e.settings.workers > 1:
+            at = min(at, now + 100000)        # other workers add due times without telling
+    if e.hold_us >= 0:
+        at = min(at, now + e.hold_us)
+    if e.pause_until:
+        at = min(at, e.pause_until)
+    if engine_waits(e):
+        at = min(at, now + 50000)
+    if at == INT64_MAX or (e.armed_us and e.armed_us <= at):
+        return
+    e.armed_us = at
+    uv_update_time(&e.worker.loop)
+    uv_timer_start(&e.timer, engine_on_timer, <uint64_t>max((at - now + 999) // 1000, 1), 0)
 
 cdef bint engine_waits(Engine* e) noexcept nogil:
     # Work that nobody else will wake: retries, and requests that wait for a database that is away.

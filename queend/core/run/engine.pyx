@@ -214,9 +214,4 @@ cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
     if why == NULL:
         reply_simple(r, 200, b"{\"status\":\"ready\"}")
     else:
-        reply_not_ready(r, why)
-
-cdef void reply_not_ready(Request* r, const char* why) noexcept nogil:
-    cdef char[160] text
-    snprintf(text, sizeof(text), b"{\"status\":\"not ready\",\"error\":\"%s\"}", why)
-    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
+        reply_unwell(r, b"not ready", why)

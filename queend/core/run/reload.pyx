@@ -81,20 +81,24 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 
 cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
     # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
-    cdef Queue* q
-    cdef int side
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
-    for side in range(3):
-        q = catalog.graves[side].queues if side < 2 else catalog.list
-        while q != NULL:
-            if q.changed:
-                q.changed = False
-                book_wake_queue(q, &wake)
-            q = q.next
+    book_wake_queues(False, &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(w, wake)
+
+cdef void book_wake_queues(bint all_, PopJob** wake) noexcept nogil:
+    # Those parked on all queues, buried ones too, or on all that a reload changed. Both locks held.
+    cdef Queue* q
+    cdef int side
+    for side in range(3):
+        q = catalog.graves[side].queues if side < 2 else catalog.list
+        while q != NULL:
+            if all_ or q.changed:
+                q.changed = False
+                book_wake_queue(q, wake)
+            q = q.next
 
 cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Engine* e = engine_of(w)

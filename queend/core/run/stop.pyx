@@ -9,22 +9,13 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     e.stopping = True
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
-    book_wake_all(&wake)
+    book_wake_queues(True, &wake)
+    book_wake_all_name_waiters(&wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(w, wake)
     feeds_stop(e)
     engine_drain(w)
-
-cdef void book_wake_all(PopJob** wake) noexcept nogil:
-    cdef Queue* q
-    cdef int side
-    for side in range(3):
-        q = catalog.graves[side].queues if side < 2 else catalog.list
-        while q != NULL:
-            book_wake_queue(q, wake)
-            q = q.next
-    book_wake_all_name_waiters(wake)
 
 cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
