@@ -94,6 +94,31 @@ cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
     b.n_groups += 1
     return g
 
+cdef void batch_unlink(PushBatch* b, PushGroup* before, PushGroup* g) noexcept nogil:
+    # g leaves the batch, with all that counts of it. before: the group before it, NULL: it is the first.
+    if before != NULL:
+        before.next = g.next
+    else:
+        b.first = g.next
+    if b.last is g:
+        b.last = before
+    b.n_groups -= 1
+    b.n_items -= g.n
+
+cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
+    # The items of a group that is in no batch any more, each duplicate after what it repeats, follow those of another
+    # of its partition.
+    cdef PushItem* it = g.first
+    cdef PushItem* following
+    if g.last != NULL:
+        g.last.next = g.dups
+    while it != NULL:
+        following = it.next
+        it.status = 0
+        it.original = NULL
+        batch_place(into, to, it)
+        it = following
+
 cdef inline void group_range(PushGroup* g, const unsigned char* id) noexcept nogil:
     # A version-7 id widens the range of the group.
     if not g.has_v7:

@@ -35,12 +35,7 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
     while g != NULL:
         following = g.next
         if g.partition.dead or group_bare(g) or group_roomless(g):
-            if last != NULL:
-                last.next = following
-            else:
-                b.first = following
-            b.n_groups -= 1
-            b.n_items -= g.n
+            batch_unlink(b, last, g)
             if g.partition.open is g:
                 g.partition.open = NULL
             if b.unsure and not g.partition.dead:
@@ -51,7 +46,6 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
         else:
             last = g
         g = following
-    b.last = last
 
 cdef bint group_roomless(PushGroup* g) noexcept nogil:
     cdef PushItem* it = g.first if g.partition.queue.max_size > 0 else NULL

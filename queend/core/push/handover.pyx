@@ -121,12 +121,8 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
     cdef Claim* c
     cdef int i
     if b.n_claims == 0:
-        arg_null(&a.row)
-        arg_null(&a.group)
-        arg_null(&a.take)
-        arg_null(&a.whole)
-        arg_null(&a.lease)
-        arg_null(&a.lease_us)
+        for i in range(<int>(sizeof(ClaimArgs) // sizeof(PgArray))):
+            arg_null(<PgArray*>a + i)
     for i in range(b.n_claims):
         c = &b.claims[i]
         if c is c.job.claims:

@@ -87,38 +87,42 @@ cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef int64_t created = pg_int8(res, row, PUSH_CREATED_AT)
     cdef int64_t head = -1
-    cdef int64_t fresh, off, stored_at
-    cdef PgIter offs
-    cdef PgIter ats
+    cdef int64_t fresh = base
+    cdef StoredBefore before
     cdef int k
     if it.run != NULL:
         fresh = run_results(it, res, row, base, created)
         head = run_head(it)
     else:
-        pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
-        pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
-        fresh = base
+        stored_before(&before, res, row)
         for k in range(c.n):
-            off = -1
-            stored_at = created
-            pg_next8(&offs, &off)
-            pg_next8(&ats, &stored_at)
-            if off >= 0:
-                it.offset = off
-                it.created_us = stored_at
-                if off >= head:
-                    head = off + 1        # whoever stored it may have told nobody
-                # an id made here that is "already stored" is our own batch, sent twice
-                it.status = 1 if it.id_kind != 0 else 0
-            else:
-                it.offset = fresh
-                it.created_us = created
-                fresh += 1
+            item_result(it, &before, created, &fresh)
+            head = max(head, it.offset + 1)       # whoever stored it may have told nobody
             it = it.next
-        if base >= 0 and fresh > base and fresh > head:
-            head = fresh
     c.whole = fresh - base == c.n
     chunk_told(c, base if fresh > base else -1, head)
+
+cdef struct StoredBefore:     # where and when records of a row were stored that were found, one of each
+    PgIter offsets
+    PgIter moments
+
+cdef void stored_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
+    pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &b.offsets)
+    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &b.moments)
+
+cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
+    # Of the next record. fresh: the offset of one that was stored now; then that of the one after it.
+    it.offset = -1
+    it.created_us = created
+    pg_next8(&b.offsets, &it.offset)
+    pg_next8(&b.moments, &it.created_us)
+    if it.offset >= 0:
+        # an id made here that is "already stored" is our own batch, sent twice
+        it.status = 1 if it.id_kind != 0 else 0
+    else:
+        it.offset = fresh[0]
+        it.created_us = created
+        fresh[0] += 1
 
 cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
     # Rows for the cache are copied without a lock, then hung in together.

@@ -114,39 +114,23 @@ cdef void group_open_runs(PushGroup* g) noexcept nogil:
 cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
     # One row of results for a run whose ids were looked up. Only a plain one can have been stored in part. The offset
     # after the last record that was stored now.
-    cdef PgIter offs
-    cdef PgIter ats
-    cdef int64_t off, stored_at
-    cdef PushItem* one
+    cdef StoredBefore before
+    cdef int64_t off
     cdef bint whole = True
     cdef int k
-    pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+    stored_before(&before, res, row)
     for k in range(it.run.n):
         off = -1
-        pg_next8(&offs, &off)
-        if off >= 0:
-            whole = False
+        pg_next8(&before.offsets, &off)
+        whole = whole and off < 0
     it.offset = base
     it.created_us = created
     if whole:
         return base + it.run.n
     item_open(it)      # its part still waits for the run itself
-    pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
-    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
+    stored_before(&before, res, row)
     for k in range(it.run.n):
-        one = &it.run.items[k]
-        off = -1
-        stored_at = created
-        pg_next8(&offs, &off)
-        pg_next8(&ats, &stored_at)
-        one.created_us = created
-        if off >= 0:
-            one.offset = off
-            one.created_us = stored_at
-            one.status = 1 if one.id_kind != 0 else 0
-        else:
-            one.offset = base
-            base += 1
+        item_result(&it.run.items[k], &before, created, &base)
     return base
 
 cdef int64_t run_head(PushItem* it) noexcept nogil:
@@ -156,8 +140,7 @@ cdef int64_t run_head(PushItem* it) noexcept nogil:
     if not it.run.open:
         return it.offset + it.run.n
     for k in range(it.run.n):
-        if it.run.items[k].offset >= head:
-            head = it.run.items[k].offset + 1
+        head = max(head, it.run.items[k].offset + 1)
     return head
 
 cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
@@ -168,8 +151,6 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
     cdef PushGroup* other
     cdef PushGroup* last = NULL
     cdef PushGroup* following
-    cdef PushItem* it
-    cdef PushItem* next_item
     cdef int row, i
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
@@ -190,22 +171,10 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
         other = batch_group(again, g.partition) if g.refused else NULL
         if other == NULL:
             last = g
-            g = following
-            continue
-        if last != NULL:
-            last.next = following
         else:
-            b.first = following
-        group_open_runs(g)
-        if g.last != NULL:
-            g.last.next = g.dups      # each after what it is a duplicate of
-        it = g.first
-        while it != NULL:
-            next_item = it.next
-            it.status = 0
-            it.original = NULL
-            batch_place(again, other, it)
-            it = next_item
+            batch_unlink(b, last, g)
+            group_open_runs(g)
+            group_pour(g, again, other)
         g = following
     if again.n_groups == 0:
         batch_free(again)

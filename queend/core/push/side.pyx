@@ -53,9 +53,9 @@ cdef void group_to_side(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogi
     side.gather.unsure = side.gather.unsure or b.unsure
     if side.gather.since_us == 0:
         side.gather.since_us = b.since_us
-    group_pour(b, g, side.gather, to)
+    side_pour(b, g, side.gather, to)
     if gathered != NULL:
-        group_pour(s.gather, gathered, side.gather, to)
+        side_pour(s.gather, gathered, side.gather, to)
         if s.gather.n_groups == 0:
             batch_free(s.gather)
             s.gather = NULL
@@ -82,39 +82,21 @@ cdef void side_return(PushStream* side, PushBatch* b) noexcept nogil:
         if to == NULL:
             p.on_side = True
             continue
-        group_pour(side.gather, p.open, s.gather, to)
+        side_pour(side.gather, p.open, s.gather, to)
         p.open = to
     if side.gather != NULL and side.gather.n_groups == 0:
         batch_free(side.gather)
         side.gather = NULL
 
-cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
-    # A group leaves its batch: its items, each duplicate after what it repeats, follow those of another of its
-    # partition.
+cdef void side_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
     cdef PushGroup* before = NULL
     cdef PushGroup* at = b.first
-    cdef PushItem* it = g.first
-    cdef PushItem* following
     while at is not g:
         before = at
         at = at.next
-    if before != NULL:
-        before.next = g.next
-    else:
-        b.first = g.next
-    if b.last is g:
-        b.last = before
-    b.n_groups -= 1
-    b.n_items -= g.n
-    b.bytes -= g.bytes if g.bytes < b.bytes else b.bytes
-    if g.last != NULL:
-        g.last.next = g.dups
-    while it != NULL:
-        following = it.next
-        it.status = 0
-        it.original = NULL
-        batch_place(into, to, it)
-        it = following
+    batch_unlink(b, before, g)
+    b.bytes -= min(g.bytes, b.bytes)
+    group_pour(g, into, to)
 
 # ---- learning --------------------------------------------------------------------------------------------------------
 
