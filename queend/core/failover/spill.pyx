@@ -114,12 +114,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         return
     spill_count(j, 1)
     spool.gather_records += n
-    j.job.next = NULL
-    if spool.gather_last != NULL:
-        spool.gather_last.next = &j.job
-    else:
-        spool.gather_first = &j.job
-    spool.gather_last = &j.job
+    joblist_add(&spool.gather_jobs, &j.job)
 
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     cdef EachItem at
@@ -134,24 +129,17 @@ cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
 cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     global spill_moved
     # The write is over: its jobs go home.
-    cdef Job* job = spool.write.jobs
-    cdef Job* following
-    cdef PushJob* j
+    cdef PushJob* j = <PushJob*>joblist_take(&spool.write.jobs)
     cdef int why = SPILL_KEPT if spool.write.error == 0 else SPILL_FAILED
     atomic_set64(&doubt.buffer, why != SPILL_KEPT)
     spool_write_end()
-    spool.write.jobs = NULL
     spill_moved = True
-    if boss.engine == NULL:
-        return                # closed while it was under way: the connections are gone
-    while job != NULL:
-        following = job.next
-        j = <PushJob*>job
+    while j != NULL and boss.engine != NULL:          # closed while it was under way: the connections are gone
         if why != SPILL_KEPT:
             spill_count(j, -1)
         j.spill_why = why
         spill_home(j, push_spilled)
-        job = following
+        j = <PushJob*>joblist_take(&spool.write.jobs)
 
 cdef void spill_look() noexcept nogil:
     global spill_moved

@@ -14,7 +14,7 @@ cdef struct SpoolWrite:
     uv_work_t work
     Buf bytes
     int64_t records
-    Job* jobs                 # whose records these are, chained by next
+    JobList jobs              # whose records these are
     int dir_fd
     int fd                    # -1: a new segment
     uint64_t number

@@ -38,8 +38,7 @@ cdef struct Spool:
     bint writing
     Buf gather                # the next write
     int64_t gather_records
-    Job* gather_first
-    Job* gather_last
+    JobList gather_jobs
     SpoolStep step
     bint stepping
     int64_t at                # in the first segment: what comes next
@@ -171,10 +170,9 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     spool.gather = empty
     buf_clear(&spool.gather)
     t.records = spool.gather_records
-    t.jobs = spool.gather_first
+    t.jobs = spool.gather_jobs
     spool.gather_records = 0
-    spool.gather_first = NULL
-    spool.gather_last = NULL
+    memset(&spool.gather_jobs, 0, sizeof(JobList))
     if spool.fd >= 0 and (spool.last.size >= SPOOL_SEGMENT or spool.last.records >= spool.per_file):
         file_close(&spool.fd)
     t.dir_fd = spool.dir_fd
