@@ -13,6 +13,7 @@ include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
 include "core/base/memory.pyx"            # what the allocator keeps
 include "core/base/arena.pyx"             # one request's memory
+include "core/base/scratch.pyx"           # memory for one thing after another
 include "core/base/unzip.pyx"             # a zstd frame unpacked
 include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed

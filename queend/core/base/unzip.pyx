@@ -4,7 +4,6 @@
 
 cdef enum:
     UNZIP_MOST = 67108864     # bytes that one frame may unpack to
-    UNZIP_KEEP = 1048576      # scratch kept from one frame to the next
     ZSTD_MAGIC = 0xfd2fb528
 
 cdef enum UnzipResult:
@@ -15,13 +14,12 @@ cdef enum UnzipResult:
 
 cdef struct Unzip:
     ZSTD_DCtx* context
-    char* room
-    size_t size               # of the room
+    Scratch room
     bint short_of_memory      # it ran out since somebody looked
 
 cdef void unzip_close(Unzip* z) noexcept nogil:
     ZSTD_freeDCtx(z.context)
-    free(z.room)
+    free(z.room.p)
     memset(z, 0, sizeof(Unzip))
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
@@ -70,15 +68,10 @@ cdef int unzip_scratch(Unzip* z, Slice frame, size_t most, Slice* out) noexcept 
     cdef int result = unzip_size(frame, most, &size)
     if result != UNZIP_OK:
         return result
-    if size > z.size or z.size > UNZIP_KEEP:
-        free(z.room)
-        z.size = size if size > 65536 else 65536
-        z.room = <char*>malloc(z.size)
-        if z.room == NULL:
-            z.size = 0
-            z.short_of_memory = True
-            return UNZIP_MEMORY
-    if not unzip_into(z, frame, z.room, size):
+    if not scratch_room(&z.room, size):
+        z.short_of_memory = True
+        return UNZIP_MEMORY
+    if not unzip_into(z, frame, z.room.p, size):
         return UNZIP_BAD
-    out[0] = slice_of(z.room, size)
+    out[0] = slice_of(z.room.p, size)
     return UNZIP_OK

@@ -6,13 +6,13 @@ cdef enum:
     SEAL_ID_MOST = 32         # characters of a key's id
 
 cdef struct SealKey:
-    char[33] id               # ended by a NUL
+    char[SEAL_ID_MOST + 1] id # ended by a NUL
     unsigned char[32] key
 
 cdef struct SealRing:
     int n                     # 0: nothing can be sealed or opened
     bint refuses              # plain payloads of encrypted queues are not given
-    SealKey[16] keys
+    SealKey[SEAL_KEYS] keys
 
 cdef SealRing sealring
 

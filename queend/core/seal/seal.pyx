@@ -9,7 +9,6 @@ cdef enum:
     # sealed and spelled at a time, in the processor's cache: whole blocks, whole groups of base64
     SEAL_CHUNK = 6144
     SEAL_IVS = 64             # taken from the system at once
-    SEAL_KEEP = 1048576       # of the room, from one payload to the next
     SEAL_MOST = 1 << 30       # bytes of a payload, far beyond any request
     SEAL_TOLD_US = 10000000   # between two log lines about envelopes that cannot be opened
 
@@ -25,11 +24,10 @@ cdef enum SealOpened:
 
 cdef struct Seal:
     EVP_CIPHER_CTX* sealing
-    EVP_CIPHER_CTX* opening[16]
-    unsigned char[1024] ivs
+    EVP_CIPHER_CTX* opening[SEAL_KEYS]
+    unsigned char[SEAL_IVS * SEAL_IV] ivs
     int iv                    # those left in there
-    char* room
-    size_t size
+    Scratch room
     int64_t told_us           # when the log was told last, 0: not yet
     int64_t plain_us          # the same, of plain payloads
     bint short_of_memory      # it ran out since somebody looked
@@ -39,15 +37,15 @@ cdef void seal_close(Seal* s) noexcept nogil:
     EVP_CIPHER_CTX_free(s.sealing)
     for i in range(SEAL_KEYS):
         EVP_CIPHER_CTX_free(s.opening[i])
-    free(s.room)
+    free(s.room.p)
     memset(s, 0, sizeof(Seal))
 
 cdef EVP_CIPHER_CTX* seal_context(int key, bint encrypt) noexcept nogil:
     # With its key: what comes with each payload is the IV alone. NULL when memory ran out.
     cdef EVP_CIPHER_CTX* c = EVP_CIPHER_CTX_new()
-    if c != NULL and EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, NULL, NULL, encrypt) == 1 \
-            and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_IVLEN, SEAL_IV, NULL) == 1 \
-            and EVP_CipherInit_ex(c, NULL, NULL, sealring.keys[key].key, NULL, encrypt) == 1:
+    if (c != NULL and EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, NULL, NULL, encrypt) == 1
+            and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_IVLEN, SEAL_IV, NULL) == 1
+            and EVP_CipherInit_ex(c, NULL, NULL, sealring.keys[key].key, NULL, encrypt) == 1):
         return c
     EVP_CIPHER_CTX_free(c)
     return NULL
@@ -88,7 +86,7 @@ cdef inline char* seal_base64(char* at, const unsigned char* p, int n) noexcept 
 
 cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept nogil:
     # The envelope of a payload, exactly seal_size bytes, by the first key. False: no key, no randomness or no memory.
-    cdef unsigned char[6144] chunk
+    cdef unsigned char[SEAL_CHUNK] chunk
     cdef unsigned char[16] tag
     cdef const unsigned char* iv
     cdef size_t i = 0
@@ -109,8 +107,8 @@ cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept no
             return False
         out = seal_base64(out, chunk, n)
         i += n
-    if EVP_CipherFinal_ex(s.sealing, chunk,
-                          &written) != 1 or EVP_CIPHER_CTX_ctrl(s.sealing, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, tag) != 1:
+    if (EVP_CipherFinal_ex(s.sealing, chunk, &written) != 1
+            or EVP_CIPHER_CTX_ctrl(s.sealing, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, tag) != 1):
         return False
     out = seal_base64(seal_text(out, b"\",\"iv\":\""), iv, SEAL_IV)
     out = seal_base64(seal_text(out, b"\",\"authTag\":\""), tag, SEAL_TAG)
@@ -152,17 +150,6 @@ cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
             return False
     return json_end(&j) and seen == 7 and e.text.n and e.text.n % 4 == 0
 
-cdef bint seal_room(Seal* s, size_t n) noexcept nogil:
-    if n > s.size or s.size > SEAL_KEEP:
-        free(s.room)
-        s.size = n if n > 65536 else 65536
-        s.room = <char*>malloc(s.size)
-        if s.room == NULL:
-            s.size = 0
-            s.short_of_memory = True
-            return False
-    return True
-
 cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text, size_t n, char* out) noexcept nogil:
     # One key. queue.p NULL: bound to none.
     cdef EVP_CIPHER_CTX* c = s.opening[key]
@@ -172,8 +159,8 @@ cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text,
         if c == NULL:
             return False
     return (EVP_CipherInit_ex(c, NULL, NULL, NULL, e.iv, -1) == 1 and (queue.p == NULL or seal_bind(c, queue))
-            and EVP_CipherUpdate(c, <unsigned char*>out, &written, <const unsigned char*>text,
-                                 <int>n) == 1 and <size_t>written == n
+            and EVP_CipherUpdate(c, <unsigned char*>out, &written, <const unsigned char*>text, <int>n) == 1
+            and <size_t>written == n
             and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, SEAL_TAG, e.tag) == 1
             and EVP_CipherFinal_ex(c, <unsigned char*>out + n, &written) == 1)
 
@@ -190,21 +177,24 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
     cdef int named = sealring_find(id) if id.n else -1
     if not envelope_read(payload[0], &e):
         return SEAL_BROKEN if id.n else SEAL_PLAIN
-    if e.text.n > 2 * <size_t>SEAL_MOST or not seal_room(s, e.text.n // 4 * 6 + 32):
+    if e.text.n > 2 * <size_t>SEAL_MOST:
         return SEAL_BROKEN
-    n = <size_t>EVP_DecodeBlock(<unsigned char*>s.room, <const unsigned char*>e.text.p, <int>e.text.n)
+    if not scratch_room(&s.room, e.text.n // 4 * 6 + 32):
+        s.short_of_memory = True
+        return SEAL_BROKEN
+    n = <size_t>EVP_DecodeBlock(<unsigned char*>s.room.p, <const unsigned char*>e.text.p, <int>e.text.n)
     if n != e.text.n // 4 * 3:
         return SEAL_BROKEN
     for i in range(2):
         if e.text.p[e.text.n - 1 - i] != b'=':
             break
         n -= 1
-    out = slice_of(s.room + e.text.n // 4 * 3, n)
+    out = slice_of(s.room.p + e.text.n // 4 * 3, n)
     for i in range(-1, sealring.n):
         # the key that is named before the others: an id may have been given anew
         if i == named if i >= 0 else named < 0:
             continue
-        if seal_try(s, named if i < 0 else i, queue if id.n else none, &e, s.room, n, <char*>out.p):
+        if seal_try(s, named if i < 0 else i, queue if id.n else none, &e, s.room.p, n, <char*>out.p):
             if not id.n:      # of whoever had the key, not of ourselves: it goes into answers that are JSON
                 json_open(&j, out, JSON_DEPTH)
                 if not json_skip(&j, NULL) or not json_end(&j):
