@@ -58,27 +58,23 @@ cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
         kind = arrow_message(r, &header, &body, e)
         if kind <= 0:
             if kind == 0 and not r.has_schema:
-                arrow_refuse(e, b"there is no schema")
-                return -1
+                return arrow_broken(e, b"there is no schema")
             return kind
         if kind == ARROW_SCHEMA:
             if r.has_schema:
-                arrow_refuse(e, b"a second schema")
-                return -1
+                return arrow_broken(e, b"a second schema")
             if not arrow_schema(r, &header, e):
                 return -1
             r.has_schema = True
         elif not r.has_schema:
-            arrow_refuse(e, b"there is no schema")
-            return -1
+            return arrow_broken(e, b"there is no schema")
         elif kind == ARROW_DICTIONARY_BATCH:
             if not arrow_take_dictionary(r, &header, body, e):
                 return -1
         elif kind == ARROW_RECORD_BATCH:
             return 1 if arrow_take_batch(r, &header, body, e) else -1
         else:
-            arrow_refuse(e, b"a message that is neither schema, dictionary nor record batch")
-            return -1
+            return arrow_broken(e, b"a message that is neither schema, dictionary nor record batch")
 
 cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
     # Frames one message: its kind, 0 at the end, -1 refused. The Flat it lies in stands in the arena.
@@ -98,13 +94,11 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     size = le32(r.p + 4)
     if size == 0:
         if left > 8:
-            arrow_refuse(e, b"bytes after its end")
-            return -1
+            return arrow_broken(e, b"bytes after its end")
         r.p = r.end
         return 0
     if size > left - 8:
-        arrow_refuse(e, b"unexpected end")
-        return -1
+        return arrow_broken(e, b"unexpected end")
     flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
     if flat == NULL:
         error_set(e, 503, b"Out of memory")
@@ -112,16 +106,13 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     flat.p = r.p + 8
     flat.n = size
     if not flat_root(flat, &message) or not flat_child(&message, 2, header):
-        arrow_refuse(e, b"malformed metadata")
-        return -1
+        return arrow_broken(e, b"malformed metadata")
     version = flat_int(&message, 0, 2, 0)
     if version != 3 and version != 4:
-        arrow_refuse(e, b"only format versions 4 and 5 are read")
-        return -1
+        return arrow_broken(e, b"only format versions 4 and 5 are read")
     length = flat_int(&message, 3, 8, 0)
     if length < 0 or <uint64_t>length > left - 8 - size:
-        arrow_refuse(e, b"unexpected end")
-        return -1
+        return arrow_broken(e, b"unexpected end")
     body[0] = slice_of(r.p + 8 + size, <size_t>length)
     r.p += 8 + size + length
     kind = <int>(flat_int(&message, 1, 1, 0) & 0xff)

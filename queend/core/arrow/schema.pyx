@@ -44,6 +44,11 @@ cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
     snprintf(e.text, 239, b"Invalid Arrow stream: %s", what)
     return False
 
+cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
+    # The same where a stream is read message by message.
+    arrow_refuse(e, what)
+    return -1
+
 cdef bint arrow_refuse_column(ApiError* e, int role, const char* what) noexcept nogil:
     e.status = 400
     snprintf(e.text, 239, b"Invalid Arrow stream: column %s %s", arrow_role_name(role), what)

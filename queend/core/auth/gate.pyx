@@ -4,7 +4,7 @@
 cdef Slice bearer_of(Slice headers) noexcept nogil:
     # The token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
     cdef Slice value = header_value(headers, b"authorization")
-    if value.n >= 6 and text_folds(value.p, b"bearer", 6) and (value.n == 6 or value.p[6] == b' '):
+    if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
         value = slice_of(value.p + 6, value.n - 6)
         while value.n and value.p[0] == b' ':
             value = slice_of(value.p + 1, value.n - 1)

@@ -21,8 +21,7 @@ cdef enum:
 
 cdef bint socket_wanted(Request* r) noexcept nogil:
     # Is it to be a WebSocket?
-    cdef Slice value = header_value(r.headers_raw, b"upgrade")
-    return value.n == 9 and text_folds(value.p, b"websocket", 9)
+    return slice_folds(header_value(r.headers_raw, b"upgrade"), b"websocket")
 
 cdef void socket_judge(Request* r, char* accept, ApiError* e) noexcept nogil:
     # The answer to the client's key (28 characters and a NUL), or why there is none.

@@ -82,12 +82,21 @@ cdef inline bint text_same(const char* a, const char* b, size_t n) noexcept nogi
             return False
     return True
 
+cdef inline bint slice_folds(Slice s, const char* lower) noexcept nogil:
+    # The whole of it?
+    cdef size_t n = strlen(lower)
+    return s.n == n and text_folds(s.p, lower, n)
+
+cdef inline bint slice_begins(Slice s, const char* lower) noexcept nogil:
+    # In any case?
+    cdef size_t n = strlen(lower)
+    return s.n >= n and text_folds(s.p, lower, n)
+
 cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
     # A media type, whatever its parameters?
     cdef size_t n = strlen(name)
-    if value.n < n or not text_folds(value.p, name, n):
-        return False
-    return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
+    return slice_begins(value, name) and (value.n == n or value.p[n] == b';' or value.p[n] == b' '
+                                          or value.p[n] == b'\t')
 
 cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
     # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */*

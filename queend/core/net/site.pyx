@@ -24,30 +24,23 @@ cdef void sites_close() noexcept nogil:
 
 cdef bint site_in(const char* names, Slice text) noexcept nogil:
     # One of them, in any case?
-    cdef size_t n
     while names[0]:
-        n = strlen(names)
-        if n == text.n and text_folds(text.p, names, n) or n == 1 and names[0] == b'*':
+        if slice_folds(text, names) or strcmp(names, b"*") == 0:
             return True
-        names += n + 1
+        names += strlen(names) + 1
     return False
 
 cdef bint site_ours(Slice authority) noexcept nogil:
     # Does the value of Host name this machine? With or without a port.
     cdef Slice host = authority
+    cdef bint v6 = host.n and host.p[0] == b'['
+    cdef const char* end
     cdef size_t i
     if host.p == NULL:
         return True           # HTTP/1.0: no browser
-    if host.n and host.p[0] == b'[':
-        for i in range(host.n):
-            if host.p[i] == b']':
-                host.n = i + 1
-                break
-    else:
-        for i in range(host.n):
-            if host.p[i] == b':':
-                host.n = i
-                break
+    end = <const char*>memchr(host.p, b']' if v6 else b':', host.n)
+    if end != NULL:
+        host.n = end - host.p + v6
     if site_in(sites.hosts, host):
         return True
     if host.n > 10 and text_folds(host.p + host.n - 10, b".localhost", 10):
@@ -61,11 +54,7 @@ cdef bint site_ours(Slice authority) noexcept nogil:
 
 cdef bint site_same(Slice origin, Slice authority) noexcept nogil:
     # Is the page from where the request goes? A proxy may have taken TLS away.
-    cdef size_t n = 0
-    if origin.n >= 7 and text_folds(origin.p, b"http://", 7):
-        n = 7
-    elif origin.n >= 8 and text_folds(origin.p, b"https://", 8):
-        n = 8
+    cdef size_t n = 7 if slice_begins(origin, b"http://") else 8 if slice_begins(origin, b"https://") else 0
     return n and origin.n - n == authority.n and authority.n and text_same(origin.p + n, authority.p, authority.n)
 
 cdef bint site_listed(Request* r) noexcept nogil:
@@ -99,8 +88,7 @@ cdef bint site_foreign(Request* r) noexcept nogil:
     cdef const char* end = at + r.headers_raw.n
     cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
     cdef bint site = value.p != NULL
-    cdef bint other = site and not (value.n == 11 and text_folds(value.p, b"same-origin", 11)
-                                    or value.n == 4 and text_folds(value.p, b"none", 4))
+    cdef bint other = site and not (slice_folds(value, b"same-origin") or slice_folds(value, b"none"))
     cdef bint named = False
     if site and not other or sites.origins[0] == b'*':
         return False
@@ -113,7 +101,7 @@ cdef bint site_foreign(Request* r) noexcept nogil:
 cdef bint site_link(Request* r) noexcept nogil:
     # Somebody followed a link to a page of the web application, which does nothing by itself.
     cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
-    return (mode.n == 8 and text_folds(mode.p, b"navigate", 8) and (r.method == METHOD_GET or r.method == METHOD_HEAD)
+    return (slice_folds(mode, b"navigate") and (r.method == METHOD_GET or r.method == METHOD_HEAD)
             and not site_under(r.path, b"/api") and not site_under(r.path, b"/internal")
             and not site_under(r.path, b"/streams") and not site_under(r.path, b"/metrics"))
 

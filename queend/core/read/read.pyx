@@ -21,8 +21,9 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     cdef ReadCall c
     cdef ReadRows* rows = NULL
     cdef ReadEntry* e
+    cdef Slice[ROWS_COLUMNS] cells
     cdef Buf out
-    cdef int i = 0
+    cdef int i
     cdef size_t n_rows = 0
     if kind < 0:
         raise ValueError(f"no such format: {form}")
@@ -50,9 +51,10 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             e.rows = &rows[n_rows]
             e.end = ends[c.n] if ends is not None else <int64_t>0x7fffffffffffffff
             e.number = numbers[c.n] if numbers is not None else 0
-            for base, n, created, ids, body, meta in parts:
-                if not readrows_open(&rows[n_rows], read_slice(base), read_slice(n), read_slice(created),
-                                     read_slice(ids), read_slice(body), read_slice(meta)):
+            for part in parts:
+                for i in range(ROWS_COLUMNS):
+                    cells[i] = read_slice(part[i])
+                if not readrows_open(&rows[n_rows], cells):
                     raise ValueError("columns that do not belong together")
                 n_rows += 1
                 e.n_rows += 1
@@ -93,11 +95,8 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     cdef int64_t rows
     cdef int n = 5 if timed else 4
     cdef int i
-    if not pg_array_of(read_slice(number), OID_INT4,
-                       &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT, &arrays[1]):
-        raise ValueError("arrays of another type")
-    for i, one in enumerate((head, floor, at)[:n - 2]):
-        if not pg_array_of(read_slice(one), OID_INT8, &arrays[2 + i]):
+    for i, one in enumerate((number, name, head, floor, at)[:n]):
+        if not pg_array_of(read_slice(one), OID_INT4 if i == 0 else OID_TEXT if i == 1 else OID_INT8, &arrays[i]):
             raise ValueError("arrays of another type")
     rows = arrays[0].left
     for i in range(n):

@@ -5,13 +5,17 @@ cdef enum:
     READ_ANSWER_MOST = 67108864       # bytes of an answer after which no record is begun
 
 cdef struct ReadRows:
-    # One result row of queend.read_rows: arrays of the same length.
-    PgIter base
-    PgIter n
-    PgIter created
-    PgIter ids
-    PgIter body
-    PgIter meta
+    # One result row of queend.read_rows: arrays of the same length, in the order of its columns.
+    PgIter[6] at
+
+cdef enum:
+    ROWS_BASE = 0
+    ROWS_N
+    ROWS_CREATED
+    ROWS_IDS
+    ROWS_BODY
+    ROWS_META
+    ROWS_COLUMNS
 
 cdef struct ReadEntry:
     Slice queue
@@ -52,17 +56,15 @@ cdef struct ReadRecord:
     Extras extras
     Slice payload
 
-cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body,
-                        Slice meta) noexcept nogil:
+cdef bint readrows_open(ReadRows* r, const Slice* columns) noexcept nogil:
     # Binary arrays as PostgreSQL sent them; False when they do not belong together.
-    if not pg_array_of(base, OID_INT8, &r.base) or not pg_array_of(n, OID_INT4, &r.n):
-        return False
-    if not pg_array_of(created, OID_INT8, &r.created) or not pg_array_of(ids, OID_BYTEA, &r.ids):
-        return False
-    if not pg_array_of(body, OID_BYTEA, &r.body) or not pg_array_of(meta, OID_BYTEA, &r.meta):
-        return False
-    return (r.base.left == r.n.left and r.base.left == r.created.left and r.base.left == r.ids.left
-            and r.base.left == r.body.left and r.base.left == r.meta.left)
+    cdef int i
+    cdef uint32_t kind
+    for i in range(ROWS_COLUMNS):
+        kind = OID_INT4 if i == ROWS_N else OID_INT8 if i < ROWS_IDS else OID_BYTEA
+        if not pg_array_of(columns[i], kind, &r.at[i]) or r.at[i].left != r.at[0].left:
+            return False
+    return True
 
 cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
     # What was given before the row stands; who asks for the row itself is told.
@@ -76,15 +78,15 @@ cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
     cdef Slice ids, body, meta
     cdef int32_t count
     while e.n_rows > 0:
-        if not pg_next8(&e.rows.base, &e.offset):
+        if not pg_next8(&e.rows.at[ROWS_BASE], &e.offset):
             e.rows += 1
             e.n_rows -= 1
             continue
-        pg_next4(&e.rows.n, &count)
-        pg_next8(&e.rows.created, &e.created_us)
-        pg_next(&e.rows.ids, &ids)
-        pg_next(&e.rows.body, &body)
-        pg_next(&e.rows.meta, &meta)
+        pg_next4(&e.rows.at[ROWS_N], &count)
+        pg_next8(&e.rows.at[ROWS_CREATED], &e.created_us)
+        pg_next(&e.rows.at[ROWS_IDS], &ids)
+        pg_next(&e.rows.at[ROWS_BODY], &body)
+        pg_next(&e.rows.at[ROWS_META], &meta)
         if 0 < count and e.offset + count <= e.next:
             continue
         if not batchrow_open(&e.row, ids, body, meta, count, &c.unzip):
