@@ -45,11 +45,11 @@ cdef const char* flat_field(FlatTable* t, int slot, size_t size) noexcept nogil:
         return NULL
     return t.in_.p + t.at + at
 
-cdef int64_t flat_int(FlatTable* t, int slot, int size, int64_t missing) noexcept nogil:
-    # A signed number of 1, 2, 4 or 8 bytes.
+cdef int64_t flat_int(FlatTable* t, int slot, int size) noexcept nogil:
+    # A signed number of 1, 2, 4 or 8 bytes; absent: 0.
     cdef const char* p = flat_field(t, slot, size)
     if p == NULL:
-        return missing
+        return 0
     if size == 1:
         return <int8_t>p[0]
     if size == 2:

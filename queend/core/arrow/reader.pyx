@@ -107,21 +107,21 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     flat.n = size
     if not flat_root(flat, &message) or not flat_child(&message, 2, header):
         return arrow_broken(e, b"malformed metadata")
-    version = flat_int(&message, 0, 2, 0)
+    version = flat_int(&message, 0, 2)
     if version != 3 and version != 4:
         return arrow_broken(e, b"only format versions 4 and 5 are read")
-    length = flat_int(&message, 3, 8, 0)
+    length = flat_int(&message, 3, 8)
     if length < 0 or <uint64_t>length > left - 8 - size:
         return arrow_broken(e, b"unexpected end")
     body[0] = slice_of(r.p + 8 + size, <size_t>length)
     r.p += 8 + size + length
-    kind = <int>(flat_int(&message, 1, 1, 0) & 0xff)
+    kind = <int>(flat_int(&message, 1, 1) & 0xff)
     return kind if kind else 255
 
 cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
     # b.table is set.
     cdef FlatTable compression
-    b.n = flat_int(&b.table, 0, 8, 0)
+    b.n = flat_int(&b.table, 0, 8)
     b.body = body
     b.node = 0
     b.buffer = 0
@@ -132,8 +132,8 @@ cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* 
     if flat_field(&b.table, 3, 4) != NULL:
         if not flat_child(&b.table, 3, &compression):
             return arrow_refuse(e, b"malformed metadata")
-        b.codec = <int>flat_int(&compression, 0, 1, 0)
-        if b.codec != 1 or flat_int(&compression, 1, 1, 0) != 0:
+        b.codec = <int>flat_int(&compression, 0, 1)
+        if b.codec != 1 or flat_int(&compression, 1, 1) != 0:
             return arrow_refuse(e, b"buffers may be compressed with zstd, nothing else")
     return True
 
@@ -231,7 +231,7 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
 
 cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
     # Values of a dictionary: instead of those it had, or more of them.
-    cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, 0, 8, 0), False)
+    cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, 0, 8), False)
     cdef ArrowChunk* chunk
     cdef ArrowBatch b
     cdef const char* why
@@ -249,7 +249,7 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
         e.status = 400
         snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
         return False
-    if flat_int(header, 2, 1, 0) == 0:
+    if flat_int(header, 2, 1) == 0:
         d.first = NULL
         d.last = NULL
         d.n = 0

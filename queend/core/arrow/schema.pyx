@@ -61,7 +61,7 @@ cdef bint arrow_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept 
     cdef Slice name
     cdef int role
     cdef int seen = 0
-    if flat_int(schema, 0, 2, 0) != 0:
+    if flat_int(schema, 0, 2) != 0:
         return arrow_refuse(e, b"only little-endian ones are read")
     if not flat_vector(schema, 1, 4, &fields, &n):
         return arrow_refuse(e, b"malformed schema")
@@ -129,13 +129,13 @@ cdef bint arrow_field_time(FlatTable* field, int kind, ArrowField* out, ApiError
     if kind != ARROW_TYPE_TIMESTAMP or not flat_child(field, 3, &time) or flat_field(field, 4, 4) != NULL:
         return arrow_refuse_column(e, out.role, b"must be a timestamp")
     out.kind = ARROW_WHOLE
-    out.unit = <int>flat_int(&time, 0, 2, 0)
+    out.unit = <int>flat_int(&time, 0, 2)
     if out.unit < 0 or out.unit > 3:
         return arrow_refuse_column(e, out.role, b"must be a timestamp")
     return True
 
 cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiError* e) noexcept nogil:
-    cdef int kind = <int>flat_int(field, 2, 1, 0)
+    cdef int kind = <int>flat_int(field, 2, 1)
     cdef FlatTable encoding
     cdef FlatTable index
     cdef const char* children
@@ -164,11 +164,11 @@ cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiErro
     if flat_field(&encoding, 1, 4) != NULL:
         if not flat_child(&encoding, 1, &index):
             return arrow_refuse(e, b"malformed schema")
-        out.width = <int>flat_int(&index, 0, 4, 0) // 8
-        out.is_signed = flat_int(&index, 1, 1, 0) != 0
-        if (out.width != 1 and out.width != 2 and out.width != 4 and out.width != 8) or flat_int(&index, 0, 4, 0) % 8:
+        out.width = <int>flat_int(&index, 0, 4) // 8
+        out.is_signed = flat_int(&index, 1, 1) != 0
+        if (out.width != 1 and out.width != 2 and out.width != 4 and out.width != 8) or flat_int(&index, 0, 4) % 8:
             return arrow_refuse_column(e, out.role, b"has places of an unknown width")
-    out.dictionary = arrow_dictionary(r, flat_int(&encoding, 0, 8, 0), True)
+    out.dictionary = arrow_dictionary(r, flat_int(&encoding, 0, 8), True)
     if out.dictionary == NULL:
         error_set(e, 503, b"Out of memory")
         return False

@@ -62,10 +62,10 @@ cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) n
     out[0] = slice_of(room, size)
     return UNZIP_OK
 
-cdef int unzip_scratch(Unzip* z, Slice frame, size_t most, Slice* out) noexcept nogil:
+cdef int unzip_scratch(Unzip* z, Slice frame, Slice* out) noexcept nogil:
     # Into the scratch: valid until the next frame.
     cdef size_t size = 0
-    cdef int result = unzip_size(frame, most, &size)
+    cdef int result = unzip_size(frame, UNZIP_MOST, &size)
     if result != UNZIP_OK:
         return result
     if not scratch_room(&z.room, size):

@@ -136,7 +136,7 @@ cdef void bridge_gone(Request* r) noexcept nogil:
     uv_mutex_unlock(&bridge.lock)
     if mine:
         free(c)
-        reply_empty(r, 204)
+        reply_empty(r)
 
 cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
     # Any thread: sends the answer on its way. A token that was answered or forsaken before is ignored. NULL when memory
@@ -187,7 +187,7 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     r.job = NULL
     r.on_gone = NULL
     if r.conn == NULL:
-        reply_empty(r, 204)
+        reply_empty(r)
     elif r.early:
         conn_again(r.conn, r)
     else:

@@ -39,4 +39,4 @@ cdef void pauses_drain(Engine* e) noexcept nogil:
 cdef void pop_paused(PopJob* j) noexcept nogil:
     cdef Request* r = pop_close(j, POP_EMPTY)
     r.worker.counters.empty_pops += 1
-    reply_simple(r, 200, b'{"messages":[],"paused":true}')
+    reply_simple(r, b'{"messages":[],"paused":true}')

@@ -55,7 +55,7 @@ cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
     return job_end(&j.job)
 
 cdef void pop_forget(PopJob* j) noexcept nogil:
-    reply_empty(pop_close(j, POP_EMPTY), 204)
+    reply_empty(pop_close(j, POP_EMPTY))
 
 cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Its client left, or its group is deleted or paused.

@@ -19,7 +19,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef Feed* f
     cdef ApiError err
     if c == NULL:
-        reply_empty(r, 204)   # its client left meanwhile
+        reply_empty(r)   # its client left meanwhile
         return
     f = <Feed*>calloc(1, sizeof(Feed))
     if f == NULL:

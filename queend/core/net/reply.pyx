@@ -94,9 +94,9 @@ cdef void reply_end(Request* r) noexcept nogil:
             untaken_charge(r)
         conn_dirty(r.conn)
 
-cdef void reply_simple(Request* r, int status, const char* json_text) noexcept nogil:
-    # A small constant body.
-    buf_text(reply_begin(r, status, JSON_TYPE), json_text)
+cdef void reply_simple(Request* r, const char* json_text) noexcept nogil:
+    # 200 with a small constant body.
+    buf_text(reply_begin(r, 200, JSON_TYPE), json_text)
     reply_end(r)
 
 cdef void reply_unwell(Request* r, const char* status, const char* why) noexcept nogil:
@@ -135,9 +135,9 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
         buf_byte(b, b'}')
     reply_end(r)
 
-cdef void reply_empty(Request* r, int status) noexcept nogil:
-    # No body.
-    reply_begin(r, status, NULL)
+cdef void reply_empty(Request* r) noexcept nogil:
+    # 204: no body.
+    reply_begin(r, 204, NULL)
     reply_end(r)
 
 cdef void reply_options(Request* r) noexcept nogil:

@@ -117,7 +117,7 @@ cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:
     cdef char[40] text
     cdef int64_t stuck = atomic_get64(&w.process.watch.stuck)
     if stuck == 0:
-        reply_simple(r, 200, b"{\"status\":\"alive\"}")
+        reply_simple(r, b"{\"status\":\"alive\"}")
     elif stuck > 0:
         snprintf(text, sizeof(text), b"Worker %d does not turn", <int>stuck - 1)
         reply_unwell(r, b"stuck", text)

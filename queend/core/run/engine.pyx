@@ -159,7 +159,7 @@ cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e)
     if not good:
         reply_error(r, 413, b"The request body has too many values")
     elif r.conn == NULL:
-        reply_empty(r, 204)   # its client left meanwhile
+        reply_empty(r)   # its client left meanwhile
     else:
         bridge_send(r, False)
 
@@ -212,6 +212,6 @@ cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
     elif doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
         why = b"The failover buffer is full"
     if why == NULL:
-        reply_simple(r, 200, b"{\"status\":\"ready\"}")
+        reply_simple(r, b"{\"status\":\"ready\"}")
     else:
         reply_unwell(r, b"not ready", why)
