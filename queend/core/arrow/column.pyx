@@ -1,5 +1,5 @@
-# A column of one record batch: where its values stand. Checked completely when it is opened, so that reading cannot
-# fail.
+# A column of an Arrow record batch: where its values stand. Checked completely when it is opened, so that reading
+# cannot fail.
 
 cdef enum ArrowKind:
     ARROW_NULL = 0            # every value is missing

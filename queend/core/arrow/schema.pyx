@@ -1,4 +1,5 @@
-# The schema: which of the columns we know stand where, and how they are written.
+# The schema of an Arrow stream: which of the columns we know stand where, and how they are written. Unknown ones are
+# refused.
 
 cdef enum:                    # roles
     ARROW_QUEUE = 0

@@ -1,6 +1,6 @@
 # Counters: one block per worker, written only by its thread, summed by readers (a torn read of one counter is a
-# slightly old value, nothing worse). Each is a metric of its name (core/figures). Live counts must be zero after a clean
-# stop: the tests assert it.
+# slightly old value, nothing worse). Each is a metric of its name (core/figures). Live counts must be zero after a
+# clean stop: the tests assert it.
 
 cdef enum:
     OP_PUSH = 0

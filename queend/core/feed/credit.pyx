@@ -1,7 +1,6 @@
-# How many messages a client may be given: its credit, less those that are out to it under leases that are not over. In:
-# answers of pops, ends of leases. Out: whether more may be asked for. What is out is known to the book as well, which
-# tells of leases that end elsewhere (memory/fed); one that this process does not remember counts with another of the
-# same answer.
+# How many messages the client of a stream may be given: its credit, less those that are out to it, which is to say
+# under leases that are not over. In: answers of pops, ends of leases. Out: whether more may be asked for. A lease that
+# this process does not remember counts with another of the same answer.
 
 cdef inline int feed_least(Feed* f) noexcept nogil:
     # Credit without which nothing is taken: a window is not cut by it.

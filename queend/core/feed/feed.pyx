@@ -1,6 +1,6 @@
 # A feed: one request that is answered with messages for as long as its client stays. It asks for them by one pop after
-# another; each waits in the book as the pop of a client does. The next pop is not made while the client has as many
-# messages without an acknowledgment as it asked for (its credit), or has not taken what it was given. In: a request,
+# another; each waits for messages as the pop of a client does. The next pop is not made while the client has as many
+# messages without an acknowledgment as it asked for (feed/credit), or has not taken what it was given. In: a request,
 # ends of leases. Out: messages, signs of life. Owns the feed, and the requests that are made for it.
 
 cdef enum:

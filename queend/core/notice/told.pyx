@@ -1,5 +1,5 @@
 # What other daemons are to hear, until it leaves (peer/leaving). In: commits and ends of leases. Out: a table for the
-# first worker, each entry once. Without peers it is one branch. Any thread; book.lock may be held.
+# first worker, each entry once. Without other daemons it costs one branch. Any thread; book.lock may be held.
 
 cdef inline void tell_stored(int32_t partition) noexcept nogil:
     # Messages of it were committed.

@@ -1,5 +1,5 @@
-# A worker's slots together: opened and closed as one, the idle ones handed out, trouble told once and not once per
-# slot.
+# A worker's connections to PostgreSQL (slots) together: opened and closed as one, the idle ones handed out, trouble
+# told once and not once per slot.
 
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
                              const StatementDef* statements, int n_statements, void* owner,

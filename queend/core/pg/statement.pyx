@@ -1,5 +1,5 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
-# signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean;
+# signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean,
 # d double precision, p tid; a capital is the array of it; v is the version of the catalog; ! at its end: it changes
 # something, and refuses to after a moment. Names: pg/args.
 

@@ -1,5 +1,6 @@
-# A batch: the items that a stream gathers for its next push, grouped by partition. In: parts of requests, whose
-# partitions are known. Out: groups, with what their ids have in common. No I/O in here.
+# A batch: what one push statement stores. A stream gathers it while the one before is in flight: parts of requests come
+# in, whose partitions are known, and their items are grouped by partition, with what the ids of a group have in common
+# (version 7 or others, smallest, largest) and without those that are in it twice. No I/O in here.
 
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))

@@ -1,6 +1,6 @@
-# The end of a partition's log, known because this process wrote it. In: groups that are about to leave; answers to
-# them. Out: what push is told of each partition's newest row. No I/O in here. Owner of Partition.end: the thread of its
-# lane's stream.
+# Where the log of a partition ends (its head: the next offset), known because this process wrote it. In: groups that
+# are about to leave; answers to them. Out: what push is told of each partition's newest row. No I/O in here. Owner of
+# Partition.end: the thread of its lane's stream.
 #
 # Where the heads of all partitions of a batch are known they are named, and none is looked up (sql/function/push.sql).
 # A head that is named must never be too high, but a server may have lost the row that it follows. So it is named only

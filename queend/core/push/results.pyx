@@ -1,5 +1,6 @@
-# The answer to a batch, to its items and to those who wait for them: after the commit, never before. What somebody will
-# read soon is kept in memory (memory/rowcache). In: rows of queend.push. Out: items with offset, time and status.
+# What the database says of a batch, told to its items and to those who wait for them: after the commit, never before.
+# What somebody will read soon is kept in memory (memory/rowcache). In: rows of queend.push. Out: items with offset,
+# time and status.
 
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef bint keeps = False

@@ -1,5 +1,5 @@
-# A batch becomes rows of the log, written as binary arrays. In: its groups. Out: the parameters of queend.push. No I/O
-# and no clock in here.
+# A batch becomes rows of the log, written as binary arrays: the items of each partition are cut into rows of at most
+# 1000 records and about 64 KiB. In: its groups. Out: the parameters of queend.push. No I/O and no clock in here.
 
 cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.

@@ -1,7 +1,7 @@
 # Runs: many records of one partition that go through the engine as one item, so that they become one row of the log
 # (route/pushrun makes them). A run is opened, which is to say its records become items of their own, when something is
-# to be done with one of them: its id was seen before in the batch, the database holds it already, it has to be sealed, or
-# there is no room for it.
+# to be done with one of them: its id was seen before in the batch, the database holds it already, it has to be sealed,
+# or there is no room for it.
 
 cdef void item_open(PushItem* it) noexcept nogil:
     # A run: its records become items of their own.

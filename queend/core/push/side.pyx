@@ -1,8 +1,8 @@
-# The side of a stream: a stream without lanes of its own. A partition whose ids must first be loaded moves there, so
-# that no other waits for it: the side loads them by reads that hold no lane, then pushes as any stream does. In:
-# answers that refuse partitions until more is known. Out: those partitions stored by the side, and back with their
-# stream after that. Owner: the stream's thread. While a partition is there all its items go there, so their order is
-# kept.
+# A stream (push/stream) must know the ids that a partition has stored before it can store others without a look at
+# each. Where they have to be loaded first, the partition moves to the stream's side, a second stream, so that no other
+# waits for it: the side loads them by reads that lock no lane, then pushes as any stream does. In: answers that refuse
+# partitions until more is known. Out: those partitions stored by the side, and back with their stream after that.
+# Owner: the stream's thread. While a partition is there all its items go there, so their order is kept.
 
 cdef enum:
     SIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql

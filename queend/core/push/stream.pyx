@@ -1,8 +1,10 @@
-# Push streams. There is a fixed number of them, divided among the workers. Each stores some of the 64 lanes for good
-# (lane = partition id & 63, stream = lane mod number), so parts of requests are sent to it. It belongs to one worker's
-# thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
-# database's latency. Gathering groups items by partition, so record batches grow by themselves as load does. In: items
-# whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
+# A push stream writes messages to the log, one statement after another: it has at most one batch of them in flight and
+# gathers the next meanwhile. No timer: the batch grows with the database's latency, and since it is grouped by
+# partition, rows grow by themselves as load does. There is a fixed number of streams, divided among the workers, each
+# of which belongs to its worker's thread. A partition always goes through the same one: its id mod 64 is its lane,
+# which PostgreSQL locks as one, and lane mod number of streams is its stream. So parts of requests are sent to the
+# streams of their partitions. In: items whose partitions are known. Out: items with offset, time and status, back to
+# their requests after the commit.
 
 cdef enum:
     HOLD_ITEMS = 512          # of a batch that waits for clients to return

@@ -1,6 +1,6 @@
-# The failover buffer as its owner sees it: the first worker's thread, and before the threads start the one that opens
-# it. It knows the segments, which partitions have records in them, and how much there is; it writes what was gathered.
-# Others read `gate` and the figures.
+# The failover buffer: pushes on the disk while the database is away. It knows the segments, which partitions have
+# records in them, and how much there is; it writes what was gathered. Owner: the first worker's thread, and before the
+# threads start the one that opens it. Others read `gate` and the figures.
 
 cdef enum SpoolGate:
     GATE_OPEN = 0             # pushes go to the database

@@ -1,5 +1,6 @@
-# Items on their way into the log. A PushPart travels between its job's worker and its stream's; batches, groups and
-# chunks are their stream's.
+# Messages on their way into the log. A request (PushJob) is cut into parts, one for each stream that its partitions
+# belong to; a stream gathers a batch, whose items are grouped by partition and cut into chunks, each a row of the log.
+# A PushPart travels between its job's worker and its stream's; batches, groups and chunks are their stream's.
 
 cdef struct PushStream
 cdef struct Claim

@@ -1,5 +1,5 @@
-# Who has something to deliver, and who waits for it. Owner: the process; guarded by book.lock. Only cursor_move writes
-# the state of a cursor.
+# Who has something to deliver, and who waits for it: for each consumer group and partition a cursor, the group's place
+# in it. Owner: the process; guarded by book.lock. Only cursor_move writes the state of a cursor.
 
 cdef enum CursorState:
     CURSOR_IDLE = 0           # nothing known to deliver
