@@ -104,7 +104,8 @@ include "core/route/push.pyx"             # items as JSON
 include "core/route/pushframes.pyx"       # items as the 2.x client frames them
 include "core/route/pushlines.pyx"        # items as lines
 include "core/route/pusharrow.pyx"        # items as rows
-include "core/route/eventvalue.pyx"       # what its attributes may be
+include "core/route/eventvalue.pyx"       # what attributes of a CloudEvent may be
+include "core/route/event.pyx"            # one becomes an item
 include "core/route/events.pyx"           # items as CloudEvents
 include "core/route/pushreply.pyx"        # their results
 include "core/route/eventsout.pyx"        # messages as CloudEvents

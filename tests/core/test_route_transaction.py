@@ -9,6 +9,7 @@ from queend._core import probe_tx, probe_tx_reply, ProbeRefused
 
 SEVEN = "0192f0c0-1111-7aaa-8bbb-000000000001"
 PART = "5f0c2c8e-7a52-4f0e-9f51-3f8f7e0f3a01"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ACK = {"type": "ack", "transactionId": "t", "partitionId": PART}
 PUSH = {"type": "push", "items": [{"queue": "a", "payload": 1, "transactionId": "x"}, {"queue": "b", "partition": "p"}]}
 
@@ -129,6 +130,10 @@ def test_refused_bodies(body, text):
      "TransactionId must be a string (operation 1, field transactionId)"),
     ({"type": "push", "items": [{"queue": "q", "traceId": "no"}]},
      "TraceId must be a UUID (operation 1, field traceId)"),
+    ({"type": "push", "queue": "q", "traceparent": 7, "payload": "\\"},
+     "traceparent must be a string (operation 1, field traceparent)"),
+    ({"type": "push", "items": [{"queue": "q", "traceparent": TRACE, "tracestate": True, "payload": "\\"}]},
+     "tracestate must be a string (operation 1, field tracestate)"),
     ({"type": "push", "items": [{"queue": ""}]},
      "Queue must be a non-empty text of at most 255 bytes (operation 1, field queue)")])
 def test_a_bad_operation_is_named(operation, text):
@@ -196,7 +201,7 @@ anything = st.recursive(st.none() | st.booleans() | st.integers()
 operation = st.just(ACK) | st.just(PUSH) | st.fixed_dictionaries(
     {"type": st.sampled_from(["ack", "push", "other"])}, optional={
     k: anything for k in ("transactionId", "partitionId", "queue", "items", "payload", "status",
-                          "partition", "leaseId")})
+                          "partition", "leaseId", "traceId", "traceparent", "tracestate", "deliverAt", "delayMs")})
 
 
 @settings(max_examples=300)

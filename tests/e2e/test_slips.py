@@ -162,7 +162,8 @@ PICKY = {"Prefer": "respond-async, handling=strict"}
     ("POST", "/api/v1/transaction", {"operations": [], "color": 1}, "color"), ("POST", LEASE, {"color": 1}, "color"),
     ("POST", "/api/v1/configure", {"queue": "picky", "options": {"color": 1}}, "color"),
     ("GET", "/api/v1/resources/queues?color=1", None, "color"),
-    ("POST", "/streams/v1/cycle", {**CYCLE, "color": 1}, "color")])
+    ("POST", "/streams/v1/cycle", {**CYCLE, "color": 1}, "color"),
+    ("POST", "/api/v1/events/picky?delayMs=5", {}, "delayMs")])
 def test_who_asks_is_told_of_every_other_name(client: Client, method: str, target: str, body: Any, name: str) -> None:
     for prefer in ("handling=strict", 'handling="strict"', "Handling=Strict;x=1, wait=10"):
         answer = client.request(method, target, body, {"Prefer": prefer})

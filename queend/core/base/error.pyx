@@ -13,3 +13,10 @@ cdef inline void error_set(ApiError* e, int status, const char* text) noexcept n
 cdef bint refuse(ApiError* e, const char* text) noexcept nogil:
     error_set(e, 400, text)
     return False
+
+cdef bint refuse_memory(ApiError* e) noexcept nogil:
+    error_set(e, 503, b"Out of memory")
+    return False
+
+cdef extern from "error.h" nogil:
+    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # as printf has it; 400, always False

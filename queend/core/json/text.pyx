@@ -117,6 +117,9 @@ cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
         uuid_format(id, at + 1)
         at[37] = b'"'
 
+cdef inline void put_bool(Buf* b, bint v) noexcept nogil:
+    buf_text(b, b"true" if v else b"false")
+
 cdef inline void put_time(Buf* b, int64_t us, int digits) noexcept nogil:
     cdef char* at = buf_reserve(b, 23 + digits)
     if at != NULL:

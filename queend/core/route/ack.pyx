@@ -11,45 +11,38 @@ cdef struct AckRaw:
     Slice other               # the first one that is near to none of them
     const char* names
 
+cdef inline void ackraw_text(Slice* at, bint* bad, int c, Slice value) noexcept nogil:
+    # A text, or null, which is as good as absent.
+    if c == b'"':
+        at[0] = value
+    elif c != b'n':
+        bad[0] = True
+
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    if c != b'"':
-        # null and every other type: as if absent, but a fence is never dropped silently
-        if c == b'n':
-            return
-        if key_is(key, b"delayMs"):
-            raw.delay = value
-        elif key_is(key, b"cumulative"):
-            raw.cumulative = c == b't'
-            raw.cumulative_bad = c != b't' and c != b'f'
-        elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
-            raw.window_bad = True
-        elif key_is(key, b"transactionId"):
-            raw.txid_bad = True
-        elif key_is(key, b"leaseId"):
-            raw.lease_bad = True
-        elif key_is(key, b"status"):
-            raw.status_bad = True
-        else:
-            ackraw_stray(raw, key)
-        return
+    # c: the first byte of its value. A fence (a lease, a status, an id) is never dropped silently; what else is of
+    # another type is as good as absent.
+    cdef bint passed = False
     if key_is(key, b"transactionId"):
-        raw.txid = value
-    elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
-        raw.window = value
+        ackraw_text(&raw.txid, &raw.txid_bad, c, value)
     elif key_is(key, b"partitionId"):
-        raw.partition = value
-    elif key_is(key, b"status"):
-        raw.status = value
-    elif key_is(key, b"consumerGroup"):
-        raw.group = value
+        ackraw_text(&raw.partition, &passed, c, value)
     elif key_is(key, b"leaseId"):
-        raw.lease = value
+        ackraw_text(&raw.lease, &raw.lease_bad, c, value)
+    elif key_is(key, b"status"):
+        ackraw_text(&raw.status, &raw.status_bad, c, value)
+    elif key_is(key, b"consumerGroup"):
+        ackraw_text(&raw.group, &passed, c, value)
     elif key_is(key, b"error"):
-        raw.error = value
+        ackraw_text(&raw.error, &passed, c, value)
+    elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
+        ackraw_text(&raw.window, &raw.window_bad, c, value)
+    elif c == b'n':
+        return
     elif key_is(key, b"delayMs"):
         raw.delay = value
     elif key_is(key, b"cumulative"):
-        raw.cumulative_bad = True
+        raw.cumulative = c == b't'
+        raw.cumulative_bad = c != b't' and c != b'f'
     else:
         ackraw_stray(raw, key)
 
@@ -76,18 +69,9 @@ cdef uint8_t ack_status(Slice raw) noexcept nogil:
         return 3
     return 255
 
-cdef bint partition_ref(Slice text, AckItem* it) noexcept nogil:
+cdef inline bint partition_ref(Slice text, AckItem* it) noexcept nogil:
     # A UUID, or the decimal number framed pops carry.
-    cdef size_t i
-    if uuid_parse(text, it.partition_uuid, NULL):
-        return True
-    if text.n == 0 or text.n > 18:
-        return False
-    for i in range(text.n):
-        if not 48 <= text.p[i] <= 57:
-            return False
-        it.partition_number = it.partition_number * 10 + text.p[i] - 48
-    return True
+    return uuid_parse(text, it.partition_uuid, NULL) or whole_take(text, &it.partition_number)
 
 cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # What went wrong, for people: an odd character in it is no reason to refuse the acknowledgment. PostgreSQL's text
@@ -183,9 +167,7 @@ cdef bint ack_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil
         if not json_skip(j, &value):
             break
         ackraw_member(raw, key, c, value)
-    if j.error != NULL:
-        return refuse_json(e, j)
-    return True
+    return j.error == NULL or refuse_json(e, j)
 
 cdef bint ack_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q, ApiError* e) noexcept nogil:
     cdef Json j
@@ -211,8 +193,7 @@ cdef bint ack_parse_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept n
             return refuse(e, b"partitionId is required to ensure message uniqueness")
     q.items = <AckItem*>arena_alloc(a, sizeof(AckItem))
     if q.items == NULL:
-        error_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     if not ackitem_take(q.items, &raw, NULL, a, b"item", 0, e):
         return False
     q.group = q.items.group_name
@@ -252,29 +233,26 @@ cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError*
 cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef AckRaw raw, before
-    cdef bint many
+    cdef bint window
     cdef int room = 0
     json_enter(j, b'[')
     while json_element(j, &first):
         if q.n >= max_items:
-            e.status = 400
-            snprintf(e.text, 239, b"acknowledgments has more than %d elements", max_items)
-            return False
+            return refuse_as(e, b"acknowledgments has more than %d elements", max_items)
         q.items = <AckItem*>arena_grow(a, q.items, q.n, sizeof(AckItem), 32, &room)
         if q.items == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
+            return refuse_memory(e)
         if json_peek(j) != b'{':
             if not json_skip(j, NULL):
                 break
             memset(&raw, 0, sizeof(AckRaw))
         elif not ack_object(j, a, &raw, e):
             return False
-        many = raw.window.p != NULL or raw.window_bad
-        if not many and (raw.txid.p == NULL or raw.txid.n <= 2):
+        window = raw.window.p != NULL or raw.window_bad
+        if not window and (raw.txid.p == NULL or raw.txid.n <= 2):
             return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n,
                                b"transactionId")
-        if not many and (raw.partition.p == NULL or raw.partition.n <= 2):
+        if not window and (raw.partition.p == NULL or raw.partition.n <= 2):
             return refuse_item(e,
                                b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
                                b"item", q.n, b"partitionId")
@@ -282,27 +260,13 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
             return False
         before = raw
         q.n += 1
-    if j.error != NULL:
-        return refuse_json(e, j)
-    return True
+    return j.error == NULL or refuse_json(e, j)
 
-cdef void ack_error(Buf* b, uint8_t code) noexcept nogil:
-    if code & 16:
-        buf_text(b, b"\"Invalid or expired lease\"")
-    elif code & 8:
-        buf_text(b, b"\"Message not found\"")
-    elif code & 64:
-        buf_text(b, b"\"Message already committed\"")
-    elif code & 128:
-        buf_text(b, b"\"Too many messages are acknowledged out of order\"")
-    else:
-        buf_text(b, b"null")
-
-cdef void put_bool(Buf* b, bint v) noexcept nogil:
-    if v:
-        buf_text(b, b"true")
-    else:
-        buf_text(b, b"false")
+cdef inline const char* ack_error(uint8_t code) noexcept nogil:
+    if code & ACKED_BAD_LEASE: return b'"Invalid or expired lease"'
+    if code & ACKED_NOT_FOUND: return b'"Message not found"'
+    if code & ACKED_TOO_LATE: return b'"Message already committed"'
+    return b'"Too many messages are acknowledged out of order"' if code & ACKED_GAPS else b"null"
 
 cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
     cdef int i
@@ -320,9 +284,9 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
             buf_text(b, b",\"messages\":")
             buf_int(b, it.window_n)
         buf_text(b, b",\"success\":")
-        put_bool(b, it.code & 1)
+        put_bool(b, it.code & ACKED_OK)
         buf_text(b, b",\"error\":")
-        ack_error(b, it.code)
+        buf_text(b, ack_error(it.code))
         buf_text(b, b",\"queueName\":")
         if it.queue_name.p != NULL:
             json_escape(b, it.queue_name)
@@ -331,13 +295,13 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
         else:
             buf_text(b, b"null,\"partitionName\":null")
         buf_text(b, b",\"leaseReleased\":")
-        if it.group_missing and it.code & 1:
+        if it.group_missing and it.code & ACKED_OK:
             buf_text(b, b"null")
         else:
-            put_bool(b, it.code & 4)
+            put_bool(b, it.code & ACKED_RELEASED)
         buf_text(b, b",\"dlq\":")
-        put_bool(b, it.code & 2)
-        if it.code & 32:
+        put_bool(b, it.code & ACKED_DLQ)
+        if it.code & ACKED_NOOP:
             buf_text(b, b",\"noop\":true")
         buf_byte(b, b'}')
     buf_byte(b, b']')

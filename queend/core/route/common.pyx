@@ -1,10 +1,15 @@
 # What several routes need: the checks of names and ids, and where an item is refused.
 
+cdef const char* QUEUE_TEXT = b"Queue must be a non-empty text of at most 255 bytes"
+cdef const char* PARTITION_TEXT = b"Partition must be valid text of at most 255 bytes"
+cdef const char* TXID_TEXT = b"TransactionId must be valid text of at most 255 characters"
+
 cdef bint refuse_item(ApiError* e, const char* text, const char* what, int index, const char* field) noexcept nogil:
     # `Queue must be a string (item 3, field queue)`
-    e.status = 400
-    snprintf(e.text, 239, b"%s (%s %d, field %s)", text, what, index, field)
-    return False
+    return refuse_as(e, b"%s (%s %d, field %s)", text, what, index, field)
+
+cdef bint refuse_query(ApiError* e, const char* text, const char* field) noexcept nogil:
+    return refuse_as(e, b"%s (query, field %s)", text, field)
 
 cdef bint name_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # A literal becomes a name: at most 255 bytes of UTF-8, no NUL, no half surrogate.
@@ -16,6 +21,9 @@ cdef bint name_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
 cdef inline bint name_fits(Slice text) noexcept nogil:
     # Text that is UTF-8.
     return text.n <= NAME_MAX and memchr(text.p, 0, text.n) == NULL
+
+cdef inline bint name_valid(Slice bytes) noexcept nogil:
+    return name_fits(bytes) and utf8_valid(bytes)
 
 cdef bint txid_fits(Slice text) noexcept nogil:
     # A transactionId: at most 255 characters. Text that is UTF-8.
@@ -30,31 +38,41 @@ cdef bint txid_fits(Slice text) noexcept nogil:
             n += 1
     return n <= TXID_MAX
 
+cdef inline bint txid_valid(Slice bytes) noexcept nogil:
+    return txid_fits(bytes) and utf8_valid(bytes)
+
+cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
+    # A UUID in canonical spelling.
+    return text.n == 36 and wide_uuid_parse(text.p, id) == 1
+
 cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
-    # A UUID in canonical form is its own id.
-    if text.n != 36 or wide_uuid_parse(text.p, id) != 1:
+    # A UUID in canonical spelling is its own id.
+    if not uuid_plain(text, id):
         return False
     # by the version nibble alone, as the database tells them apart
     kind[0] = 1 if (id[6] >> 4) == 7 else 2
     return True
 
-cdef bint record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
-    # The 16 bytes a transactionId is stored and searched by (docs/inside/storage.md).
+cdef void digest_id(const void* text, size_t n, unsigned char* id) noexcept nogil:
+    # The id that follows from a text: a UUID of version 8.
     cdef unsigned char[32] digest
-    keep_text[0] = 0
-    if record_uuid(text, id, kind):
-        return True
-    SHA256(<const unsigned char*>text.p, text.n, digest)
+    SHA256(<const unsigned char*>text, n, digest)
     memcpy(id, digest, 16)
     id[6] = (id[6] & 0x0f) | 0x80
     id[8] = (id[8] & 0x3f) | 0x80
+
+cdef void record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
+    # The 16 bytes a transactionId is stored and searched by (docs/inside/storage.md).
+    keep_text[0] = 0
+    if record_uuid(text, id, kind):
+        return
+    digest_id(text.p, text.n, id)
     kind[0] = 2
     keep_text[0] = 1
-    return True
 
 cdef bint record_take(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,
                       uint8_t* keep_text) noexcept nogil:
-    # The same of a literal. A UUID in canonical form needs no other look. False: it is none that may be one.
+    # The same of a literal. A UUID in canonical spelling needs no other look. False: it is none that may be one.
     cdef bint half = False
     keep_text[0] = 0
     text[0] = slice_of(raw.p + 1, raw.n - 2)
@@ -62,4 +80,33 @@ cdef bint record_take(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8
         return True
     if not json_unescape(raw, a, text, &half) or half or not txid_fits(text[0]):
         return False
-    return record_id(text[0], id, kind, keep_text)
+    record_id(text[0], id, kind, keep_text)
+    return True
+
+cdef bint whole_take(Slice raw, int64_t* out) noexcept nogil:
+    # A JSON number that is whole and not negative, of at most 18 digits.
+    cdef size_t i
+    cdef int64_t v = 0
+    if raw.n == 0 or raw.n > 18:
+        return False
+    for i in range(raw.n):
+        if not 48 <= raw.p[i] <= 57:
+            return False
+        v = v * 10 + raw.p[i] - 48
+    out[0] = v
+    return True
+
+cdef bint json_whole(Json* j, Slice text, Slice* value) noexcept nogil:
+    # Is the text one value and nothing else? False: j tells why. What is readable behind a body is behind every slice
+    # of it. value: may be NULL.
+    json_open(j, text, JSON_DEPTH)
+    json_padded(j)
+    return json_skip(j, value) and json_end(j)
+
+cdef Slice text_pair(Slice one, Slice other, Arena* a) noexcept nogil:
+    # Both with a NUL between them; p NULL: memory ran out.
+    cdef char* text = <char*>arena_alloc(a, one.n + 1 + other.n)
+    if slice_copy(text, one).p == NULL:
+        return slice_of(NULL, 0)
+    memcpy(text + one.n + 1, other.p, other.n)
+    return slice_of(text, one.n + 1 + other.n)

@@ -26,9 +26,7 @@ cdef bint cycle_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
 
 cdef bint cycle_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
     q.code = b"too_many"
-    e.status = 400
-    snprintf(e.text, 239, b"%s has more than %d elements", name, most)
-    return False
+    return refuse_as(e, b"%s has more than %d elements", name, most)
 
 cdef bint cycle_stray(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
                       ApiError* e) noexcept nogil:
@@ -59,9 +57,11 @@ cdef void cycle_fails(CycleReq* q, Arena* a, const char* text, Slice what) noexc
     cdef char* out
     if q.failed.p != NULL:
         return
-    while what.n > 160 and (what.n > 200 or <unsigned char>what.p[what.n] & 0xc0 == 0x80):
-        what.n -= 1
-    out = <char*>arena_alloc(a, n + what.n + 1)
+    if what.n > 200:
+        what.n = 200
+        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # no part of a character
+            what.n -= 1
+    out = <char*>arena_alloc(a, n + what.n)
     if out == NULL:
         q.failed = slice_lit(b"Out of memory")
         return
@@ -69,9 +69,6 @@ cdef void cycle_fails(CycleReq* q, Arena* a, const char* text, Slice what) noexc
     if what.n:
         memcpy(out + n, what.p, what.n)
     q.failed = slice_of(out, n + what.n)
-
-cdef inline bint cycle_uuid(Slice text, unsigned char* out) noexcept nogil:
-    return uuid_parse(text, out, NULL)
 
 cdef bint cycle_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
     cdef Json j
@@ -127,7 +124,7 @@ cdef bint cycle_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
         return cycle_bad(e, NULL, 0, b"partition_id", b"is required")
     if not cycle_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
         return False
-    q.has_query = cycle_uuid(text, q.query)
+    q.has_query = uuid_parse(text, q.query, NULL)
     if not q.has_query:
         cycle_quote(q, a, text)
     return cycle_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
@@ -202,21 +199,14 @@ cdef bint cycle_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogi
     record_id(txid, q.ack, &kind, &keep)
     if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
         cycle_fails(q, a, b"Unknown ack.status: ", status)
-    elif q.has_lease and not cycle_uuid(lease, q.lease):
+    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
         cycle_fails(q, a, b"Invalid or expired lease", none)
     return True
 
 cdef int cycle_count(Slice raw) noexcept nogil:
     # A whole number from 0; anything else counts as 1.
-    cdef int64_t n = 0
-    cdef size_t i
-    if raw.n == 0 or raw.n > 10:
-        return 1
-    for i in range(raw.n):
-        if not b'0' <= raw.p[i] <= b'9':
-            return 1
-        n = n * 10 + raw.p[i] - 48
-    return <int>n if n <= 0x7fffffff else 1
+    cdef int64_t n
+    return <int>n if whole_take(raw, &n) and n <= 0x7fffffff else 1
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
             return cycle_many(q, b"state_ops", CYCLE_OPS, e)
         q.ops = <CycleOp*>arena_grow(a, q.ops, q.n, sizeof(CycleOp), 16, &room)
         if q.ops == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
+            return refuse_memory(e)
         if not cycle_op(j, a, q, &q.ops[q.n], q.n, e):
             return False
         q.n += 1

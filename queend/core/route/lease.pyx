@@ -32,19 +32,21 @@ cdef bint lease_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e
     return True
 
 cdef bint lease_seconds(Slice value, int* out) noexcept nogil:
-    cdef size_t i
-    cdef int64_t v = 0
-    for i in range(value.n):
-        if not 48 <= value.p[i] <= 57:
-            return False
-        v = v * 10 + value.p[i] - 48
-        if v > 31536000:
-            return False
-    out[0] = <int>v
-    return v >= 1
+    cdef int64_t seconds
+    if not whole_take(value, &seconds) or not 1 <= seconds <= 31536000:
+        return False
+    out[0] = <int>seconds
+    return True
+
+cdef void lease_expires(Buf* b, const char* name, LeaseReq* q) noexcept nogil:
+    buf_text(b, name)
+    if q.status == 0:
+        put_time(b, q.expires_us, 3)
+    else:
+        buf_text(b, b"null")
 
 cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
-    cdef int i
+    # When it ends stands there three times: under the reference's name, and under those that its clients read.
     buf_text(b, b"{\"leaseId\":")
     json_escape(b, q.lease_text)
     buf_text(b, b",\"success\":")
@@ -56,17 +58,9 @@ cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
         buf_text(b, b"\"Lease already expired\"")
     else:
         buf_text(b, b"\"Lease not found\"")
-    for i in range(3):
-        if i == 0:
-            buf_text(b, b",\"expiresAt\":")
-        elif i == 1:
-            buf_text(b, b",\"newExpiresAt\":")
-        else:
-            buf_text(b, b",\"lease_expires_at\":")
-        if q.status == 0:
-            put_time(b, q.expires_us, 3)
-        else:
-            buf_text(b, b"null")
+    lease_expires(b, b",\"expiresAt\":", q)
+    lease_expires(b, b",\"newExpiresAt\":", q)
+    lease_expires(b, b",\"lease_expires_at\":", q)
     buf_text(b, b",\"renewed\":")
     buf_int(b, q.renewed)
     buf_byte(b, b'}')

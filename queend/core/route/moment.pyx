@@ -94,19 +94,6 @@ cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
 
 cdef const char* DELAY_TEXT = b"delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)"
 
-cdef bint whole_take(Slice raw, int64_t* out) noexcept nogil:
-    # A JSON number that is whole and not negative, of at most 18 digits.
-    cdef size_t i
-    cdef int64_t v = 0
-    if raw.n == 0 or raw.n > 18:
-        return False
-    for i in range(raw.n):
-        if not 48 <= raw.p[i] <= 57:
-            return False
-        v = v * 10 + raw.p[i] - 48
-    out[0] = v
-    return True
-
 cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
     # The literal of a delayMs, as microseconds.
     cdef int64_t ms

@@ -101,9 +101,7 @@ cdef bint param_name(const Param* p, const ParamValue* v, ApiError* e) noexcept 
     # May it be a name? Of a row of text, where that is asked only sometimes.
     if v.found >= 0 and v.text.n <= NAME_MAX:
         return True
-    e.status = 400
-    snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", p.name.p)
-    return False
+    return refuse_as(e, b"%s must be valid text of at most 255 bytes", p.name.p)
 
 cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     # The value by its kind. Empty is as good as absent.
@@ -117,9 +115,7 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
         v.yes = slice_is(v.text, b"true") or slice_is(v.text, b"1")
         if v.yes or not strict or slice_is(v.text, b"false") or slice_is(v.text, b"0"):
             return True
-        e.status = 400
-        snprintf(e.text, 239, b"%s must be true or false", text)
-        return False
+        return refuse_as(e, b"%s must be true or false", text)
     v.given = query_int(v.text, &v.number)
     if not strict:
         return True
@@ -127,9 +123,7 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
         v.given = v.given and 48 <= <unsigned char>v.text.p[i] <= 57
     if v.given and p.low <= v.number <= p.high:
         return True
-    e.status = 400
-    snprintf(e.text, 239, b"%s must be a whole number from %d to %d", text, p.low, p.high)
-    return False
+    return refuse_as(e, b"%s must be a whole number from %d to %d", text, p.low, p.high)
 
 # ---- what it asks for ----------------------------------------------------------------------------------------------
 

@@ -1,120 +1,129 @@
 # POST /api/v1/push: how its body is written and its answer wanted (Content-Type, query); items as JSON, sliced out of
 # the body, every one validated before any is used.
 
-cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw,
-                       Slice trace_raw,
-                       Slice payload, const char* empty_payload, PushOptions* options,
-                     const PushItem* before, const char* what,
-                       int index, ApiError* e) noexcept nogil:
-    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue.
-    # before: an item whose queue it may share, or NULL. `what` and `index` name it where it is refused.
+cdef struct ItemRaw:
+    # The members of an item as literals; p NULL: absent.
+    Slice queue, part, txid, trace, parent, state, due, delay, payload
+    int wrong                 # 1 partition, 2 queue, 4 transactionId, 8 traceId, 16 traceparent, 32 tracestate: no text
+
+cdef inline Slice options_part(const PushOptions* options) noexcept nogil:
+    # Of items that name none. options: may be NULL.
+    return options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
+
+cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, const char* empty_payload,
+                       const PushOptions* options, const PushItem* before, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # From literals to an item. options: names where it has none, may be NULL when it has a queue. before: an item whose
+    # queue it may share, or NULL. `what` and `index` name it where it is refused.
     cdef Slice text
     memset(it, 0, sizeof(PushItem))
-    if part_raw.p == NULL:
-        it.part = options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
-    elif not name_take(part_raw, a, &it.part):
-        return refuse_item(e, b"Partition must be valid text of at most 255 bytes", what, index, b"partition")
-    if queue_raw.p == NULL:
+    if raw.part.p == NULL:
+        it.part = options_part(options)
+    elif not name_take(raw.part, a, &it.part):
+        return refuse_item(e, PARTITION_TEXT, what, index, b"partition")
+    if raw.queue.p == NULL:
         it.queue = options.queue
-    elif before != NULL and slice_eq(queue_raw, before.queue_json):
+    elif before != NULL and slice_eq(raw.queue, before.queue_json):
         it.queue = before.queue
-    elif not name_take(queue_raw, a, &it.queue) or it.queue.n == 0:
-        return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
-    it.queue_json = queue_raw
-    if txid_raw.p != NULL and txid_raw.n > 2:
-        if not record_take(txid_raw, a, &it.txid, it.id, &it.id_kind, &it.keep_text):
-            return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index,
-                               b"transactionId")
-        it.txid_json = txid_raw
+    elif not name_take(raw.queue, a, &it.queue) or it.queue.n == 0:
+        return refuse_item(e, QUEUE_TEXT, what, index, b"queue")
+    it.queue_json = raw.queue
+    if raw.txid.p != NULL and raw.txid.n > 2:
+        if not record_take(raw.txid, a, &it.txid, it.id, &it.id_kind, &it.keep_text):
+            return refuse_item(e, TXID_TEXT, what, index, b"transactionId")
+        it.txid_json = raw.txid
     else:
         uuid7_make(g, it.id)
-    if trace_raw.p != NULL and trace_raw.n > 2:
-        if not json_unescape(trace_raw, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
+    if raw.trace.p != NULL and raw.trace.n > 2:
+        if not json_unescape(raw.trace, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
             return refuse_item(e, b"TraceId must be a UUID", what, index, b"traceId")
         it.has_trace = 1
-    it.payload = payload if payload.p != NULL else slice_lit(empty_payload)
+    it.payload = raw.payload if raw.payload.p != NULL else slice_lit(empty_payload)
     return True
 
-cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const PushItem* before,
-                    const char* what,
-                    int index, ApiError* e) noexcept nogil:
+cdef bint itemraw_refused(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
+    # Why no item can be made of it: a member that must be a string is none. Always False.
+    if raw.wrong & 1:
+        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
+    if raw.wrong & 2 or raw.wrong == 0:
+        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
+    if raw.wrong & 4:
+        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
+    if raw.wrong & 8:
+        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
+    if raw.wrong & 16:
+        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
+    return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
+
+cdef bint itemraw_item(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, const char* empty_payload,
+                       const PushOptions* options, const PushItem* before, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # The same, with all that an item of a push may say. options: NULL where it must have a queue.
+    if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
+        return itemraw_refused(raw, what, index, e)
+    if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
+        return False
+    if raw.payload.p == NULL and strict:
+        return refuse_item(e, b"payload is required", what, index, b"payload")
+    if (raw.parent.p != NULL or raw.state.p != NULL) and not pushitem_trace(a, it, raw.parent, raw.state, what, index,
+                                                                            e):
+        return False
+    return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
+
+cdef inline void itemraw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice value) noexcept nogil:
+    # Of members named twice the last one counts, as JSON readers have it.
+    at[0] = value
+    raw.wrong = raw.wrong & ~bit if c == b'"' else raw.wrong | bit
+
+cdef inline bint itemraw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
+    # A member other than the payload; c: its value's first byte. False: it is none of an item.
+    if key_is(key, b"queue"):
+        itemraw_text(raw, &raw.queue, 2, c, value)
+    elif key_is(key, b"partition"):
+        itemraw_text(raw, &raw.part, 1, c, value)
+    elif key_is(key, b"transactionId"):
+        itemraw_text(raw, &raw.txid, 4, c, value)
+    elif key_is(key, b"traceId"):
+        itemraw_text(raw, &raw.trace, 8, c, value)
+    elif key_is(key, b"traceparent"):
+        itemraw_text(raw, &raw.parent, 16, c, value)
+    elif key_is(key, b"tracestate"):
+        itemraw_text(raw, &raw.state, 32, c, value)
+    elif key_is(key, b"deliverAt"):
+        raw.due = value
+    elif key_is(key, b"delayMs"):
+        raw.delay = value
+    else:
+        return False
+    return True
+
+cdef bint push_item(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
+                    const char* what, int index, ApiError* e) noexcept nogil:
     # The cursor stands at the item. options: names for an item that has none, NULL where it must have them. before: the
     # item before it, or NULL.
+    cdef ItemRaw raw
     cdef bint first = True
-    cdef Slice key
-    cdef Slice queue = slice_of(NULL, 0)
-    cdef Slice part = slice_of(NULL, 0)
-    cdef Slice txid = slice_of(NULL, 0)
-    cdef Slice trace = slice_of(NULL, 0)
-    cdef Slice parent = slice_of(NULL, 0)
-    cdef Slice state = slice_of(NULL, 0)
-    cdef Slice payload = slice_of(NULL, 0)
-    cdef Slice due = slice_of(NULL, 0)
-    cdef Slice delay = slice_of(NULL, 0)
-    cdef Slice value
-    cdef int wrong = 0
+    cdef Slice key, value
     cdef int c
     if json_peek(j) != b'{':
         if j.error != NULL or not json_skip(j, NULL):
             return refuse_json(e, j)
-        e.status = 400
-        snprintf(e.text, 239, b"Each item must be an object (%s %d)", what, index)
-        return False
+        return refuse_as(e, b"Each item must be an object (%s %d)", what, index)
+    memset(&raw, 0, sizeof(ItemRaw))
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         c = json_peek(j)
         if key_is(key, b"payload"):
-            if not json_skip(j, &payload):
+            if not json_skip(j, &raw.payload):
                 break
             continue
         if not (json_string(j, &value) if c == b'"' else json_skip(j, &value)):
             break
-        # of members named twice the last one counts, as JSON readers have it
-        if key_is(key, b"queue"):
-            queue = value
-            wrong = (wrong | 2) if c != b'"' else (wrong & ~2)
-        elif key_is(key, b"partition"):
-            part = value
-            wrong = (wrong | 1) if c != b'"' else (wrong & ~1)
-        elif key_is(key, b"transactionId"):
-            txid = value
-            wrong = (wrong | 4) if c != b'"' else (wrong & ~4)
-        elif key_is(key, b"traceId"):
-            trace = value
-            wrong = (wrong | 8) if c != b'"' else (wrong & ~8)
-        elif key_is(key, b"traceparent"):
-            parent = value
-            wrong = (wrong | 16) if c != b'"' else (wrong & ~16)
-        elif key_is(key, b"tracestate"):
-            state = value
-            wrong = (wrong | 32) if c != b'"' else (wrong & ~32)
-        elif key_is(key, b"deliverAt"):
-            due = value
-        elif key_is(key, b"delayMs"):
-            delay = value
-        elif key_stray(key, PUSH_NAMES, what, index, a, e):
+        if not itemraw_member(&raw, key, c, value) and key_stray(key, PUSH_NAMES, what, index, a, e):
             return False
     if j.error != NULL:
         return refuse_json(e, j)
-    if wrong & 1:
-        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
-    if wrong & 2 or (queue.p == NULL and (options == NULL or options.queue.p == NULL)):
-        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
-    if wrong & 4:
-        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
-    if wrong & 8:
-        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    if wrong & 16:
-        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
-    if wrong & 32:
-        return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
-    if not pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, before, what, index, e):
-        return False
-    if payload.p == NULL and strict:
-        return refuse_item(e, b"payload is required", what, index, b"payload")
-    if (parent.p != NULL or state.p != NULL) and not pushitem_trace(a, it, parent, state, what, index, e):
-        return False
-    return (due.p == NULL and delay.p == NULL) or pushitem_due(it, a, due, delay, what, index, e)
+    return itemraw_item(&raw, a, g, it, b"null", options, before, what, index, e)
 
 cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
                               int max_items) noexcept nogil:
@@ -144,19 +153,14 @@ cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out,
     json_enter(j, b'[')
     while json_element(j, &first):
         if out.n >= max_items:
-            e.status = 400
-            snprintf(e.text, 239, b"items has more than %d elements", max_items)
-            return False
+            return refuse_as(e, b"items has more than %d elements", max_items)
         out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
         if out.items == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
+            return refuse_memory(e)
         if not push_item(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n, e):
             return False
         out.n += 1
-    if j.error != NULL:
-        return refuse_json(e, j)
-    return True
+    return j.error == NULL or refuse_json(e, j)
 
 cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
     # A bad item refuses the whole request; nothing was used yet. A bad item is told before bad JSON behind it.
@@ -203,6 +207,18 @@ cdef int push_form(Slice headers, Slice body) noexcept nogil:
         return PUSH_FRAMES
     return PUSH_JSON
 
+cdef bint query_format(Slice query, Arena* a, bint* counts, ApiError* e) noexcept nogil:
+    # Is the answer wanted in numbers?
+    cdef Slice value
+    cdef int found = query_find(query, b"format", a, &value)
+    counts[0] = found and slice_is(value, b"counts")
+    return not found or counts[0] or slice_is(value, b"array") or refuse(e, b"format must be array or counts")
+
+cdef bint query_partition(Slice query, Arena* a, Slice* part, ApiError* e) noexcept nogil:
+    # p NULL: it names none.
+    cdef int found = query_find(query, b"partition", a, part)
+    return not found or found > 0 and name_fits(part[0]) or refuse_query(e, PARTITION_TEXT, b"partition")
+
 cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
     # Defaults are for forms that can leave names out; JSON items name their own.
     cdef Slice value
@@ -210,21 +226,17 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
     memset(out, 0, sizeof(PushOptions))
     if query.n == 0:
         return True
-    found = query_find(query, b"format", a, &value)
-    if found and slice_is(value, b"counts"):
-        out.counts = True
-    elif found and not slice_is(value, b"array"):
-        return refuse(e, b"format must be array or counts")
+    if not query_format(query, a, &out.counts, e):
+        return False
     if not push_due_option(query, a, &out.due, e):
         return False
     if form == PUSH_JSON or form == PUSH_FRAMES:
         return True
     found = query_find(query, b"queue", a, &out.queue)
     if found and (found < 0 or out.queue.n == 0 or not name_fits(out.queue)):
-        return refuse(e, b"Queue must be a non-empty text of at most 255 bytes (query, field queue)")
-    found = query_find(query, b"partition", a, &out.part)
-    if found and (found < 0 or not name_fits(out.part)):
-        return refuse(e, b"Partition must be valid text of at most 255 bytes (query, field partition)")
+        return refuse_query(e, QUEUE_TEXT, b"queue")
+    if not query_partition(query, a, &out.part, e):
+        return False
     found = query_find(query, b"payload", a, &value)
     if found and form == PUSH_LINES and slice_is(value, b"line"):
         out.bare = True

@@ -1,71 +1,74 @@
 # POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. Names, ids and payloads are slices of
 # the body, or of a buffer that was unpacked.
 
+cdef struct ArrowPush:        # what reading one body needs
+    ArrowReader r
+    Frames f
+    PushOptions* options
+    int32_t* order            # in which a batch's rows are taken; NULL: as they stand
+    int64_t ms                # of ids made here
+    PushItem like             # names of the item before, which are not checked again
+
 cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* a, UuidGen* g, int max_items,
-                          PushReq* out,
-                          ApiError* e) noexcept nogil:
+                          PushReq* out, ApiError* e) noexcept nogil:
     # A bad row refuses the whole request and is named by its number, from 0 on through all batches. room: bytes that
     # compressed buffers may unpack to.
-    cdef ArrowReader r
-    cdef Frames f
+    cdef ArrowPush p
     cdef int more
-    frames_begin(&f, body, NULL, a, g, max_items, out, e)
+    frames_begin(&p.f, body, NULL, a, g, max_items, out, e)
     if body.n == 0:
         return refuse(e, b"Empty request body")
-    arrow_open(&r, body, a, room)
+    p.options = options
+    arrow_open(&p.r, body, a, room)
     while True:
-        more = arrow_next(&r, e)
-        if more <= 0 or not pusharrow_rows(&r, options, &f, e):
+        more = arrow_next(&p.r, e)
+        if more <= 0 or not pusharrow_rows(&p):
             break
-    arrow_close(&r)
+    arrow_close(&p.r)
     return more == 0
 
-cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiError* e) noexcept nogil:
+cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     # Stretches of rows of one partition become runs. Where the answer is a number, nobody asks for the order across
     # partitions, and rows are taken partition by partition.
-    cdef int32_t* order = NULL
-    cdef PushItem like
     cdef int64_t i = 0
     cdef int64_t n, more
-    cdef int64_t ms = clock_wall_us() // 1000
-    if r.rows > f.max_items - f.n:
-        e.status = 400
-        snprintf(e.text, 239, b"The body has more than %d items", f.max_items)
-        return False
-    if options.counts and r.rows >= 2 * RUN_LEAST and not pusharrow_order(r, f.arena, &order):
-        return frames_memory(f)
-    memset(&like, 0, sizeof(like))
-    while i < r.rows:
-        n = pusharrow_stretch(r, order, i)
-        e.status = 0
-        if (n >= RUN_LEAST and not pusharrow_apart(r, order, i, n)
-                and pusharrow_run(r, order, i, n, ms, options, &like, f, e)):
+    if p.r.rows > p.f.max_items - p.f.n:
+        return refuse_as(p.f.error, b"The body has more than %d items", p.f.max_items)
+    p.order = NULL
+    p.ms = clock_wall_us() // 1000
+    memset(&p.like, 0, sizeof(PushItem))
+    if p.options.counts and p.r.rows >= 2 * RUN_LEAST and not pusharrow_order(p):
+        return frames_memory(&p.f)
+    while i < p.r.rows:
+        n = pusharrow_stretch(p, i)
+        p.f.error.status = 0
+        if n >= RUN_LEAST and not pusharrow_apart(p, i, n) and pusharrow_run(p, i, <int>n):
             i += n
             continue
-        if e.status:
+        if p.f.error.status:
             return False
-        while i + n < r.rows:         # short stretches go together
-            more = pusharrow_stretch(r, order, i + n)
+        while i + n < p.r.rows:       # short stretches go together
+            more = pusharrow_stretch(p, i + n)
             if more >= RUN_LEAST:
                 break
             n += more
-        if not pusharrow_items(r, order, i, n, ms, options, &like, f, e):
+        if not pusharrow_items(p, i, <int>n):
             return False
         i += n
-    f.n += <int>r.rows
+    p.f.n += <int>p.r.rows
     return True
 
-cdef inline int64_t arrow_row(const int32_t* order, int64_t i) noexcept nogil:
-    return order[i] if order != NULL else i
+cdef inline int64_t arrow_row(ArrowPush* p, int64_t i) noexcept nogil:
+    return p.order[i] if p.order != NULL else i
 
-cdef bint pusharrow_order(ArrowReader* r, Arena* a, int32_t** order) noexcept nogil:
+cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
     # Rows by their place in the partition column's dictionary, in their order within one place. Left as they are where
     # there is no dictionary of few values, all different, or where values are missing or the queue differs too: within
     # a partition nothing may change its place.
+    cdef ArrowReader* r = &p.r
     cdef ArrowColumn* c = &r.columns[ARROW_PARTITION]
     cdef Slice[64] names
     cdef int32_t[64] counts
-    cdef int32_t* out
     cdef int32_t at, before
     cdef int64_t i
     if (not r.present[ARROW_PARTITION] or r.present[ARROW_QUEUE] or c.kind != ARROW_INDEX or c.valid != NULL
@@ -76,8 +79,8 @@ cdef bint pusharrow_order(ArrowReader* r, Arena* a, int32_t** order) noexcept no
         for before in range(at):
             if names[at].p == NULL or slice_eq(names[at], names[before]):
                 return True
-    out = <int32_t*>arena_alloc(a, <size_t>r.rows * sizeof(int32_t))
-    if out == NULL:
+    p.order = <int32_t*>arena_alloc(p.f.arena, <size_t>r.rows * sizeof(int32_t))
+    if p.order == NULL:
         return False
     memset(counts, 0, sizeof(counts))
     for i in range(r.rows):
@@ -88,9 +91,8 @@ cdef bint pusharrow_order(ArrowReader* r, Arena* a, int32_t** order) noexcept no
         counts[at] = before - counts[at]
     for i in range(r.rows):
         at = <int32_t>arrow_place(c, i)
-        out[counts[at]] = <int32_t>i
+        p.order[counts[at]] = <int32_t>i
         counts[at] += 1
-    order[0] = out
     return True
 
 cdef inline bint arrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noexcept nogil:
@@ -103,47 +105,41 @@ cdef inline bint arrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noex
         return arrow_place(c, a) == arrow_place(c, b)
     return slice_eq(arrow_value(c, a), arrow_value(c, b))
 
-cdef int64_t pusharrow_stretch(ArrowReader* r, const int32_t* order, int64_t i) noexcept nogil:
+cdef int64_t pusharrow_stretch(ArrowPush* p, int64_t i) noexcept nogil:
     # How many rows from i on have the same queue and partition, as many as one row of the log may have.
-    cdef int64_t first = arrow_row(order, i)
+    cdef int64_t first = arrow_row(p, i)
     cdef int64_t row
     cdef int64_t n = 1
-    cdef size_t bytes = arrow_value(&r.columns[ARROW_PAYLOAD], first).n
-    while n < RUN_MOST and i + n < r.rows:
-        row = arrow_row(order, i + n)
-        if not arrow_same(r, ARROW_PARTITION, first, row) or not arrow_same(r, ARROW_QUEUE, first, row):
+    cdef size_t bytes = arrow_value(&p.r.columns[ARROW_PAYLOAD], first).n
+    while n < RUN_MOST and i + n < p.r.rows:
+        row = arrow_row(p, i + n)
+        if not arrow_same(&p.r, ARROW_PARTITION, first, row) or not arrow_same(&p.r, ARROW_QUEUE, first, row):
             break
-        bytes += arrow_value(&r.columns[ARROW_PAYLOAD], row).n
+        bytes += arrow_value(&p.r.columns[ARROW_PAYLOAD], row).n
         if bytes > RUN_BYTES:
             break
         n += 1
     return n
 
-cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options,
-                        PushItem* like, Frames* f,
-                        ApiError* e) noexcept nogil:
-    # n rows as one run. False with e.status 0: they are none (ids that are no UUIDs, some missing and some not, one
+cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
+    # n rows as one run. False with the status 0: they are none (ids that are no UUIDs, some missing and some not, one
     # twice).
     cdef PushRun* run
     cdef PushItem one
-    cdef int64_t k, row
+    cdef int64_t row
+    cdef int k
     memset(&one, 0, sizeof(one))
-    row = arrow_row(order, i)
-    if not pusharrow_names(r, row, options, like if like.queue.p != NULL else NULL, &one, f.n + <int>row, e):
+    if not pusharrow_names(p, arrow_row(p, i), &one):
         return False
-    like[0] = one
-    run = frames_run(f, <int>n)
-    if run != NULL:
-        run.payloads = <Slice*>arena_alloc(f.arena, n * sizeof(Slice))
-    if run == NULL or run.payloads == NULL:
-        return frames_memory(f)
-    run.codec = BODY_V1
+    p.like = one
+    run = run_new(p.f.arena, n, BODY_V1)
+    if run == NULL:
+        return frames_memory(&p.f)
     for k in range(n):
-        row = arrow_row(order, i + k)
+        row = arrow_row(p, i + k)
         one.txid = slice_of(NULL, 0)
         one.keep_text = 0
-        if not pusharrow_id(r, row, f.uuids, ms, &one, f.n + <int>row,
-                            e) or not pusharrow_payload(r, row, &one, f.n + <int>row, e):
+        if not pusharrow_id(p, row, &one) or not pusharrow_payload(p, row, &one):
             return False
         if k == 0:
             run.made = one.txid.p == NULL
@@ -152,70 +148,67 @@ cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t
         memcpy(run.ids + 16 * k, one.id, 16)
         run.payloads[k] = one.payload
         run.bytes += one.payload.n
-    run.n = <int>n
+    run.n = n
     run_ids(run)
-    return (run.made or run_distinct(run)) and frames_keep(f, run, like, True)
+    return (run.made or run_distinct(run)) and frames_keep(&p.f, run, &p.like, True)
 
-cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options,
-                          PushItem* before, Frames* f,
-                          ApiError* e) noexcept nogil:
-    # before: an item whose names it may share; becomes the last of these.
-    cdef PushItem* it = frames_items(f, <int>n)
-    cdef int64_t k, row
+cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
+    cdef PushItem* it = frames_items(&p.f, n)
+    cdef int64_t row
+    cdef int k
     if it == NULL:
-        return frames_memory(f)
+        return frames_memory(&p.f)
     for k in range(n):
-        row = arrow_row(order, i + k)
+        row = arrow_row(p, i + k)
         memset(it, 0, sizeof(PushItem))
-        if not pusharrow_names(r, row, options, before if before.queue.p != NULL else NULL, it, f.n + <int>row, e) \
-                or not pusharrow_id(r, row, f.uuids, ms, it, f.n + <int>row,
-                                    e) or not pusharrow_payload(r, row, it, f.n + <int>row, e) \
-                or not pusharrow_extras(r, row, f.arena, it, f.n + <int>row, e):
+        if not (pusharrow_names(p, row, it) and pusharrow_id(p, row, it) and pusharrow_payload(p, row, it)
+                and pusharrow_extras(p, row, it)):
             return False
-        before.queue = it.queue
-        before.part = it.part
+        p.like.queue = it.queue
+        p.like.part = it.part
         it += 1
     return True
 
-cdef bint pusharrow_apart(ArrowReader* r, const int32_t* order, int64_t i, int64_t n) noexcept nogil:
+cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
     # Does one of n rows have what the rows of a run have in common: a moment of delivery, a trace?
+    cdef ArrowColumn* c
     cdef int64_t k
     cdef int role
     for role in range(ARROW_DUE, ARROW_TRACE + 1):
-        if not r.present[role] or r.columns[role].kind == ARROW_NULL:
+        c = &p.r.columns[role]
+        if not p.r.present[role] or c.kind == ARROW_NULL:
             continue
-        if r.columns[role].valid == NULL:
+        if c.valid == NULL:
             return True
         for k in range(n):
-            if not arrow_missing(&r.columns[role], arrow_row(order, i + k)):
+            if not arrow_missing(c, arrow_row(p, i + k)):
                 return True
     return False
 
-cdef bint pusharrow_extras(ArrowReader* r, int64_t i, Arena* a, PushItem* it, int row, ApiError* e) noexcept nogil:
+# ---- a row ---------------------------------------------------------------------------------------------------------
+
+cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char* field) noexcept nogil:
+    return refuse_item(p.f.error, text, b"row", p.f.n + <int>i, field)
+
+cdef inline Slice pusharrow_text(ArrowPush* p, int role, int64_t i) noexcept nogil:
+    # p NULL: there is no such column, or nothing in it.
+    return arrow_value(&p.r.columns[role], i) if p.r.present[role] else slice_of(NULL, 0)
+
+cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef int64_t us
-    cdef Slice trace
+    cdef Slice trace = pusharrow_text(p, ARROW_TRACE, i)
     cdef Buf b
-    if r.present[ARROW_DUE] and not arrow_missing(&r.columns[ARROW_DUE], i):
-        if not pusharrow_moment(r, <int64_t>le64(r.columns[ARROW_DUE].offsets + 8 * i), &us):
-            return refuse_item(e, DUE_TEXT, b"row", row, b"deliverAt")
-        if us and not pushitem_defer(it, a, us):
-            error_set(e, 503, b"Out of memory")
-            return False
+    if p.r.present[ARROW_DUE] and not arrow_missing(&p.r.columns[ARROW_DUE], i):
+        if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
+            return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
+        if us and not pushitem_defer(it, p.f.arena, us):
+            return frames_memory(&p.f)
         it.timed = True
-    if not r.present[ARROW_TRACE]:
-        return True
-    trace = arrow_value(&r.columns[ARROW_TRACE], i)
     if trace.n == 0:
         return True
     if not traceparent_valid(trace):
-        return refuse_item(e, b"traceparent must be one of W3C trace context", b"row", row, b"traceparent")
-    buf_init(&b)
-    buf_byte(&b, b'{')
-    trace_put(&b, trace, slice_of(NULL, 0))
-    if not headers_keep(a, &b, it):
-        error_set(e, 503, b"Out of memory")
-        return False
-    return True
+        return pusharrow_refuse(p, i, TRACEPARENT_TEXT, b"traceparent")
+    return pushitem_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or frames_memory(&p.f)
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # 0: it has passed. False: no moment that a delivery may have.
@@ -231,55 +224,41 @@ cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept 
     us[0] = value * scale
     return True
 
-cdef inline bint pusharrow_names(ArrowReader* r, int64_t i, PushOptions* options, PushItem* before, PushItem* it,
-                                 int row,
-                                 ApiError* e) noexcept nogil:
+cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     # Rows of one queue or partition come in runs: what the row before had is not checked again.
-    it.queue = arrow_value(&r.columns[ARROW_QUEUE], i) if r.present[ARROW_QUEUE] else slice_of(NULL, 0)
+    it.queue = pusharrow_text(p, ARROW_QUEUE, i)
     if it.queue.p == NULL:
-        it.queue = options.queue
+        it.queue = p.options.queue
         if it.queue.p == NULL:
-            return refuse_item(e, b"Queue must be a string", b"row", row, b"queue")
-    elif before != NULL and slice_eq(it.queue, before.queue):
-        it.queue = before.queue
-    elif it.queue.n == 0 or not name_fits(it.queue) or not utf8_valid(it.queue):
-        return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", b"row", row, b"queue")
-    it.part = arrow_value(&r.columns[ARROW_PARTITION], i) if r.present[ARROW_PARTITION] else slice_of(NULL, 0)
+            return pusharrow_refuse(p, i, b"Queue must be a string", b"queue")
+    elif p.like.queue.p != NULL and slice_eq(it.queue, p.like.queue):
+        it.queue = p.like.queue
+    elif it.queue.n == 0 or not name_valid(it.queue):
+        return pusharrow_refuse(p, i, QUEUE_TEXT, b"queue")
+    it.part = pusharrow_text(p, ARROW_PARTITION, i)
     if it.part.p == NULL:
-        it.part = options.part if options.part.p != NULL else slice_lit(b"Default")
-    elif before != NULL and slice_eq(it.part, before.part):
-        it.part = before.part
-    elif not name_fits(it.part) or not utf8_valid(it.part):
-        return refuse_item(e, b"Partition must be valid text of at most 255 bytes", b"row", row, b"partition")
+        it.part = options_part(p.options)
+    elif p.like.queue.p != NULL and slice_eq(it.part, p.like.part):
+        it.part = p.like.part
+    elif not name_valid(it.part):
+        return pusharrow_refuse(p, i, PARTITION_TEXT, b"partition")
     return True
 
-cdef inline bint pusharrow_id(ArrowReader* r, int64_t i, UuidGen* g, int64_t ms, PushItem* it, int row,
-                              ApiError* e) noexcept nogil:
-    cdef Slice text = slice_of(NULL, 0)
-    if r.present[ARROW_TXID]:
-        text = arrow_value(&r.columns[ARROW_TXID], i)
+cdef inline bint pusharrow_id(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
+    cdef Slice text = pusharrow_text(p, ARROW_TXID, i)
     if text.n == 0:
-        uuid7_next(g, ms, it.id)
+        uuid7_next(p.f.uuids, p.ms, it.id)
         return True
     it.txid = text
-    if not record_id(text, it.id, &it.id_kind, &it.keep_text):
-        return False
-    if it.keep_text and (not txid_fits(text) or not utf8_valid(text)):
-        return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", b"row", row,
-                           b"transactionId")
-    return True
+    record_id(text, it.id, &it.id_kind, &it.keep_text)
+    return not it.keep_text or txid_valid(text) or pusharrow_refuse(p, i, TXID_TEXT, b"transactionId")
 
-cdef inline bint pusharrow_payload(ArrowReader* r, int64_t i, PushItem* it, int row, ApiError* e) noexcept nogil:
-    cdef Slice text = arrow_value(&r.columns[ARROW_PAYLOAD], i)
+cdef inline bint pusharrow_payload(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
+    cdef Slice text = arrow_value(&p.r.columns[ARROW_PAYLOAD], i)
     cdef Json j
     if text.p == NULL:
         it.payload = slice_lit(b"null")
         return True
-    json_open(&j, text, JSON_DEPTH)
-    json_padded(&j)
-    if json_skip(&j, &it.payload) and json_end(&j):
-        return True
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
-             row)
-    return False
+    return json_whole(&j, text, &it.payload) or refuse_as(
+        p.f.error, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
+        p.f.n + <int>i)

@@ -17,8 +17,7 @@ cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char
     if not due_known(at, delay, True, a, &due, &why, &field):
         return refuse_item(e, why, what, index, field)
     if due and not pushitem_defer(it, a, due):
-        error_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     it.timed = True
     return True
 
@@ -47,9 +46,7 @@ cdef bint push_due_option(Slice query, Arena* a, int64_t* due, ApiError* e) noex
         return True
     if due_known(at, delay, False, a, due, &why, &field):
         return True
-    e.status = 400
-    snprintf(e.text, 239, b"%s (query, field %s)", why, field)
-    return False
+    return refuse_query(e, why, field)
 
 cdef bint pushreq_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
     # All items without a word of their own, runs as they are. Those with no other extras share one place for it.
@@ -57,14 +54,12 @@ cdef bint pushreq_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept
     cdef int i
     memset(&like, 0, sizeof(like))
     if not pushitem_defer(&like, a, due):
-        error_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     for i in range(q.n):
         if q.items[i].timed:
             continue
         if q.items[i].more == NULL:
             q.items[i].more = like.more
         elif not pushitem_defer(&q.items[i], a, due):
-            error_set(e, 503, b"Out of memory")
-            return False
+            return refuse_memory(e)
     return True

@@ -25,18 +25,13 @@ cdef struct Frames:
     ApiError* error
 
 cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
-    f.error.status = 400
-    snprintf(f.error.text, 239, b"Invalid binary push: %s (group %d)", text, f.group)
-    return False
+    return refuse_as(f.error, b"Invalid binary push: %s (group %d)", text, f.group)
 
 cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
-    f.error.status = 400
-    snprintf(f.error.text, 239, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
-    return False
+    return refuse_as(f.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
 
 cdef bint frames_memory(Frames* f) noexcept nogil:
-    error_set(f.error, 503, b"Out of memory")
-    return False
+    return refuse_memory(f.error)
 
 cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
     if f.end - f.p < 4:
@@ -110,8 +105,8 @@ cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noe
     if result == UNZIP_MEMORY:
         return frames_memory(f)
     if result == UNZIP_LARGE:
+        refuse_as(f.error, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
         f.error.status = 413
-        snprintf(f.error.text, 239, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
         return False
     if result == UNZIP_BAD:
         return frames_refuse(f, b"not exactly one zstd frame that tells its size")
@@ -132,14 +127,12 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
         f.group = <int>i
         if not frames_text(f, &like.queue) or not frames_text(f, &like.part) or not frames_u32(f, &n):
             return frames_refuse(f, b"cut off")
-        if like.queue.n == 0 or not frames_name(like.queue):
+        if like.queue.n == 0 or not name_valid(like.queue):
             return frames_refuse(f, b"Queue must be a non-empty text of at most 255 bytes")
-        if not frames_name(like.part):
+        if not name_valid(like.part):
             return frames_refuse(f, b"Partition must be valid text of at most 255 bytes")
         if n > <uint32_t>(f.max_items - f.n):
-            f.error.status = 400
-            snprintf(f.error.text, 239, b"The push has more than %d messages", f.max_items)
-            return False
+            return refuse_as(f.error, b"The push has more than %d messages", f.max_items)
         if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES
                 else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
             return False
@@ -148,31 +141,11 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
         return frames_refuse(f, b"bytes after the last group")
     return True
 
-cdef inline bint frames_name(Slice s) noexcept nogil:
-    return s.n <= NAME_MAX and utf8_valid(s) and memchr(s.p, 0, s.n) == NULL
-
-cdef inline bint frames_txid(Slice s) noexcept nogil:
-    # At most 255 characters.
-    cdef size_t i
-    cdef size_t n = 0
-    if s.n > 4 * TXID_MAX or not utf8_valid(s) or memchr(s.p, 0, s.n) != NULL:
-        return False
-    if s.n > TXID_MAX:
-        for i in range(s.n):
-            if (<unsigned char>s.p[i] & 0xc0) != 0x80:
-                n += 1
-    return n <= TXID_MAX
-
 cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
     cdef Json j
-    json_open(&j, payload, JSON_DEPTH)
-    json_padded(&j)
-    if json_skip(&j, NULL) and json_end(&j):
-        return True
-    f.error.status = 400
-    snprintf(f.error.text, 239, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error,
-             <long long>(j.p - j.begin), f.group, i)
-    return False
+    return json_whole(&j, payload, NULL) or refuse_as(
+        f.error, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin),
+        f.group, i)
 
 cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
     # Room for n more items, as yet empty; NULL when memory ran out.
@@ -187,13 +160,6 @@ cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
         f.out.items = more
     f.out.n += n
     return &f.out.items[f.out.n - n]
-
-cdef PushRun* frames_run(Frames* f, int n) noexcept nogil:
-    cdef PushRun* run = <PushRun*>arena_zero(f.arena, sizeof(PushRun))
-    if run == NULL:
-        return NULL
-    run.ids = <unsigned char*>arena_alloc(f.arena, 16 * <size_t>n)
-    return run if run.ids != NULL else NULL
 
 cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexcept nogil:
     # A run as one item when it may be a row by itself (whole), else its records as items.
@@ -234,11 +200,10 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
         return False
     if <size_t>n > inner.n // FRAME_HEAD:
         return frames_refuse(f, b"fewer messages than announced")
-    run = frames_run(f, n)
+    run = run_new(f.arena, n, BODY_FRAMES)
     if run == NULL:
         return frames_memory(f)
     run.n = n
-    run.codec = BODY_FRAMES
     run.stored = z
     run.inner = inner
     run.bytes = z.n
@@ -252,7 +217,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
         if text.n == 0:
             memcpy(run.ids + 16 * i, p + 5, 16)
         elif not uuid_plain(text, run.ids + 16 * i):
-            if not frames_txid(text):
+            if not txid_valid(text):
                 return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", i)
             record_id(text, run.ids + 16 * i, &kind, &keep)
         if not frames_payload(f, slice_of(text.p + text.n, <const char*>stop - text.p - text.n), i):
@@ -263,11 +228,6 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     run_ids(run)
     return frames_keep(f, run, like, not f.single and n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES
                        and inner.n <= RUN_RATIO * z.n and run_distinct(run))
-
-cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
-    # A UUID in canonical spelling: its own record id.
-    cdef bint canonical = False
-    return uuid_parse(text, id, &canonical) and canonical
 
 # ---- form A --------------------------------------------------------------------------------------------------------
 
@@ -288,7 +248,7 @@ cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept
             if taken == 0:
                 f.p = at
         if taken == 0:
-            taken = left if left < RUN_MOST else RUN_MOST
+            taken = min(left, <int>RUN_MOST)
             if not frames_plain_items(f, like, n - left, taken, with_ids):
                 return False
         left -= taken
@@ -301,16 +261,13 @@ cdef inline bint frames_plain_one(Frames* f, bint with_ids, Slice* text, Slice* 
 
 cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint with_ids, int* taken) noexcept nogil:
     # taken 0: these messages are no run (ids that are no UUIDs, some missing and some not, one twice, too few).
-    cdef PushRun* run = frames_run(f, left if left < RUN_MOST else RUN_MOST)
+    cdef int room = min(left, <int>RUN_MOST)
+    cdef PushRun* run = run_new(f.arena, room, BODY_V1)
     cdef Slice text, payload
     cdef const unsigned char* before
     if run == NULL:
         return frames_memory(f)
-    run.payloads = <Slice*>arena_alloc(f.arena, (left if left < RUN_MOST else RUN_MOST) * sizeof(Slice))
-    if run.payloads == NULL:
-        return frames_memory(f)
-    run.codec = BODY_V1
-    while run.n < left and run.n < RUN_MOST:
+    while run.n < room:
         before = f.p
         if not frames_plain_one(f, with_ids, &text, &payload):
             return frames_refuse_item(f, b"cut off", first + run.n)
@@ -348,7 +305,7 @@ cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint w
             return frames_refuse_item(f, b"cut off", first + i)
         if text.n == 0:
             uuid7_make(f.uuids, it.id)
-        elif not frames_txid(text):
+        elif not txid_valid(text):
             return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", first + i)
         else:
             it.txid = text

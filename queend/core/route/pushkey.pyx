@@ -28,7 +28,6 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
     cdef unsigned char[40] seed
     cdef Slice key
     cdef Slice subject = slice_of(NULL, 0)
-    cdef char* text
     cdef PushItem* it
     cdef uint64_t n = 0
     cdef int i, k
@@ -38,15 +37,10 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
         subject = grant_subject(grant)
         if subject.n == 0:
             subject = slice_of(<const char*>grant.digest, 32)
-    text = <char*>arena_alloc(a, subject.n + 1 + key.n)
-    if text == NULL:
-        error_set(e, 503, b"Out of memory")
-        return False
-    if subject.n:
-        memcpy(text, subject.p, subject.n)
-    text[subject.n] = 0
-    memcpy(text + subject.n + 1, key.p, key.n)
-    SHA256(<const unsigned char*>text, subject.n + 1 + key.n, seed)
+    key = text_pair(subject, key, a)
+    if key.p == NULL:
+        return refuse_memory(e)
+    SHA256(<const unsigned char*>key.p, key.n, seed)
     for i in range(q.n):
         it = &q.items[i]
         if it.run == NULL:
@@ -68,10 +62,6 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
 
 cdef void pushkey_id(unsigned char* seed, uint64_t index, unsigned char* id) noexcept nogil:
     # seed: 32 bytes, and room for 8.
-    cdef unsigned char[32] digest
     cdef uint64_t place = htobe64(index)
     memcpy(seed + 32, &place, 8)
-    SHA256(seed, 40, digest)
-    memcpy(id, digest, 16)
-    id[6] = (id[6] & 0x0f) | 0x80
-    id[8] = (id[8] & 0x3f) | 0x80
+    digest_id(seed, 40, id)

@@ -22,14 +22,10 @@ cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
     return False
 
 cdef bint refuse_line(ApiError* e, Json* j, int line) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
-    return False
+    return refuse_as(e, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
 
 cdef bint refuse_more(ApiError* e, int max_items, int line) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"The body has more than %d items (line %d)", max_items, line)
-    return False
+    return refuse_as(e, b"The body has more than %d items (line %d)", max_items, line)
 
 cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
                           ApiError* e) noexcept nogil:
@@ -51,8 +47,7 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
             return refuse_more(e, max_items, l.line)
         out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
         if out.items == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
+            return refuse_memory(e)
         if not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
                          l.line, e):
             return refuse_line(e, &j, l.line) if j.error != NULL else False
@@ -77,7 +72,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     frames_begin(&f, body, NULL, a, g, max_items, out, e)
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
-    like.part = options.part if options.part.p != NULL else slice_lit(b"Default")
+    like.part = options_part(options)
     l.p = body.p
     l.end = body.p + body.n
     l.line = 0
@@ -91,14 +86,10 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
                 return False
             run = NULL
         if run == NULL:
-            run = frames_run(&f, room)
+            run = run_new(a, room, BODY_V1)
             if run == NULL:
                 return frames_memory(&f)
-            run.codec = BODY_V1
             run.made = True
-            run.payloads = <Slice*>arena_alloc(a, room * sizeof(Slice))
-            if run.payloads == NULL:
-                return frames_memory(&f)
         uuid7_next(g, ms, run.ids + 16 * run.n)
         run.payloads[run.n] = payload
         run.bytes += payload.n

@@ -3,6 +3,17 @@
 # payloads, or a client's message frames. Out: a body ready to be stored; or, when one of its records turns out to be a
 # duplicate, items of their own (run_open).
 
+cdef PushRun* run_new(Arena* a, int n, int codec) noexcept nogil:
+    # One that has room for n records, as yet empty; NULL when memory ran out.
+    cdef PushRun* run = <PushRun*>arena_zero(a, sizeof(PushRun))
+    if run == NULL:
+        return NULL
+    run.codec = <uint8_t>codec
+    run.ids = <unsigned char*>arena_alloc(a, 16 * <size_t>n)
+    if codec == BODY_V1:
+        run.payloads = <Slice*>arena_alloc(a, n * sizeof(Slice))
+    return run if run.ids != NULL and (run.payloads != NULL or codec != BODY_V1) else NULL
+
 cdef void run_ids(PushRun* run) noexcept nogil:
     # What the ids are as a whole: kinds, smallest, largest, in order.
     cdef int i
@@ -55,7 +66,6 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
     cdef Extras x
     cdef PushItem* it
     cdef unsigned char[16] spelled
-    cdef bint canonical
     cdef int i
     if run.codec == BODY_FRAMES:
         batchrow_inner(&b, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0),
@@ -69,8 +79,7 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
         it.id_kind = 0 if run.made else (1 if it.id[6] >> 4 == 7 else 2)
         if run.codec == BODY_FRAMES:
             batchrow_record(&b, &id, &it.payload, &x)
-            canonical = False
-            if x.text.n and not (uuid_parse(x.text, spelled, &canonical) and canonical):
+            if x.text.n and not uuid_plain(x.text, spelled):
                 it.txid = x.text
                 it.keep_text = 1
         else:
@@ -142,16 +151,13 @@ cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:
 
 cdef bint pushitems_run(Arena* a, PushItem* first, int n) noexcept nogil:
     # The first of n items becomes their run. False: they stay (an id is there twice).
-    cdef PushRun* run = <PushRun*>arena_zero(a, sizeof(PushRun))
+    cdef PushRun* run = run_new(a, n, BODY_V1)
     cdef int i
     if run == NULL:
         return False
-    run.ids = <unsigned char*>arena_alloc(a, 16 * <size_t>n)
-    run.payloads = <Slice*>arena_alloc(a, n * sizeof(Slice))
     run.items = <PushItem*>arena_alloc(a, n * sizeof(PushItem))
-    if run.ids == NULL or run.payloads == NULL or run.items == NULL:
+    if run.items == NULL:
         return False
-    run.codec = BODY_V1
     run.made = first.id_kind == 0
     for i in range(n):
         memcpy(run.ids + 16 * i, first[i].id, 16)

@@ -28,6 +28,7 @@ cdef const char* TX_BODY_NAMES = (b"\x0a" b"operations" b"\x0e" b"requiredLeases
 cdef const char* LEASE_NAMES = (b"\x07" b"seconds")
 cdef const char* PUSH_QUERY_NAMES = (b"\x06" b"format" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload"
                                      b"\x09" b"deliverAt" b"\x07" b"delayMs")
+cdef const char* EVENTS_QUERY_NAMES = (b"\x06" b"format" b"\x09" b"partition")
 cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x0e" b"consumer_group"
                                 b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
 cdef const char* CYCLE_OP_NAMES = (b"\x04" b"type" b"\x03" b"key" b"\x05" b"value")
@@ -111,10 +112,8 @@ cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, i
         meant = slice_of(one, 0)
     if what != NULL and index >= 0:
         snprintf(where, sizeof(where), b" (%s %d)", what, index)
-    e.status = 400
-    snprintf(e.text, 239, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n,
-             meant.p, one, where)
-    return False
+    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n,
+                     meant.p, one, where)
 
 cdef bint key_stray(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
     # A key that nobody took, with its quotes. True: it was refused.

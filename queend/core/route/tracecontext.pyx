@@ -1,6 +1,8 @@
 # W3C trace context: the traceparent (and tracestate) of a push, or of one of its items, goes into the headers of its
 # records and comes back with them, so that a trace goes on where they are delivered.
 
+cdef const char* TRACEPARENT_TEXT = b"traceparent must be one of W3C trace context"
+
 cdef enum:
     TRACESTATE_MOST = 512     # characters
     TRACESTATE_MEMBERS = 32
@@ -81,6 +83,14 @@ cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
         buf_text(b, b',"tracestate":')
         json_escape(b, state)
 
+cdef bint pushitem_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
+    # A trace context becomes the item's headers. False: no memory.
+    cdef Buf b
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, parent, state)
+    return headers_keep(a, &b, it)
+
 cdef bint headers_keep(Arena* a, Buf* b, PushItem* it) noexcept nogil:
     # The object in b becomes the item's headers; b is freed. Other extras of it stay. False: no memory.
     cdef Extras* more = <Extras*>arena_zero(a, sizeof(Extras))
@@ -101,18 +111,11 @@ cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_r
     # Fields of an item, as literals; p NULL: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
-    cdef Buf b
     if parent_raw.p == NULL or not json_unescape(parent_raw, a, &parent, NULL) or not traceparent_valid(parent):
-        return refuse_item(e, b"traceparent must be one of W3C trace context", what, index, b"traceparent")
+        return refuse_item(e, TRACEPARENT_TEXT, what, index, b"traceparent")
     if state_raw.p != NULL and (not json_unescape(state_raw, a, &state, NULL) or not tracestate_valid(state)):
         return refuse_item(e, b"tracestate must be one of W3C trace context", what, index, b"tracestate")
-    buf_init(&b)
-    buf_byte(&b, b'{')
-    trace_put(&b, parent, state)
-    if not headers_keep(a, &b, it):
-        error_set(e, 503, b"Out of memory")
-        return False
-    return True
+    return pushitem_headers(a, it, parent, state) or refuse_memory(e)
 
 cdef Slice tracestate_of(Slice headers, Arena* a) noexcept nogil:
     # All lines as one list; empty when there is none, or none that is valid.
@@ -145,15 +148,11 @@ cdef void pushreq_trace(Slice headers, Arena* a, PushItem* items, int n) noexcep
     cdef Slice parent, state
     cdef PushItem first
     cdef Extras* more
-    cdef Buf b
     cdef int i
     if not request_trace(headers, a, &parent, &state):
         return
     memset(&first, 0, sizeof(first))
-    buf_init(&b)
-    buf_byte(&b, b'{')
-    trace_put(&b, parent, state)
-    if not headers_keep(a, &b, &first):
+    if not pushitem_headers(a, &first, parent, state):
         return
     for i in range(n):
         if items[i].more == NULL:

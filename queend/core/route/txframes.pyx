@@ -45,8 +45,7 @@ cdef bint txframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_ite
         return True
     ops = <TxOp*>arena_zero(a, (q.n + pushes.n) * sizeof(TxOp))
     if ops == NULL:
-        error_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     if q.n:
         memcpy(ops, q.ops, q.n * sizeof(TxOp))
     for i in range(pushes.n):

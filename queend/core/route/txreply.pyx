@@ -57,7 +57,7 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
         else:
             buf_text(b, b"null")
         buf_text(b, b",\"dlq\":")
-        put_bool(b, op.ack.code & 2)
+        put_bool(b, op.ack.code & ACKED_DLQ)
     else:
         buf_text(b, b",\"type\":")
         buf_slice(b, op.type_json)

@@ -22,7 +22,7 @@ cdef void routes_open() noexcept nogil:
     t.small = True
     route_is(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
     t = route_is(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
-    t.query = PUSH_QUERY_NAMES
+    t.query = EVENTS_QUERY_NAMES
     t = route_is(b"livez", METHOD_GET, b"/livez", watch_tells, ROUTE_ONLY)
     t.methods |= 1 << METHOD_HEAD
     t.level = 0
