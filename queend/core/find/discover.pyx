@@ -135,12 +135,9 @@ cdef void discover_loaded(Engine* e) noexcept nogil:
         engine_reload(e.worker)        # it was under way before
         return
     e.discover.load_after = 0
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     book_wake_known(&wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    world_unlock(e.worker, wake)
 
 cdef void discover_forget(Engine* e) noexcept nogil:
     # Another server: nothing that was found before is worth anything, everything is looked for.
@@ -158,6 +155,7 @@ cdef void discover_forget(Engine* e) noexcept nogil:
     d.load_after = 0
 
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
+    # Room for n rows of an answer. False: memory ran out.
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
     if f == NULL:
         return False
@@ -167,9 +165,16 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     d.server = catalog.server
     return True
 
+cdef inline Found* found_add(Discover* d, int32_t partition) noexcept nogil:
+    # The next of them, as yet zero.
+    d.n_found += 1
+    d.found[d.n_found - 1].partition = partition
+    return &d.found[d.n_found - 1]
+
 cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
+    cdef Found* f
     cdef int row
     cdef int32_t last = -1
     cdef bint more = False
@@ -185,11 +190,10 @@ cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     for row in range(PQntuples(res)):
         last = pg_int4(res, row, 0)
         if pg_int8_or(res, row, 2, -1) >= 0:
-            d.found[d.n_found].partition = last
-            d.found[d.n_found].next_offset = pg_int8_or(res, row, 1, -1)
-            d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
-            d.found[d.n_found].leased_until = pg_int8_or(res, row, 3, 0)
-            d.n_found += 1
+            f = found_add(d, last)
+            f.next_offset = pg_int8_or(res, row, 1, -1)
+            f.head = pg_int8_or(res, row, 2, 0)
+            f.leased_until = pg_int8_or(res, row, 3, 0)
         else:
             more = pg_int8_or(res, row, 2, 0) == -1
     d.page_end = last
@@ -216,6 +220,7 @@ cdef void waking_send(Engine* e) noexcept nogil:
 cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
+    cdef Found* f
     cdef int row
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
     d.finding = FIND_NOTHING
@@ -227,10 +232,9 @@ cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(n):
         if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # of others nobody here can wait
-            d.found[d.n_found].partition = pg_int4(res, row, 0)
-            d.found[d.n_found].group = pg_int4(res, row, 2)
-            d.found[d.n_found].wakes_at = pg_int8(res, row, 3)
-            d.n_found += 1
+            f = found_add(d, pg_int4(res, row, 0))
+            f.group = pg_int4(res, row, 2)
+            f.wakes_at = pg_int8(res, row, 3)
     uv_rwlock_rdunlock(&catalog.lock)
     found_name(e, FIND_WAKING)
 
@@ -260,58 +264,31 @@ cdef void found_named(Call* c, PGresult* res, int outcome) noexcept nogil:
 
 cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef Discover* d = &e.discover
-    cdef int i
     cdef Partition* p
-    cdef Cursor* c
     cdef Found* f
     cdef PopJob* wake = NULL
     cdef bint complete = True
     cdef int64_t now = clock_mono_us()
     cdef int64_t wall = dbclock_at(now)
+    cdef int i
     d.finding = FIND_NOTHING
-    uv_rwlock_rdlock(&catalog.lock)
+    world_lock()
     if d.server != catalog.server:
         discover_forget(e)    # its numbers mean other things by now
         finding = FIND_NOTHING
-    uv_mutex_lock(&book.lock)
     for i in range(d.n_found):
         f = &d.found[i]
         p = catalog_partition_id(f.partition)
         if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
             complete = False
-            continue
-        if finding == FIND_WAKING:
+        elif finding == FIND_WAKING:
             book_waking(p, f.group, f.wakes_at, wall, now, &wake)
-            continue
-        if finding == FIND_RECENT:
+        elif finding == FIND_RECENT:
             book_found(p, f.head, &wake)
-            continue
-        c = book_cursor(d.scanning, p)
-        if c == NULL:
+        elif not found_scanned(d, f, p, wall, now, &wake):
             complete = False
-            continue
-        if <int32_t>(c.moved - d.moves) > 0:
-            # The row is older than what has become of the cursor since: only the head can be news.
-            book_found(p, f.head, &wake)
-            if c.state == CURSOR_IDLE and c.next_offset < p.head:
-                cursor_move(c, CURSOR_READY, 0)
-                book_wake_cursor(c, &wake)
-            continue
-        if f.next_offset >= 0 and c.state != CURSOR_BUSY:
-            c.next_offset = f.next_offset
-        book_found(p, f.head, &wake)
-        if f.leased_until > wall:
-            if c.state == CURSOR_IDLE:
-                cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
-        elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
-            # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease.
-            # Where the scan is what is old, a try in vain tells.
-            cursor_move(c, CURSOR_READY, 0)
-            book_wake_cursor(c, &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
+    world_unlock(e.worker, wake)
     d.n_found = 0
-    popjobs_wake(e.worker, wake)
     if finding == FIND_RECENT:
         recent_end(e, complete)
     elif finding == FIND_WAKING and not complete:
@@ -321,6 +298,31 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
             d.scanning.scan_after = d.page_end
         if d.last_page:
             scan_end(e)
+
+cdef bint found_scanned(Discover* d, Found* f, Partition* p, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
+    # Where the scanned group stands in a partition. False: memory ran out. Catalog and book locked.
+    cdef Cursor* c = book_cursor(d.scanning, p)
+    if c == NULL:
+        return False
+    if <int32_t>(c.moved - d.moves) > 0:
+        # The row is older than what has become of the cursor since: only the head can be news.
+        book_found(p, f.head, wake)
+        if c.state == CURSOR_IDLE and c.next_offset < p.head:
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, wake)
+        return True
+    if f.next_offset >= 0 and c.state != CURSOR_BUSY:
+        c.next_offset = f.next_offset
+    book_found(p, f.head, wake)
+    if f.leased_until > wall:
+        if c.state == CURSOR_IDLE:
+            cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
+    elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
+        # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease.
+        # Where the scan is what is old, a try in vain tells.
+        cursor_move(c, CURSOR_READY, 0)
+        book_wake_cursor(c, wake)
+    return True
 
 cdef void scan_end(Engine* e) noexcept nogil:
     # Whoever waited only to learn whether there is anything is answered now; long polls stay.

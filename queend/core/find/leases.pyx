@@ -46,20 +46,13 @@ cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
         look_again(d)
         return
     d.finding = FIND_NOTHING
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, 0)
         p = catalog_partition_id(d.checked[i].partition) if 0 <= i < d.n_checked else NULL
-        g = p.queue.group_list if p != NULL else NULL
-        while g != NULL and (g.dead or g.id != d.checked[i].group):
-            g = g.next
-        if g == NULL:
-            continue
-        c = book_cursor(g, p)
+        g = catalog_group_id(p.queue, d.checked[i].group) if p != NULL else NULL
+        c = book_cursor(g, p) if g != NULL else NULL
         if c != NULL and c.state == CURSOR_LEASED and c.due.at == d.checked[i].due:
             cursor_move(c, CURSOR_READY, 0)
             book_wake_cursor(c, &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    world_unlock(e.worker, wake)

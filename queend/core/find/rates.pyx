@@ -19,8 +19,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
     call_begin(&s.call, e, STMT_RATES_TAKE, rates_done)
     a = <RateArgs*>e.args.at
     s.n = 0
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     book.rates_at = 0
     q = catalog.shared
     while q != NULL:
@@ -39,9 +38,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
         q = q.shared_next
     if due:
         rates_look(due)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    world_unlock(e.worker, wake)
     if s.n:
         s.busy = True
         call_send(&s.call)
@@ -113,19 +110,12 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     s.busy = False
     if outcome == SLOT_ERROR:
         log_line(b"error", b"rates_refused", pg_error(res))
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     for row in range(s.n):
         i = pg_int4(res, row, 0) if outcome == SLOT_OK and row < PQntuples(res) else row
         q = catalog_queue_id(s.asks[i].queue) if 0 <= i < s.n else NULL
-        r = NULL
-        if q != NULL and s.asks[i].group == 0:
-            r = &q.rate
-        elif q != NULL:
-            g = q.group_list
-            while g != NULL and (g.dead or g.id != s.asks[i].group):
-                g = g.next
-            r = &g.rate if g != NULL else NULL
+        g = catalog_group_id(q, s.asks[i].group) if q != NULL and s.asks[i].group else NULL
+        r = &g.rate if g != NULL else &q.rate if q != NULL and s.asks[i].group == 0 else NULL
         if before is not q and before != NULL:
             rates_answered(before, &wake)
         before = q
@@ -143,6 +133,4 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if before != NULL:
         rates_answered(before, &wake)
     rates_look(2)             # what is due now
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    world_unlock(e.worker, wake)

@@ -42,11 +42,7 @@ cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
             unknown = True
             continue
-        d.found[d.n_found].partition = pg_int4(res, row, 0)
-        d.found[d.n_found].next_offset = -1
-        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
-        d.found[d.n_found].leased_until = 0
-        d.n_found += 1
+        found_add(d, pg_int4(res, row, 0)).head = pg_int8_or(res, row, 2, 0)
     uv_rwlock_rdunlock(&catalog.lock)
     if unknown:
         discover_load(e)
@@ -75,8 +71,7 @@ cdef void book_doubt() noexcept nogil:
     # What was committed for a while is not known: every group in use is scanned.
     cdef Queue* q
     cdef Group* g
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     q = catalog.list
     while q != NULL:
         g = q.group_list
@@ -85,5 +80,4 @@ cdef void book_doubt() noexcept nogil:
                 scan_again(g)
             g = g.next
         q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
+    world_unlock(NULL, NULL)

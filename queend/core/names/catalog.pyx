@@ -118,6 +118,13 @@ cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
         g = g.same_hash
     return g
 
+cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
+    # A group of the queue that was not forgotten. With the book's lock as well as with the catalog's.
+    cdef Group* g = q.group_list
+    while g != NULL and (g.dead or g.id != id):
+        g = g.next
+    return g
+
 cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
     # What a pop names: NULL what is not known; without a group no partition is looked up, nor where none is named (p
     # NULL).
@@ -258,11 +265,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     catalog.n_groups += 1
     return g
 
-# ---- burial: the caller holds the lock for writing -------------------------------------------------------------------
-# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group,
-# so one that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's
-# cursors, partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan
-# of them may stand in are left when they are freed.
+# ---- burial of a queue: the caller holds the lock for writing (more of it: find/bury) ------------------------------
 
 cdef inline Grave* grave_open() noexcept nogil:
     return &catalog.graves[era_now & 1]
@@ -314,5 +317,3 @@ cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
         p = p.all_next
     table_free(&q.partitions)
     return last
-
-# ---- reload --------------------------------------------------------------------------------------------------------

@@ -197,27 +197,26 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         g = g.next
 
 cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # The database says that the partition ends at `head`. Where that is news it is news for every group. One that a
-    # scan to come will tell hears of it only where it knows the partition already. Lock held.
-    cdef Group* g
-    if head <= p.head:
-        return
-    p.head = head
-    g = p.queue.group_list
-    while g != NULL:
-        cursor_hears(g, p, head, wake)
-        g = g.next
+    # The database says that the partition ends at `head`. Where that is news it is news for every group. Lock held.
+    if head > p.head:
+        p.head = head
+        book_hears(p, head, wake)
 
-cdef void cursor_hears(Group* g, Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # That the partition may have records up to `head`. Lock held.
-    cdef Cursor* c = NULL
-    if not g.dead:
-        c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
-    if c != NULL and c.state == CURSOR_BUSY:
-        c.again = 1
-    elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
-        cursor_move(c, CURSOR_READY, 0)
-        book_wake_cursor(c, wake)
+cdef void book_hears(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # The partition may have records up to `head`. A group that a scan to come will tell hears of it only where it knows
+    # the partition already. Lock held.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    while g != NULL:
+        c = NULL
+        if not g.dead:
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
+        if c != NULL and c.state == CURSOR_BUSY:
+            c.again = 1
+        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, wake)
+        g = g.next
 
 cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     # An acknowledgment whose answer was lost may have ended the lease: the next pop asks the database. Lock held.

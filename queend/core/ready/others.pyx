@@ -28,19 +28,13 @@ cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob**
 cdef void book_told(Partition* p, PopJob** wake) noexcept nogil:
     # Another daemon says that messages were stored in it. That is no news of its head, which the database tells: it is
     # worth a try. Lock held.
-    cdef Group* g = p.queue.group_list
-    while g != NULL:
-        cursor_hears(g, p, INT64_MAX, wake)
-        g = g.next
+    book_hears(p, INT64_MAX, wake)
 
 cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
     # The same of a lease that has ended. True: a look has to tell, what was out to a feed here counts as out until the
     # database says otherwise. Lock held.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    while g != NULL and (g.dead or g.id != group):
-        g = g.next
-    c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
+    cdef Group* g = catalog_group_id(p.queue, group)
+    cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
     if c == NULL:
         return False
     if c.state == CURSOR_BUSY:

@@ -38,6 +38,18 @@ cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
             worker_post(j.job.r.worker, &j.job.msg)
         j = following
 
+cdef inline void world_lock() noexcept nogil:
+    # Catalog (for reading) and book, in their order.
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+
+cdef inline void world_unlock(Worker* w, PopJob* wake) noexcept nogil:
+    # wake: jobs taken out of the book meanwhile.
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if wake != NULL:
+        popjobs_wake(w, wake)
+
 cdef void popjobs_post(PopJob* wake) noexcept nogil:
     # The same for a thread that is no worker.
     cdef PopJob* following
