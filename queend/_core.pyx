@@ -198,7 +198,8 @@ include "core/ready/tallies.pyx"          # what each queue did, all of them
 
 # What the database knows and this process does not. In: names that are missed, what others committed. Out: the catalog,
 # the book. Owns a round of look-ups and the looks of a worker; burials in the catalog.
-include "core/find/lookup.pyx"            # names to ids
+include "core/find/ask.pyx"               # what is asked of the database, by kind
+include "core/find/lookup.pyx"            # names to ids, in rounds
 include "core/find/bounds.pyx"            # names that may not be made
 include "core/find/discover.pyx"          # work nobody told of
 include "core/find/recent.pyx"            # what was stored since the last look

@@ -15,17 +15,20 @@ cdef enum NameBound:
     BOUND_PARTITIONS = 2
     BOUND_GROUPS = 3
 
+cdef struct Asked:
+    Slice first               # a queue's name, or a group's
+    Slice second              # a partition's, or a group's
+    int32_t id                # of the queue or partition it is in
+    PushItem* item            # ASK_STORED
+    int64_t mark              # ASK_SIZE: capacity_mark
+
 cdef struct Ask:
     Call base
     Ask* next
     int kind
     int n
     int room
-    Slice* first              # names by ordinal
-    Slice* second
-    int32_t* ids
-    PushItem** items          # ASK_STORED
-    int64_t* marks            # ASK_SIZE: capacity_mark of each
+    Asked* at
     int64_t cleanings         # of the catalog when it was sent
     Queue* queue              # ASK_GROUP
     Slice mode

@@ -1,0 +1,239 @@
+# What a round of look-ups asks the database for (find/lookup): names, ids and sizes, gathered by kind, a statement for
+# each kind. In: what jobs miss; rows. Out: parameters; entries of the catalog. Names that may not be made are noted
+# (find/bounds).
+
+cdef enum:
+    ASK_ROOM = 1000           # of one statement
+
+# ---- gathered ------------------------------------------------------------------------------------------------------
+
+cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
+    # NULL: memory ran out. Its job tries again, and gives up after some rounds.
+    cdef Ask* a = <Ask*>arena_zero(&r.arena, sizeof(Ask))
+    if a == NULL:
+        return NULL
+    a.kind = kind
+    a.room = room
+    a.at = <Asked*>arena_alloc(&r.arena, room * sizeof(Asked))
+    if a.at == NULL:
+        return NULL
+    a.next = r.waiting
+    r.waiting = a
+    return a
+
+cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
+    # The round's ask of this kind that still has room, or a new one.
+    cdef Ask* a = e.round.waiting
+    while a != NULL and not (a.kind == kind and a.n < a.room):
+        a = a.next
+    return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
+
+cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
+    cdef Ask* a = ask_of(e, kind)
+    cdef Asked* last = &a.at[a.n - 1] if a != NULL and a.n else NULL
+    if a == NULL or last != NULL and last.id == id and slice_eq(last.first, first) and slice_eq(last.second, second):
+        return
+    a.at[a.n].first = first
+    a.at[a.n].second = second
+    a.at[a.n].id = id
+    a.n += 1
+
+cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
+    # Its job waits for the round.
+    cdef Ask* a = ask_of(e, ASK_STORED)
+    if a != NULL:
+        a.at[a.n].item = it
+        a.n += 1
+
+cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
+    cdef Ask* a = e.round.waiting
+    while a != NULL and not (a.kind == ASK_GROUP and a.queue is q and slice_eq(a.at[0].first, name)):
+        a = a.next
+    if a != NULL:
+        return
+    a = ask_new(&e.round, ASK_GROUP, 1)
+    if a == NULL:
+        return
+    a.queue = q
+    a.at[0].first = name
+    a.n = 1
+    a.mode = mode
+    a.has_since = has_since
+    a.since_us = since_us
+
+# ---- sent ----------------------------------------------------------------------------------------------------------
+
+cdef int ask_statement(int kind) noexcept nogil:
+    if kind == ASK_GROUP:
+        return STMT_GROUP_WITHIN
+    if kind == ASK_STORED:
+        return STMT_IDS_STORED
+    if kind == ASK_SIZE:
+        return STMT_QUEUE_SIZES
+    if kind == ASK_PARTITION:
+        return STMT_PARTITION_FIND
+    if kind == ASK_GROUPS:
+        return STMT_GROUPS_FIND
+    return STMT_PARTITIONS_FIND if kind == ASK_NAMES else STMT_RESOLVE_WITHIN
+
+cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
+    if a.kind == ASK_GROUP:
+        group_write(e, a, <GroupArgs*>e.args.at)
+    elif a.kind == ASK_STORED:
+        stored_write(a, <IdsArgs*>e.args.at)
+    else:
+        names_write(e, a, <NamesArgs*>e.args.at)
+
+cdef void group_write(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
+    arg_int4(&p.queue, a.queue.id)
+    arg_slice(&p.name, a.at[0].first)
+    arg_slice(&p.mode, a.mode)
+    if a.has_since:
+        arg_int8(&p.from_us, a.since_us)
+    arg_bound(&p.max_groups, e.settings.max_groups)
+
+cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
+    # By name, or by the number of what they are in.
+    cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
+    cdef int i
+    if a.kind == ASK_SIZE:
+        sizes_begin(a)
+    for i in range(a.n):
+        if resolves:
+            pgarray_bytes(&p.first, a.at[i].first.p, a.at[i].first.n)
+        else:
+            pgarray_int4(&p.first, a.at[i].id)
+        if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
+            pgarray_bytes(&p.second, a.at[i].second.p, a.at[i].second.n)
+    if a.kind == ASK_RESOLVE:
+        arg_bound(&p.max_queues, e.settings.max_queues)
+        arg_bound(&p.max_partitions, e.settings.max_partitions)
+
+cdef inline void arg_bound(PgArray* a, int most) noexcept nogil:
+    if most:
+        arg_int4(a, most)
+
+cdef void stored_write(Ask* a, IdsArgs* p) noexcept nogil:
+    cdef PushItem* it
+    cdef int i
+    uv_mutex_lock(&idsets.lock)
+    for i in range(a.n):
+        it = a.at[i].item
+        pgarray_int4(&p.part, it.partition.id)
+        pgarray_bytes(&p.id, it.id, 16)
+        pgarray_int8(&p.known, idset_from(it.partition, it.id))
+    uv_mutex_unlock(&idsets.lock)
+
+cdef void sizes_begin(Ask* a) noexcept nogil:
+    cdef int i
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(a.n):
+        a.at[i].mark = capacity_mark(a.at[i].id)
+    uv_rwlock_rdunlock(&catalog.lock)
+
+# ---- answered ------------------------------------------------------------------------------------------------------
+
+cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
+    cdef Engine* e = a.base.engine
+    cdef PopJob* wake = NULL
+    if a.kind == ASK_STORED:
+        stored_take(a, res)
+        return
+    if a.kind == ASK_NAMES:
+        names_take(e, res, a.cleanings)
+        return
+    uv_rwlock_wrlock(&catalog.lock)
+    if a.kind == ASK_SIZE:
+        sizes_take(a, res)
+    elif a.kind == ASK_GROUP or a.kind == ASK_GROUPS:
+        if a.base.forgets == atomic_get64(&book.forgets):     # else one it tells of may have been deleted: asked again
+            groups_take(a, res)
+    elif a.cleanings == catalog.cleanings:                    # the same of partitions
+        partitions_take(a, res, &wake)
+    uv_rwlock_wrunlock(&catalog.lock)
+    popjobs_wake(e.worker, wake)
+
+cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
+    # Rows (ord, found, stored_at).
+    cdef PushItem* it
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, 0)
+        if 0 <= i < a.n:
+            it = a.at[i].item
+            it.status = 1
+            it.full = 0
+            it.offset = pg_int8(res, row, 1)
+            it.created_us = pg_int8(res, row, 2)
+
+cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
+    # Rows (queue_id, size, max_size), each queue once. Catalog locked.
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        for i in range(a.n):
+            if a.at[i].id == pg_int4(res, row, 0):
+                capacity_learn(a.at[i].id, pg_int8(res, row, 1), pg_int4(res, row, 2), a.at[i].mark, a.base.sent_us)
+                break
+
+cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
+    # ASK_GROUP: one row (id), NULL where it may not be made. ASK_GROUPS: rows (ord, id). Catalog locked.
+    cdef Queue* q
+    cdef Group* g
+    cdef int row, i
+    if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, 0):
+        refused_add(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
+        return
+    uv_mutex_lock(&book.lock)
+    if a.kind == ASK_GROUP:
+        if PQntuples(res) and not a.queue.dead:
+            g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.at[0].first)
+            if g != NULL:
+                scan_want(g)
+    else:
+        for row in range(PQntuples(res)):
+            i = pg_int4(res, row, 0)
+            q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
+            if q != NULL:
+                catalog_add_group(q, pg_int4(res, row, 1), a.at[i].second)
+    uv_mutex_unlock(&book.lock)
+
+cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
+    # ASK_PARTITION: rows (ord, id); else (ord, queue_id, id, the bound for which it may not be made). Catalog locked.
+    cdef Queue* q
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, 0)
+        if not 0 <= i < a.n:
+            continue
+        if a.kind == ASK_PARTITION:
+            q = catalog_queue_id(a.at[i].id)
+            if q != NULL:
+                catalog_add_partition(q, pg_int4(res, row, 1), a.at[i].second)
+        elif a.kind == ASK_RESOLVE and not pg_null(res, row, 3):
+            refused_add(&a.base.engine.round, pg_int4(res, row, 3), a.at[i].first, a.at[i].second)
+        else:
+            q = catalog_add_queue(pg_int4(res, row, 1), a.at[i].first)
+            if q != NULL:     # else it is asked again
+                catalog_add_partition(q, pg_int4(res, row, 2), a.at[i].second)
+                uv_mutex_lock(&book.lock)
+                if book.n_name_waiters:
+                    book_wake_name_waiters(q, a.at[i].second, wake)
+                uv_mutex_unlock(&book.lock)
+
+cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
+    # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue
+    # this process has not heard of asks for a reload.
+    cdef int row
+    cdef Queue* q
+    cdef bint unknown = False
+    uv_rwlock_wrlock(&catalog.lock)
+    for row in range(PQntuples(res) if cleanings == catalog.cleanings else 0):
+        q = catalog_queue_id(pg_int4(res, row, 1))
+        if q != NULL:
+            catalog_add_partition(q, pg_int4(res, row, 0), pg_bytes(res, row, 2))
+        else:
+            unknown = True
+    uv_rwlock_wrunlock(&catalog.lock)
+    if unknown:
+        e.round.reload = True
+        engine_reload(e.worker)
