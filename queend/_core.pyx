@@ -241,9 +241,12 @@ include "core/settle/ackcall.pyx"         # their statement
 include "core/settle/ackleased.pyx"       # those that need no look into the log
 include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledgments beside them
 include "core/settle/spans.pyx"           # of what they and cycles did
+include "core/settle/pushed.pyx"          # what transactions and cycles push
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
+include "core/settle/cycleargs.pyx"       # parameters of their statements
+include "core/settle/cycleresult.pyx"     # what came of them
 include "core/settle/cyclecall.pyx"       # their statements
 include "core/settle/lease.pyx"           # extended, given back
 

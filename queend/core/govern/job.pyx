@@ -99,6 +99,25 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
             refused = v.blame == BLAME_DATA and texts.refused != NULL
             job_refuse(job, 500 if refused else 503, texts.refused if refused else texts.put_off)
 
+cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) noexcept nogil:
+    # The call of one job was not sent: it waits on, or is refused. False: it was. large: what is told where PostgreSQL
+    # takes no such message.
+    if outcome == SLOT_UNSENT:
+        job_queue_first(job, list)
+    elif outcome == SLOT_TOO_LARGE:
+        job.kind.refuse(job, 413, large)
+    elif outcome == SLOT_NO_MEMORY:
+        job.kind.refuse(job, 503, b"Out of memory")
+    return outcome >= SLOT_UNSENT
+
+cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const CallTexts* texts) noexcept nogil:
+    # Each job of a call that was not sent, or failed, goes back into its list or is refused. False: it was answered.
+    if outcome >= SLOT_UNSENT:
+        jobs_queue_first(&c.jobs, list)
+    elif outcome != SLOT_OK:
+        jobs_failed(c, res, list, texts)
+    return outcome != SLOT_OK
+
 cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
     # A long poll outlasts a database that is away: it waits on in the list, until its own deadline. False: it is none.
     cdef const JobKind* t = job.kind

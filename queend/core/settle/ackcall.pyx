@@ -163,13 +163,9 @@ cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
     cdef Engine* e = c.engine
     cdef AckJob* j
-    if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &e.acks.jobs)
-        return
-    if outcome != SLOT_OK:
-        if res == NULL:
-            rows_unsure(e, call.rows, call.n_rows)
-        jobs_failed(c, res, &e.acks.jobs, &ACK_TEXTS)
+    if outcome != SLOT_OK and outcome < SLOT_UNSENT and res == NULL:
+        rows_unsure(e, call.rows, call.n_rows)
+    if jobs_back(c, res, outcome, &e.acks.jobs, &ACK_TEXTS):
         return
     if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
         while c.jobs.first != NULL:

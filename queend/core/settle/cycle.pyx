@@ -15,6 +15,18 @@ cdef struct CycleJob:
     bint made
     bint doubt                # the answer was lost: what it pushed tells whether it was done
 
+cdef enum CycleStep:
+    STEP_LOOK = 0             # whose they are
+    STEP_MAKE                 # its sinks
+    STEP_DO
+    STEP_ASK                  # is what it pushed stored?
+
+cdef struct CycleCall:
+    Call base
+    CycleJob* job
+    PushBatch batch
+    CycleStep step
+
 cdef JobKind CYCLE_JOB
 CYCLE_JOB.op = OP_OTHER
 CYCLE_JOB.ask = cycle_ask

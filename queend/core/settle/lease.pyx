@@ -52,11 +52,7 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Job* job
     cdef int row, i = 0
     cdef bint allowed
-    if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &e.lease_asks.jobs)
-        return
-    if outcome != SLOT_OK:
-        jobs_failed(c, res, &e.lease_asks.jobs, &LEASE_ASK_TEXTS)
+    if jobs_back(c, res, outcome, &e.lease_asks.jobs, &LEASE_ASK_TEXTS):
         return
     while c.jobs.first != NULL:
         job = joblist_take(&c.jobs)
@@ -111,11 +107,7 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Request* r
     cdef Buf* out
     cdef int row, i = 0
-    if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &c.engine.leases.jobs)
-        return
-    if outcome != SLOT_OK:
-        jobs_failed(c, res, &c.engine.leases.jobs, &LEASE_TEXTS)
+    if jobs_back(c, res, outcome, &c.engine.leases.jobs, &LEASE_TEXTS):
         return
     while c.jobs.first != NULL:
         j = <LeaseJob*>joblist_take(&c.jobs)

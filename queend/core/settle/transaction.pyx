@@ -3,6 +3,12 @@
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
+cdef enum:                    # what came of it, besides the operation that failed
+    TX_FAULTS = 10            # added to that, so that none is 0
+    TX_DONE = -1
+    TX_LEASE = -2             # a required lease is not live
+    TX_CLEAR = -3             # it was only looked at, and nothing stands against it
+
 cdef JobKind TX_JOB
 TX_JOB.op = OP_TRANSACTION
 TX_JOB.ask = tx_ask
@@ -44,7 +50,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
         tx_answer(j, i)
         return
     if j.req.n == 0 and j.req.n_required == 0:
-        tx_answer(j, -1)
+        tx_answer(j, TX_DONE)
         return
     tx_go(w, j)
 
@@ -196,26 +202,25 @@ cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
             queue.tally[w.index].ack_done += 1
 
 cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
-    # fault: index of the operation that failed, -1 done, -2 a required lease is not live.
+    # fault: the operation that failed, TX_DONE, or TX_LEASE.
     cdef Request* r = j.job.r
     cdef TxOp* op
     cdef Buf* out
     cdef int i
-    if fault == -1 and j.limited:
+    if fault == TX_DONE and j.limited:
         capacity_transacted(j)
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition != NULL:
-            op.push.partition_uuid = op.push.partition.uuid
-            message_id_make(op.push.created_us, op.push.partition.id, op.push.offset, op.push.message_id)
+            pushed_named(op.push)
         if op.kind == TX_ACK and op.ack.code & ACKED_DLQ:
             r.worker.counters.dead_lettered += 1
     job_end(&j.job)
     r.worker.counters.op[OP_TRANSACTION].items += j.req.n
-    if fault == -1:
+    if fault == TX_DONE:
         tx_tally(&j.req, r.worker)
     if r.worker.spans.every:
-        tx_spans(r, &j.req, 200 if fault == -1 else 409)
+        tx_spans(r, &j.req, 200 if fault == TX_DONE else 409)
     out = reply_begin(r, 200, JSON_TYPE)
     tx_reply(out, &j.req, fault)
     reply_end(r)

@@ -2,12 +2,6 @@
 # changes anything, so a refusal leaves no trace. In: a job whose names are known. Out: its results, and what the book
 # hears. Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
 
-cdef enum:
-    TX_FAULTS = 10            # added to what tx_take returns, so that none is 0
-    TX_DONE = -1
-    TX_LEASE = -2             # a required lease is not live
-    TX_CLEAR = -3             # it was only looked at, and nothing stands against it
-
 cdef struct TxCall:
     Call base
     TxJob* job
@@ -111,13 +105,8 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
 
 cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
     # TX_FAULT_*; 0: none, -1: memory ran out.
-    cdef PushGroup* g = <PushGroup*>table_get(seen, <uint32_t>it.partition.id)
-    if g == NULL:
-        g = batch_group(&call.batch, it.partition)
-        if g == NULL or not table_put(seen, <uint32_t>it.partition.id, g):
-            return -1
-    it.status = 0
-    batch_place(&call.batch, g, it)
+    if not pushed_add(&call.batch, seen, it):
+        return -1
     return TX_FAULT_DUPLICATE if it.status else 0
 
 cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
@@ -153,12 +142,8 @@ cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
 cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef TxCall* call = <TxCall*>c
     cdef TxJob* j = call.job
-    if outcome == SLOT_UNSENT:
-        job_queue_first(&j.job, &c.engine.txs.jobs)
-    elif outcome == SLOT_TOO_LARGE:
-        tx_refuse(&j.job, 413, "The transaction is too large")
-    elif outcome == SLOT_NO_MEMORY:
-        tx_refuse(&j.job, 503, "Out of memory")
+    if job_unsent(&j.job, &c.engine.txs.jobs, outcome, b"The transaction is too large"):
+        pass
     elif outcome != SLOT_OK and (res == NULL or call.asks):
         if not call.asks:
             rows_unsure(c.engine, call.rows, call.n_rows)      # what it may have stored is found by the next look
@@ -210,45 +195,23 @@ cdef void tx_doubt(TxCall* call) noexcept nogil:
 cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     # All of it is stored: it was done. Nothing is: it was not, and is sent again with every id looked for.
     cdef TxJob* j = call.job
-    cdef Engine* e = call.base.engine
     cdef TxOp* op
-    cdef PopJob* wake = NULL
-    cdef int row, i
+    cdef int i
     j.doubt = False
     if PQntuples(res) == 0 and j.fault:
         tx_answer(j, j.fault - TX_FAULTS)
         return
     if PQntuples(res) == 0:
         j.unsure = True
-        tx_go(e.worker, j)
+        tx_go(call.base.engine.worker, j)
         return
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSHED_ORD)
-        if 0 <= i < call.batch.n_chunks:
-            chunk_stored(&call.batch.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT),
-                         &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    pushed_take(call.base.engine.worker, &call.batch, res)
     for i in range(j.req.n):
         op = &j.req.ops[i]
         op.fault = 0
         if op.kind == TX_ACK:
             op.ack.code = ACKED_OK | (ACKED_DLQ if 1 <= op.ack.status <= 2 else 0)
     tx_answer(j, TX_DONE)
-
-cdef void chunk_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
-    # All of a row is, one behind the other; the book hears of it. Catalog and book locked.
-    cdef PushItem* it = c.first
-    cdef int k
-    for k in range(c.n):
-        it.status = 0
-        it.offset = base + k
-        it.created_us = created_us
-        it = it.next
-    book_stored(c.group.partition, base + c.n, wake)
 
 cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
     # The server said why, and that nothing took effect.
@@ -300,8 +263,7 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
         return tx_fault(&call.job.req)
     if call.dry:
         return TX_CLEAR
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
@@ -311,9 +273,7 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
             book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
                        &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(call.base.engine.worker, wake)
+    world_unlock(call.base.engine.worker, wake)
     return TX_DONE
 
 cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
