@@ -99,6 +99,13 @@ def test_an_arrow_against_the_order_is_seen(texts, file, line, name):
     assert [a.split(" uses ")[1].split()[0] for a in against(files(), planted)] == [name]
 
 
+def test_hashes_of_what_clients_choose_are_keyed(texts):
+    """With a seed that is known, who chooses the texts makes all of them meet. No client chooses what daemons tell each
+    other, nor what a server says."""
+    known = re.compile(r"slice_hash\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*, *\d")
+    assert {file for file, text in texts.items() if known.search(text)} == {"core/peer/leaving.pyx", "core/pg/pool.pyx"}
+
+
 @pytest.mark.parametrize("state", ["RESOLVING", "LEASING", "FETCHING", "COMPLETED", "EMPTY", "FAILED", "PARKED"])
 def test_a_pop_has_states_of_its_own(texts, state):
     """The design names them, and pop_move alone writes them (a pop begins as PENDING). Each is entered somewhere."""

@@ -38,6 +38,9 @@ cdef inline bint slice_is(Slice a, const char* text) noexcept nogil:
     cdef size_t n = strlen(text)
     return a.n == n and (n == 0 or memcmp(a.p, text, n) == 0)
 
+cdef uint64_t hash_seed       # of this process: clients cannot choose texts whose hashes meet
+getrandom(&hash_seed, 8, 0)
+
 cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
     # The finaliser of splitmix64: every input bit reaches every output bit.
     h ^= h >> 30
@@ -48,7 +51,7 @@ cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
     return h
 
 cdef inline uint64_t slice_hash(Slice s, uint64_t seed) noexcept nogil:
-    # Keyed per process (seed), so that clients cannot choose names that collide.
+    # seed: hash_seed, or what is made of it, wherever clients choose the text.
     cdef uint64_t h = seed ^ (s.n * <uint64_t>0x9e3779b97f4a7c15)
     cdef uint64_t w
     cdef size_t i = 0

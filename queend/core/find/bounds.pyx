@@ -15,7 +15,7 @@ cdef struct Refused:
 cdef SharedInt64 bound_said_us      # when the log was told last, by any worker
 
 cdef inline uint64_t refused_key(bint group, Slice queue, Slice name) noexcept nogil:
-    return slice_hash(queue, slice_hash(name, 1 + group)) | 1
+    return slice_hash(queue, slice_hash(name, hash_seed + group)) | 1
 
 cdef void refused_add(Round* r, int bound, Slice queue, Slice name) noexcept nogil:
     # Without memory it is forgotten: who asked for it tries again, and gives up after some rounds.

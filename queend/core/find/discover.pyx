@@ -108,7 +108,7 @@ cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if pg_int8(res, 0, 1) != e.version:
         engine_reload(e.worker)
     d.waking_wanted = True
-    snapshot = slice_hash(pg_bytes(res, 0, 0), catalog.hash_seed)
+    snapshot = slice_hash(pg_bytes(res, 0, 0), hash_seed)
     if snapshot != d.snapshot or d.since == 0:
         d.snapshot = snapshot
         d.recent_wanted = True

@@ -16,7 +16,6 @@ cdef struct Catalog:
     SharedInt64 server
     SharedFlag loaded
     unsigned char[16] seed
-    uint64_t hash_seed
     Table by_name
     Table by_id
     Table partitions
@@ -46,7 +45,6 @@ cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
     memset(era_outside, 0, sizeof(era_outside))
     uv_rwlock_init(&catalog.lock)
-    getrandom(&catalog.hash_seed, 8, 0)
 
 cdef Tally* tally_make() noexcept nogil:
     # One per worker, all zero; NULL when memory ran out.
@@ -61,7 +59,7 @@ cdef Slice slice_keep(Slice s) noexcept nogil:
     return slice_copy(<char*>malloc(s.n + 1), s)
 
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
-    return slice_hash(name, catalog.hash_seed) | 1
+    return slice_hash(name, hash_seed) | 1
 
 cdef void queue_free(Queue* q) noexcept nogil:
     # Without what belongs to it.

@@ -13,7 +13,7 @@ cdef struct NameWaiters:
     PopJob* last
 
 cdef inline uint64_t namewaiters_hash(bint any_queue, Slice name, Slice task) noexcept nogil:
-    return (hash_mix(slice_hash(name, catalog.hash_seed) + any_queue) + slice_hash(task, catalog.hash_seed)) | 1
+    return (hash_mix(slice_hash(name, hash_seed) + any_queue) + slice_hash(task, hash_seed)) | 1
 
 cdef NameWaiters* namewaiters_find(bint any_queue, Slice name, Slice task) noexcept nogil:
     cdef NameWaiters* s = <NameWaiters*>table_get(&book.name_waiters, namewaiters_hash(any_queue, name, task))

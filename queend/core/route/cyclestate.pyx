@@ -32,14 +32,14 @@ cdef bint cycle_last(CycleReq* q, ApiError* e) noexcept nogil:
     cdef int i
     table_init(&keys)
     for i in range(q.n - 1, -1, -1):
-        hash_ = slice_hash(q.ops[i].key, 1) | 1
+        hash_ = slice_hash(q.ops[i].key, hash_seed) | 1
         other = <CycleOp*>table_get(&keys, hash_)
         while other != NULL and not slice_eq(other.key, q.ops[i].key):
             hash_ += 2
-            other = <CycleOp*>table_get(&keys, hash_ | 1)
+            other = <CycleOp*>table_get(&keys, hash_)
         if other != NULL:
             q.ops[i].dropped = True
-        elif not table_put(&keys, hash_ | 1, &q.ops[i]):
+        elif not table_put(&keys, hash_, &q.ops[i]):
             error_set(e, 503, b"Out of memory")
             good = False
             break

@@ -57,7 +57,7 @@ cdef inline uint64_t id_hash(const unsigned char* id) noexcept nogil:
     cdef uint64_t a, b
     memcpy(&a, id, 8)
     memcpy(&b, id + 8, 8)
-    return hash_mix(a ^ hash_mix(b))
+    return hash_mix(a ^ hash_mix(b ^ hash_seed))
 
 cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil:
     # Every record becomes an item like `head`, in `items`, chained by next; ids and texts as if it had come alone.

@@ -23,11 +23,11 @@ cdef void cycle_make(Engine* e, SpacesArgs* a, CycleReq* q) noexcept nogil:
     cdef char[16] most
     table_init(&seen)
     while s != NULL:
-        table_put(&seen, slice_hash(s.queue, 1) | 1, s)
+        table_put(&seen, slice_hash(s.queue, hash_seed) | 1, s)
         s = s.next
     s = q.spaces
     while s != NULL:
-        if table_get(&seen, slice_hash(s.queue, 1) | 1) == s:
+        if table_get(&seen, slice_hash(s.queue, hash_seed) | 1) == s:
             pgarray_bytes(&a.queue, s.queue.p, s.queue.n)
             pgarray_bytes(&a.ns, s.ns.p, s.ns.n)
             pgarray_bytes(&a.task, s.task.p, s.task.n)

@@ -157,7 +157,7 @@ cdef int tx_repeat(TxJob* j) noexcept nogil:
         if j.req.ops[i].kind != TX_PUSH or it.partition != NULL or it.id_kind == 0:
             continue
         memcpy(&key, it.id + 8, 8)      # the half of an id that is chance, or of a hash
-        key = slice_hash(it.queue, slice_hash(it.part, key))
+        key = slice_hash(it.queue, slice_hash(it.part, key ^ hash_seed))
         other = <PushItem*>table_get(&seen, key)
         if other == NULL:
             table_put(&seen, key, it)
