@@ -39,9 +39,9 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
     job_open(&j.job, r, &ACK_JOB, r.body.n)
     ack_go(w, j)
 
-cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Partition and group of one item; catalog lock held. False: not known yet, `ask` set unless it was asked already.
-    # An item that stays unknown keeps partition NULL (no such message) or group NULL (no such group).
+cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
+    # Partition and group of one item; catalog lock held. `ask` is set where they are not known yet, and were not asked
+    # for already. An item that stays unknown keeps partition NULL (no such message) or group NULL (no such group).
     cdef int32_t id = 0
     if it.partition_id == 0:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
@@ -52,12 +52,10 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     it.partition = NULL
     it.group = NULL
     if it.partition_id < 0:
-        return True
+        return
     it.partition = catalog_ids(it.partition_id, group, &it.group)
     if it.group == NULL and not asked:
         ask[0] = True
-        return False
-    return True
 
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef bint ask = False
@@ -87,18 +85,11 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     j.pending = 0
     for i in range(j.req.n):
         it = &j.req.items[i]
-        it.done = False
-        if it.partition == NULL:
-            it.code = ACKED_NOT_FOUND
-            it.done = True
-        elif it.status == 255:
-            it.code = 0       # an unknown word: refused by itself, without a text (section 7.3)
-            it.done = True
-        elif it.lease_bad:
-            it.code = ACKED_BAD_LEASE
-            it.done = True
-        else:
+        it.done = it.partition == NULL or it.status == 255 or it.lease_bad
+        if not it.done:
             j.pending += 1
+        else:                 # an unknown word (255) is refused by itself, without a text
+            it.code = ACKED_NOT_FOUND if it.partition == NULL else 0 if it.status == 255 else ACKED_BAD_LEASE
     if j.pending:
         job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks.jobs)
     else:

@@ -73,7 +73,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         row = NULL
         key = 0
         if it.group != NULL:
-            key = (<uint64_t><uint32_t>it.partition.id << 32) | <uint32_t>it.group.id
+            key = pair_key(it.partition.id, it.group.id)
             row = <AckRow*>table_get(taken, key)
             if row != NULL and (row.job is not j or row.first.window or it.window or row.first.has_lease != it.has_lease
                                 or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
@@ -217,7 +217,7 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
                        pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
             if any_:          # what is left of it may have gaps
-                unacked_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
+                unacked_over(pair_key(a.partition.id, a.group.id))
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
 

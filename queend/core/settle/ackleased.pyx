@@ -4,6 +4,11 @@
 # (settle/ack), which tells why.
 from libc.stdlib cimport qsort
 
+cdef inline bint ackitem_begins(AckJob* j, int i) noexcept nogil:
+    # Does the request go on with another lease, or another partition, from its item i on?
+    cdef AckItem* it = &j.req.items[i]
+    return i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0
+
 cdef int leasedack_count(AckJob* j) noexcept nogil:
     # How many leases the request is about; 0: it is not of this kind. Equal neighbours are one.
     cdef int i
@@ -13,8 +18,7 @@ cdef int leasedack_count(AckJob* j) noexcept nogil:
         it = &j.req.items[i]
         if it.done or it.status != 0 or not it.has_lease or it.window or it.group == NULL:
             return 0
-        if i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0:
-            n += 1
+        n += ackitem_begins(j, i)
     return n
 
 cdef bint ack_leased(AckJob* j) noexcept nogil:
@@ -34,7 +38,7 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
     uv_mutex_lock(&book.lock)
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0:
+        if ackitem_begins(j, i):
             good = leasedack_open(&all_[n], j, it)
             n += good
         if good:
@@ -52,7 +56,7 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
 
 cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     cdef Partition* p = it.partition
-    cdef uint64_t key = (<uint64_t><uint32_t>p.id << 32) | <uint32_t>it.group.id
+    cdef uint64_t key = pair_key(p.id, it.group.id)
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
     if h == NULL or h.flying or memcmp(h.lease, it.lease, 16) != 0:
         return False
@@ -209,7 +213,7 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
 
 cdef LeasedAck* leasedack_named(PopCall* call, int* at, int32_t partition, int32_t group) noexcept nogil:
     # Rows come back in the order they went, one after the other or in two such lists; at: where to look on from.
-    cdef uint64_t key = (<uint64_t><uint32_t>partition << 32) | <uint32_t>group
+    cdef uint64_t key = pair_key(partition, group)
     cdef LeasedAck* a
     cdef int i
     for i in range(call.n_leased):
