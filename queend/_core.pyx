@@ -215,6 +215,7 @@ include "core/deliver/popmachine.pyx"     # one pop, state by state
 include "core/deliver/popend.pyx"         # its end without messages
 include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
 include "core/deliver/popcall.pyx"        # many pops in one statement
+include "core/deliver/poprows.pyx"        # what came of them
 include "core/deliver/release.pyx"        # leases given back
 include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
 

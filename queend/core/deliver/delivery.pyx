@@ -131,7 +131,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
     else:
         if d.n == 0:
             pop_reply_open(d.out, &d.m)       # nothing of it could be read
-        pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)
+        pop_reply_close(d.out, &d.j.req)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
         d.w.seal.short_of_memory = False

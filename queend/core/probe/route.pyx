@@ -212,7 +212,7 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
         m.offset = given["offset"]
         m.created_us = given["created_us"]
         pop_reply_add(&room.out, &m, n == 0)
-    pop_reply_close(&room.out, &q, len(messages), q.partitions, q.batch)
+    pop_reply_close(&room.out, &q)
     return room.answer()
 
 def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):

@@ -29,7 +29,15 @@ cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
     if not b.failed:
         memcpy(b.data + at, &w, 4)
 
-cdef void popframes_open(FrameWriter* w, Buf* out, PopReq* q, Slice queue, Slice group, Slice lease,
+cdef void autopilot_put(Buf* b, const PopReq* q) noexcept nogil:
+    # What the daemon chose, as a member of an object.
+    buf_text(b, b'"autopilot":{"partitions":')
+    buf_int(b, q.partitions)
+    buf_text(b, b',"batch":')
+    buf_int(b, q.batch)
+    buf_byte(b, b'}')
+
+cdef void popframes_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue, Slice group, Slice lease,
                          int claims) noexcept nogil:
     cdef size_t at
     memset(w, 0, sizeof(FrameWriter))
@@ -38,11 +46,9 @@ cdef void popframes_open(FrameWriter* w, Buf* out, PopReq* q, Slice queue, Slice
     at = out.len
     buf_le32(out, 0)
     if q.autopilot:
-        buf_text(out, b"{\"autopilot\":{\"partitions\":")
-        buf_int(out, q.partitions)
-        buf_text(out, b",\"batch\":")
-        buf_int(out, q.batch)
-        buf_text(out, b"}}")
+        buf_byte(out, b'{')
+        autopilot_put(out, q)
+        buf_byte(out, b'}')
         buf_le32_at(out, at, <uint32_t>(out.len - at - 4))
     buf_text16(out, queue)
     buf_text16(out, lease)

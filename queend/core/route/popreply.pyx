@@ -64,16 +64,12 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
         b.len += m.tail_n
     buf_int(b, m.offset)
     if m.extras.headers.n > 2:
-        pop_reply_headers(b, m.extras.headers)
+        buf_byte(b, b',')     # their members, as they were stored
+        buf_put(b, m.extras.headers.p + 1, m.extras.headers.n - 2)
     if m.extras.due.n == 8:
         buf_text(b, b",\"deliverAt\":")
         put_time(b, extras_due(&m.extras), 6)
     buf_byte(b, b'}')
-
-cdef void pop_reply_headers(Buf* b, Slice headers) noexcept nogil:
-    # Their members, as they were stored.
-    buf_text(b, b",")
-    buf_slice(b, slice_of(headers.p + 1, headers.n - 2))
 
 cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
     # What all messages of one claim have in common, up to the offset: written once, then copied from the answer itself.
@@ -95,22 +91,18 @@ cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b",\"offset\":")
     m.tail_n = b.len - m.tail_at
 
-cdef void pop_reply_autopilot(Buf* b, PopReq* q, int partitions, int batch) noexcept nogil:
+cdef void pop_reply_end(Buf* b, const PopReq* q) noexcept nogil:
     if q.autopilot:
-        buf_text(b, b",\"autopilot\":{\"partitions\":")
-        buf_int(b, partitions)
-        buf_text(b, b",\"batch\":")
-        buf_int(b, batch)
-        buf_byte(b, b'}')
-
-cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) noexcept nogil:
-    buf_byte(b, b']')
-    if q.events:
-        return
-    pop_reply_autopilot(b, q, partitions, batch)
+        buf_byte(b, b',')
+        autopilot_put(b, q)
     buf_byte(b, b'}')
 
-cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
+cdef void pop_reply_close(Buf* b, const PopReq* q) noexcept nogil:
+    buf_byte(b, b']')
+    if not q.events:
+        pop_reply_end(b, q)
+
+cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
     # One form per reason; a pop that was willing to wait, however short, is told that its time is over. Events: none.
     if q.events:
         buf_text(b, b"[]")
@@ -145,5 +137,4 @@ cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid, const ch
     buf_text(b, b",\"reason\":\"")
     buf_text(b, reason)
     buf_byte(b, b'"')
-    pop_reply_autopilot(b, q, q.partitions, q.batch)
-    buf_byte(b, b'}')
+    pop_reply_end(b, q)
