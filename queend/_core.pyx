@@ -185,6 +185,7 @@ include "core/memory/unacked.pyx"         # what is delivered and not acknowledg
 include "core/memory/fed.pyx"             # what of it is out to feeds
 include "core/memory/rowcache.pyx"        # the newest rows, in memory
 include "core/memory/idset.pyx"           # ids of partitions, remembered
+include "core/memory/idbatch.pyx"         # what batches ask and teach them
 
 # Who has something to deliver, who waits for it. In: commits, claims, ends of leases. Out: candidates, and waiters to
 # be tried again. Owns the book (book.lock, below catalog.lock, above an inbox).

@@ -38,6 +38,15 @@ cdef inline bint slice_is(Slice a, const char* text) noexcept nogil:
     cdef size_t n = strlen(text)
     return a.n == n and (n == 0 or memcmp(a.p, text, n) == 0)
 
+cdef inline Slice slice_from(Slice s, size_t at) noexcept nogil:
+    # What stands from there on; at: at most its length.
+    return slice_of(s.p + at, s.n - at)
+
+cdef inline Slice slice_until(Slice s, char c) noexcept nogil:
+    # What stands before the first such byte; all of it where there is none.
+    cdef const char* at = <const char*>memchr(s.p, c, s.n) if s.n else NULL
+    return slice_of(s.p, at - s.p if at != NULL else s.n)
+
 cdef uint64_t hash_seed       # of this process: clients cannot choose texts whose hashes meet
 getrandom(&hash_seed, 8, 0)
 

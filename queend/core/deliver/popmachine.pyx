@@ -37,7 +37,7 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
     job_open(&j.job, r, &POP_JOB, r.body.n)
     j.deadline.owner = j
     j.any_queue = j.req.route == ROUTE_POP_ANY
-    if j.req.route == ROUTE_POP_PARTITION or j.req.route == ROUTE_STREAM_PARTITION:
+    if route_names_partition(j.req.route):
         j.want_partition = j.req.partition
     if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
         # a little early, so that the answer reaches clients that count to the same number

@@ -1,5 +1,6 @@
-# What the database no longer has, or has otherwise: the catalog taken anew, and burials in it. The caller holds the
-# catalog's lock for writing.
+# The catalog is loaded again: options are replaced, and what the database has no more is buried. In: rows of
+# catalog_load. Out: the catalog as the database has it; waiters of what is buried. The caller holds the catalog's lock
+# for writing.
 #
 # What is buried is not found any more: not by its name or id, nor by way of anything that lives. A cursor leads to its
 # partition and its group; so a partition or group that goes alone takes its cursors out of all lists that live on. Who

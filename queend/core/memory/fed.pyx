@@ -1,6 +1,6 @@
-# Leases that are out to feeds: when one of them is over, however that came (acknowledged here or elsewhere, given back,
-# run out), its feed has that much credit again. In: claims that feeds were given. Out: a message to the feed's worker.
-# Guarded by book.lock.
+# Leases that are out to feeds, which are streams of messages (feed/feed): when one of them is over, however that came
+# (acknowledged here or elsewhere, given back, run out), its feed has that much credit again. In: claims that feeds were
+# given. Out: a message to the feed's worker. Guarded by book.lock.
 
 cdef Table fed_leases         # by lease: the first Fed of each
 

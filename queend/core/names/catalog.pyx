@@ -151,17 +151,9 @@ cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
 
 cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
     # What creation by push stores: the first and the second part of the name, parted by dots.
-    cdef size_t i = 0
-    cdef size_t k
-    while i < name.n and name.p[i] != b'.':
-        i += 1
-    ns[0] = slice_keep(slice_of(name.p, i))
-    if i < name.n:
-        i += 1
-    k = i
-    while k < name.n and name.p[k] != b'.':
-        k += 1
-    task[0] = slice_keep(slice_of(name.p + i, k - i))
+    cdef Slice first = slice_until(name, b'.')
+    ns[0] = slice_keep(first)
+    task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when

@@ -1,4 +1,4 @@
-# When the catalog is out of date: whoever finds out says so here, and one reload for the whole process follows
+# The catalog is out of date: whoever finds that out says so here, and one reload for the whole process follows
 # (run/reload).
 
 cdef void engine_reload(Worker* w) noexcept nogil:

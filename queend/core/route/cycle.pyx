@@ -1,5 +1,7 @@
-# POST /streams/v1/cycle: state, messages and an acknowledgment of one (query, partition) read; the answer. What is
-# malformed is refused. What the clients' protocol tells as a cycle that failed is kept in CycleReq.failed.
+# POST /streams/v1/cycle, a step of a stream (docs/streams.md) for one query and one partition: the state that it
+# changes, the messages that it pushes, the acknowledgment of what it has read. In: the body. Out: what it asks for, and
+# later the answer. What is malformed is refused; what the clients' protocol answers as a cycle that failed is kept in
+# CycleReq.failed.
 
 cdef enum:
     CYCLE_OPS = 100000

@@ -103,11 +103,9 @@ cdef bint event_headers(Event* v, Slice headers) noexcept nogil:
 
 cdef inline bint type_has(Slice kind, const char* ending) noexcept nogil:
     # Does the subtype end so?
-    cdef size_t i = 0
     cdef size_t n = strlen(ending)
-    while i < kind.n and kind.p[i] != b';' and kind.p[i] != b' ':
-        i += 1
-    return i > n and text_folds(kind.p + i - n, ending, n)
+    kind = slice_until(slice_until(kind, b';'), b' ')
+    return kind.n > n and text_folds(kind.p + kind.n - n, ending, n)
 
 cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
     # JSON as it is, text as a text, anything else in base64. Without a type: JSON if it is.
@@ -143,7 +141,7 @@ cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice
     memset(&where, 0, sizeof(where))
     memset(out, 0, sizeof(PushReq))
     # after /api/v1/events/
-    if not percent_decode(slice_of(path.p + 15, path.n - 15), a, False, &where.queue) \
+    if not percent_decode(slice_from(path, 15), a, False, &where.queue) \
             or not 1 <= where.queue.n <= NAME_MAX:
         return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
     if not query_partition(query, a, &where.partition, e) or not query_format(query, a, &out.counts, e):

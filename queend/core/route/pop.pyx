@@ -1,5 +1,5 @@
-# GET /api/v1/pop… and /api/v1/stream/…: what their path and query ask for. The parameters are taken at one go: a table
-# names them and says of which kind each is.
+# GET /api/v1/pop… and /api/v1/stream/…: what their path and query ask for. In: a request. Out: a pop, or why it is
+# refused. The parameters are taken in one walk over the query: a table names them and says of which kind each is.
 
 cdef enum:                    # rows of pop_params
     ASKED_BATCH
@@ -127,23 +127,22 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
 
 # ---- what it asks for ----------------------------------------------------------------------------------------------
 
+cdef inline bint route_names_partition(int route) noexcept nogil:
+    return route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION
+
 cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/
     cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
-    cdef const char* p = path.p + (15 if streams else 18)
-    cdef const char* end = path.p + path.n
-    cdef const char* slash
+    cdef Slice queue
     if route == ROUTE_POP_ANY:
         return True
-    slash = <const char*>memchr(p, b'/', end - p)
-    if slash == NULL:
-        slash = end
-    if not percent_decode(slice_of(p, slash - p), a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
+    path = slice_from(path, 15 if streams else 18)
+    queue = slice_until(path, b'/')
+    if not percent_decode(queue, a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
         return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
-    if route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION:
-        p = slash + 11
-        if not percent_decode(slice_of(p, end - p), a, False, &q.partition) or q.partition.n > NAME_MAX:
-            return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
+    if route_names_partition(route) and (not percent_decode(slice_from(path, queue.n + 11), a, False, &q.partition)
+                                         or q.partition.n > NAME_MAX):
+        return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
     return True
 
 cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
@@ -183,7 +182,7 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
     q.batch_given = v[ASKED_BATCH].given
     q.partitions = max(param_number(&v[ASKED_PARTITIONS], 1), 1)
     q.partitions_given = v[ASKED_PARTITIONS].given
-    if route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION:
+    if route_names_partition(route):
         q.partitions = 1
         q.partitions_given = True       # by the path: nothing is left to choose
     q.timeout_ms = min(param_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)

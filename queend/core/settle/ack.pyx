@@ -1,12 +1,13 @@
-# Acknowledgments: names become ids, and each goes the way that is short enough for it (settle/ackleased,
-# settle/ackcall); the answer when all of its items have a result.
+# Acknowledgments: names become ids; then a request goes the short way, which needs no look into the log
+# (settle/ackleased), or the whole one (settle/ackcall). In: a request. Out: its answer, when all of its items have a
+# result.
 
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
 cdef JobKind ACK_JOB
 ACK_JOB.op = OP_ACK
 ACK_JOB.ask = ack_ask
-ACK_JOB.retry = ack_retry
+ACK_JOB.retry = ack_go
 ACK_JOB.refuse = job_refuse
 ACK_JOB.reloads = True
 
@@ -37,7 +38,7 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
         reply_end(r)
         return
     job_open(&j.job, r, &ACK_JOB, r.body.n)
-    ack_go(w, j)
+    ack_go(engine_of(w), &j.job)
 
 cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
     # Partition and group of one item; catalog lock held. `ask` is set where they are not known yet, and were not asked
@@ -57,7 +58,9 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     if it.group == NULL and not asked:
         ask[0] = True
 
-cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
+cdef void ack_go(Engine* e, Job* job) noexcept nogil:
+    # Names to ids; then it waits for its statement, or is answered.
+    cdef AckJob* j = <AckJob*>job
     cdef bint ask = False
     cdef bint allowed = True
     cdef int i
@@ -80,7 +83,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         return
     if ask:
         j.asked += 1
-        joblist_add(&engine_of(w).resolving, &j.job)
+        joblist_add(&e.resolving, &j.job)
         return
     j.pending = 0
     for i in range(j.req.n):
@@ -91,7 +94,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         else:                 # an unknown word (255) is refused by itself, without a text
             it.code = ACKED_NOT_FOUND if it.partition == NULL else 0 if it.status == 255 else ACKED_BAD_LEASE
     if j.pending:
-        job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks.jobs)
+        job_queue(&j.job, &e.leased if ack_leased(j) else &e.acks.jobs)
     else:
         ack_answer(j)
 
@@ -168,6 +171,3 @@ cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept
             ask_group(e, p.queue, group, slice_lit(b"all"), False, 0)
         else:
             ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
-
-cdef void ack_retry(Engine* e, Job* job) noexcept nogil:
-    ack_go(e.worker, <AckJob*>job)

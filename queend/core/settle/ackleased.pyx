@@ -116,7 +116,7 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
             joblist_add(list, job)
         else:
             ackjob_unleased(<AckJob*>job)
-            ack_go(e.worker, <AckJob*>job)
+            ack_go(e, job)
 
 cdef bint leased_spare(Engine* e, int64_t now) noexcept nogil:
     # Does nobody need what waits here soon? In each of its groups many are at work, and other consumers wait for

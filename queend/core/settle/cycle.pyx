@@ -1,5 +1,6 @@
-# Cycles of streams: state, messages and an acknowledgment that take effect together or not at all. In: a request. Out:
-# its job, resolved and queued for its statements (settle/cyclecall); its answer.
+# Cycles: steps of a stream (docs/streams.md). A cycle changes state, pushes messages and acknowledges what it has read,
+# all of it or nothing. In: a request. Out: its job, resolved and queued for its statements (settle/cyclecall); its
+# answer.
 
 cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
 cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
@@ -31,7 +32,7 @@ cdef JobKind CYCLE_JOB
 CYCLE_JOB.op = OP_OTHER
 CYCLE_JOB.ask = cycle_ask
 CYCLE_JOB.barred = cycle_barred
-CYCLE_JOB.retry = cycle_retry
+CYCLE_JOB.retry = cycle_go
 CYCLE_JOB.refuse = cycle_refuse
 CYCLE_JOB.reloads = True
 
@@ -56,7 +57,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
         cycle_deny(r, e.status, j.req.code, e.text)
     elif r.grant == NULL or gate_push(r, &j.req.push):
         job_open(&j.job, r, &CYCLE_JOB, r.body.n)
-        cycle_go(w, j)
+        cycle_go(engine_of(w), &j.job)
     else:
         cycle_deny(r, 403, b"forbidden", GATE_NOT_YOURS)
 
@@ -79,9 +80,9 @@ cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
     # Must it be known first whose the query and the partition are?
     return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
 
-cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
+cdef void cycle_go(Engine* e, Job* job) noexcept nogil:
     # Names of sinks to partitions; then it waits for a connection.
-    cdef Engine* e = engine_of(w)
+    cdef CycleJob* j = <CycleJob*>job
     cdef PushItem* it
     cdef Queue* q = NULL
     cdef bint missing = False
@@ -107,7 +108,7 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
-        if item_bare(it) and not item_seal(w, &j.job, it):
+        if item_bare(it) and not item_seal(e.worker, &j.job, it):
             job_unsealed(&j.job)
             return
     job_queue(&j.job, &e.cycles.jobs)
@@ -126,9 +127,6 @@ cdef bint cycle_barred(Round* r, Job* job) noexcept nogil:
         if q.items[i].partition == NULL and refused_is(r, job, False, q.items[i].queue, q.items[i].part):
             return True
     return False
-
-cdef void cycle_retry(Engine* e, Job* job) noexcept nogil:
-    cycle_go(e.worker, <CycleJob*>job)
 
 cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
     # One whose answer was lost may have taken effect, whatever happened since.

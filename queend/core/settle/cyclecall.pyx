@@ -32,7 +32,7 @@ cdef bint cycle_send(Engine* e) noexcept nogil:
         if j.doubt:
             job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
         else:
-            cycle_go(e.worker, j)
+            cycle_go(e, &j.job)
         return True
     call.job = j
     call.step = step
@@ -86,7 +86,7 @@ cdef void cycle_back(CycleCall* call, PGresult* res, int outcome) noexcept nogil
         cycle_found(call, res)
     elif call.step == STEP_MAKE:
         call.job.made = True
-        cycle_go(e.worker, call.job)
+        cycle_go(e, &call.job.job)
     elif call.step == STEP_ASK:
         cycle_told(call, res)
     else:
@@ -153,7 +153,7 @@ cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
     elif j.req.failed.p != NULL:
         cycle_answer(j, queue, j.req.failed)
     else:
-        cycle_go(call.base.engine.worker, j)
+        cycle_go(call.base.engine, &j.job)
 
 cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
     # Its names were looked up in a catalog that is out of date. Nothing was done.

@@ -1,4 +1,5 @@
-# Leases outside of pop and acknowledgment: extended for a client that asks for it, and given back for one that left.
+# Leases that are extended for clients that ask for it. In: a request. Out: where its token is limited to queues, a look
+# whose lease it is; then the statement, for many requests at once, and their answers.
 
 cdef enum:
     LEASE_ASKS = 256          # looked up at once

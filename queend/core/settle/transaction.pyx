@@ -13,7 +13,7 @@ cdef JobKind TX_JOB
 TX_JOB.op = OP_TRANSACTION
 TX_JOB.ask = tx_ask
 TX_JOB.barred = tx_barred
-TX_JOB.retry = tx_retry
+TX_JOB.retry = tx_go
 TX_JOB.refuse = tx_refuse
 TX_JOB.reloads = True
 
@@ -52,7 +52,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
     if j.req.n == 0 and j.req.n_required == 0:
         tx_answer(j, TX_DONE)
         return
-    tx_go(w, j)
+    tx_go(engine_of(w), &j.job)
 
 cdef int tx_static_fault(TxJob* j) noexcept nogil:
     # The first operation that no database has to judge: unknown type, a status that a transaction does not have.
@@ -71,9 +71,9 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
             return i
     return -1
 
-cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
+cdef void tx_go(Engine* e, Job* job) noexcept nogil:
     # Names to ids, as for pushes and acks; then it waits for a slot.
-    cdef Engine* e = engine_of(w)
+    cdef TxJob* j = <TxJob*>job
     cdef int i
     cdef TxOp* op
     cdef Queue* q = NULL
@@ -131,7 +131,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     if i >= 0:
         tx_answer(j, i)
         return
-    if catalog.n_sealed and not tx_seal(w, j):
+    if catalog.n_sealed and not tx_seal(e.worker, j):
         return
     job_queue(&j.job, &e.txs.jobs)
 
@@ -237,9 +237,6 @@ cdef bint tx_barred(Round* r, Job* job) noexcept nogil:
                 and refused_is(r, job, True, op.ack.partition.queue.name, op.ack.group_name)):
             return True
     return False
-
-cdef void tx_retry(Engine* e, Job* job) noexcept nogil:
-    tx_go(e.worker, <TxJob*>job)
 
 cdef void tx_refuse(Job* job, int status, const char* text) noexcept nogil:
     # One whose answer was lost may have taken effect, whatever happened since.

@@ -27,7 +27,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     j = <TxJob*>joblist_take(&e.txs.jobs)
     if not tx_current(j, &call.dry):
         call_drop(&call.base)
-        tx_go(e.worker, j)
+        tx_go(e, &j.job)
         return True
     call.job = j
     call.asks = j.doubt and not call.dry
@@ -165,7 +165,7 @@ cdef void tx_end(TxCall* call, int fault) noexcept nogil:
     cdef TxJob* j = call.job
     if fault == TX_CLEAR:
         j.cleared = True
-        tx_go(call.base.engine.worker, j)
+        tx_go(call.base.engine, &j.job)
     elif fault != TX_DONE and j.unsure and call.batch.n_chunks:
         j.doubt = True        # refused because it was done after all?
         j.unsure = False
@@ -203,7 +203,7 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
         return
     if PQntuples(res) == 0:
         j.unsure = True
-        tx_go(call.base.engine.worker, j)
+        tx_go(call.base.engine, &j.job)
         return
     pushed_take(call.base.engine.worker, &call.batch, res)
     for i in range(j.req.n):
