@@ -10,6 +10,10 @@ cdef struct Table:
     size_t mask
     size_t used
 
+cdef inline uint64_t pair_key(int32_t one, int32_t other) noexcept nogil:
+    # Of two ids.
+    return (<uint64_t><uint32_t>one << 32) | <uint32_t>other
+
 cdef inline void table_init(Table* t) noexcept nogil:
     t.cells = NULL
     t.mask = 0

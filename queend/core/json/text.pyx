@@ -126,3 +126,25 @@ cdef inline void put_time(Buf* b, int64_t us, int digits) noexcept nogil:
         at[0] = b'"'
         clock_format(us, digits, at + 1)
         at[22 + digits] = b'"'
+
+# ---- members of an object: what stands before the value, its name and colon, then the value ------------------------
+
+cdef inline void member_int(Buf* b, const char* name, int64_t v) noexcept nogil:
+    buf_text(b, name)
+    buf_int(b, v)
+
+cdef inline void member_text(Buf* b, const char* name, Slice text) noexcept nogil:
+    buf_text(b, name)
+    json_escape(b, text)
+
+cdef inline void member_raw(Buf* b, const char* name, Slice literal) noexcept nogil:
+    buf_text(b, name)
+    buf_slice(b, literal)
+
+cdef inline void member_bool(Buf* b, const char* name, bint v) noexcept nogil:
+    buf_text(b, name)
+    put_bool(b, v)
+
+cdef inline void member_uuid(Buf* b, const char* name, const unsigned char* id) noexcept nogil:
+    buf_text(b, name)
+    put_uuid(b, id)

@@ -43,9 +43,6 @@ cdef inline void handling_done(Handling* h, int64_t took_us, int n) noexcept nog
 
 # ---- deliveries ----------------------------------------------------------------------------------------------------
 
-cdef inline uint64_t pair_key(int32_t partition, int32_t group) noexcept nogil:
-    return (<uint64_t><uint32_t>partition << 32) | <uint32_t>group
-
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
     return pair_key(c.partition.id, c.group.id)
 

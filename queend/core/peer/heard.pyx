@@ -100,8 +100,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef bint look = False
     cdef int i
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     for i in range(n):
         entry = packet_entry(p, i)
         part = catalog_partition_id(entry.partition)
@@ -111,9 +110,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
             book_told(part, &wake)
         else:
             look = book_told_free(part, entry.group, &wake) or look
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    world_unlock(e.worker, wake)
     return look
 
 cdef void peer_look(Engine* e) noexcept nogil:

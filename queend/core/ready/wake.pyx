@@ -19,7 +19,8 @@ cdef void boss_woken(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
 
 cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
-    # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked.
+    # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked. w: the caller's,
+    # NULL: its thread is no worker's.
     cdef PopJob* following
     cdef PopJob* j = NULL
     # the list was built by pushing: turn it, so that the oldest waiter is tried first
@@ -49,16 +50,6 @@ cdef inline void world_unlock(Worker* w, PopJob* wake) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     if wake != NULL:
         popjobs_wake(w, wake)
-
-cdef void popjobs_post(PopJob* wake) noexcept nogil:
-    # The same for a thread that is no worker.
-    cdef PopJob* following
-    while wake != NULL:
-        following = wake.wait_next
-        wake.wait_next = NULL
-        wake.job.msg.run = pop_woken
-        worker_post(wake.job.r.worker, &wake.job.msg)
-        wake = following
 
 cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PopJob* j = <PopJob*>m

@@ -276,22 +276,17 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
         it = &q.items[i]
         if i:
             buf_byte(b, b',')
-        buf_text(b, b"{\"index\":")
-        buf_int(b, i)
-        buf_text(b, b",\"windowId\":" if it.window else b",\"transactionId\":")
-        buf_slice(b, it.txid_json)
+        member_int(b, b"{\"index\":", i)
+        member_raw(b, b",\"windowId\":" if it.window else b",\"transactionId\":", it.txid_json)
         if it.window:
-            buf_text(b, b",\"messages\":")
-            buf_int(b, it.window_n)
-        buf_text(b, b",\"success\":")
-        put_bool(b, it.code & ACKED_OK)
+            member_int(b, b",\"messages\":", it.window_n)
+        member_bool(b, b",\"success\":", it.code & ACKED_OK)
         buf_text(b, b",\"error\":")
         buf_text(b, ack_error(it.code))
         buf_text(b, b",\"queueName\":")
         if it.queue_name.p != NULL:
             json_escape(b, it.queue_name)
-            buf_text(b, b",\"partitionName\":")
-            json_escape(b, it.partition_name)
+            member_text(b, b",\"partitionName\":", it.partition_name)
         else:
             buf_text(b, b"null,\"partitionName\":null")
         buf_text(b, b",\"leaseReleased\":")
@@ -299,8 +294,7 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
             buf_text(b, b"null")
         else:
             put_bool(b, it.code & ACKED_RELEASED)
-        buf_text(b, b",\"dlq\":")
-        put_bool(b, it.code & ACKED_DLQ)
+        member_bool(b, b",\"dlq\":", it.code & ACKED_DLQ)
         if it.code & ACKED_NOOP:
             buf_text(b, b",\"noop\":true")
         buf_byte(b, b'}')

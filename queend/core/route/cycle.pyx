@@ -215,19 +215,15 @@ cdef int cycle_count(Slice raw) noexcept nogil:
 cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
     # queue: of the source partition, p NULL: not known. error: why nothing was done, p NULL: it was.
     cdef bint done = error.p == NULL
-    buf_text(b, b"{\"success\":")
-    put_bool(b, done)
-    buf_text(b, b",\"query_id\":")
-    buf_slice(b, q.query_json)
-    buf_text(b, b",\"partition_id\":")
-    buf_slice(b, q.partition_json)
+    member_bool(b, b"{\"success\":", done)
+    member_raw(b, b",\"query_id\":", q.query_json)
+    member_raw(b, b",\"partition_id\":", q.partition_json)
     buf_text(b, b",\"queueName\":")
     if queue.p != NULL:
         json_escape(b, queue)
     else:
         buf_text(b, b"null")
-    buf_text(b, b",\"state_ops_applied\":")
-    buf_int(b, q.n if done else 0)
+    member_int(b, b",\"state_ops_applied\":", q.n if done else 0)
     buf_text(b, b",\"push_results\":")
     if done:
         push_reply_items(b, &q.push, q.push.n)
@@ -235,16 +231,12 @@ cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept no
         buf_text(b, b"[]")
     buf_text(b, b",\"ack_result\":")
     if q.has_ack and done:
-        buf_text(b, b"{\"success\":true,\"count\":")
-        buf_int(b, 0 if q.dead else q.count)
-        buf_text(b, b",\"lease_released\":")
-        put_bool(b, not q.keeps and not q.dead)
-        buf_text(b, b",\"dlq\":")
-        put_bool(b, q.dead)
+        member_int(b, b"{\"success\":true,\"count\":", 0 if q.dead else q.count)
+        member_bool(b, b",\"lease_released\":", not q.keeps and not q.dead)
+        member_bool(b, b",\"dlq\":", q.dead)
         buf_byte(b, b'}')
     else:
         buf_text(b, b"null")
     if not done:
-        buf_text(b, b",\"error\":")
-        json_escape(b, error)
+        member_text(b, b",\"error\":", error)
     buf_byte(b, b'}')

@@ -36,8 +36,7 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     event_put_raw(b, b"tracestate", state)
     event_put_delivery(b, m)
     if not key_is(encoding, b"none"):
-        buf_text(b, b',"data_base64":' if key_is(encoding, b"base64") else b',"data":')
-        buf_slice(b, m.payload)
+        member_raw(b, b',"data_base64":' if key_is(encoding, b"base64") else b',"data":', m.payload)
     buf_byte(b, b'}')
 
 cdef void event_put_own(Buf* b, PopMessage* m) noexcept nogil:
@@ -63,21 +62,17 @@ cdef void event_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
     if m.extras.text.n:
         event_put_text(b, b"queendtransactionid", m.extras.text)
     else:
-        buf_text(b, b',"queendtransactionid":')
-        put_uuid(b, m.record_id)
+        member_uuid(b, b',"queendtransactionid":', m.record_id)
     if m.partition_uuid.n:
         # a read by offset does not know it
-        buf_text(b, b',"queendmessageid":')
-        put_uuid(b, m.id)
+        member_uuid(b, b',"queendmessageid":', m.id)
     if m.extras.trace.n:
-        buf_text(b, b',"queendtraceid":')
-        put_uuid(b, <const unsigned char*>m.extras.trace.p)
+        member_uuid(b, b',"queendtraceid":', <const unsigned char*>m.extras.trace.p)
     event_put_text(b, b"queendproducer", m.extras.sub)
     event_put_text(b, b"queendleaseid", m.lease)
     event_put_text(b, b"queendgroup", m.group)
     if m.attempt:
-        buf_text(b, b',"queendattempt":')
-        buf_int(b, m.attempt)
+        member_int(b, b',"queendattempt":', m.attempt)
     buf_text(b, b',"queendtime":"')
     buf_put(b, m.time, 27)
     buf_text(b, b'","queendoffset":"')       # numbers of events have 32 bits

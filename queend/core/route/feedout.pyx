@@ -123,10 +123,8 @@ cdef void window_open(Buf* b, PopMessage* m) noexcept nogil:
         buf_byte(b, b'"')
     else:
         buf_text(b, b"null")  # nothing is to be acknowledged
-    buf_text(b, b',"queue":')
-    json_escape(b, m.queue)
-    buf_text(b, b',"partition":')
-    json_escape(b, m.partition)
+    member_text(b, b',"queue":', m.queue)
+    member_text(b, b',"partition":', m.partition)
     buf_text(b, b',"messages":[')
 
 cdef void window_close(Buf* b, PopMessage* m, int64_t last) noexcept nogil:

@@ -47,10 +47,8 @@ cdef void lease_expires(Buf* b, const char* name, LeaseReq* q) noexcept nogil:
 
 cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
     # When it ends stands there three times: under the reference's name, and under those that its clients read.
-    buf_text(b, b"{\"leaseId\":")
-    json_escape(b, q.lease_text)
-    buf_text(b, b",\"success\":")
-    put_bool(b, q.status == 0)
+    member_text(b, b"{\"leaseId\":", q.lease_text)
+    member_bool(b, b",\"success\":", q.status == 0)
     buf_text(b, b",\"error\":")
     if q.status == 0:
         buf_text(b, b"null")
@@ -61,6 +59,5 @@ cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
     lease_expires(b, b",\"expiresAt\":", q)
     lease_expires(b, b",\"newExpiresAt\":", q)
     lease_expires(b, b",\"lease_expires_at\":", q)
-    buf_text(b, b",\"renewed\":")
-    buf_int(b, q.renewed)
+    member_int(b, b",\"renewed\":", q.renewed)
     buf_byte(b, b'}')

@@ -127,9 +127,6 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
 
 # ---- what it asks for ----------------------------------------------------------------------------------------------
 
-cdef inline bint route_names_partition(int route) noexcept nogil:
-    return route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION
-
 cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/
     cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION

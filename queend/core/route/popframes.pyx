@@ -31,10 +31,8 @@ cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
 
 cdef void autopilot_put(Buf* b, const PopReq* q) noexcept nogil:
     # What the daemon chose, as a member of an object.
-    buf_text(b, b'"autopilot":{"partitions":')
-    buf_int(b, q.partitions)
-    buf_text(b, b',"batch":')
-    buf_int(b, q.batch)
+    member_int(b, b'"autopilot":{"partitions":', q.partitions)
+    member_int(b, b',"batch":', q.batch)
     buf_byte(b, b'}')
 
 cdef void popframes_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue, Slice group, Slice lease,

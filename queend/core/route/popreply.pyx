@@ -4,18 +4,12 @@ cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
     if m.as_event:
         buf_byte(b, b'[')
         return
-    buf_text(b, b"{\"success\":true,\"queue\":")
-    json_escape(b, m.queue)
-    buf_text(b, b",\"partition\":")
-    json_escape(b, m.partition)
-    buf_text(b, b",\"partitionId\":\"")
-    buf_slice(b, m.partition_uuid)
-    buf_text(b, b"\",\"leaseId\":\"")
-    buf_slice(b, m.lease)
-    buf_text(b, b"\",\"consumerGroup\":")
-    json_escape(b, m.group)
-    buf_text(b, b",\"partitionsClaimed\":")
-    buf_int(b, m.claimed)
+    member_text(b, b"{\"success\":true,\"queue\":", m.queue)
+    member_text(b, b",\"partition\":", m.partition)
+    member_raw(b, b",\"partitionId\":\"", m.partition_uuid)
+    member_raw(b, b"\",\"leaseId\":\"", m.lease)
+    member_text(b, b"\",\"consumerGroup\":", m.group)
+    member_int(b, b",\"partitionsClaimed\":", m.claimed)
     buf_text(b, b",\"messages\":[")
 
 cdef inline void pop_reply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
@@ -33,8 +27,7 @@ cdef inline void pop_reply_message(Buf* b, PopMessage* m) noexcept nogil:
         message_put(b, m)
 
 cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
-    buf_text(b, b"{\"id\":")
-    put_uuid(b, m.id)
+    member_uuid(b, b"{\"id\":", m.id)
     buf_text(b, b",\"transactionId\":")
     if m.extras.text.n:
         json_escape(b, m.extras.text)
@@ -45,8 +38,7 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
         put_uuid(b, <const unsigned char*>m.extras.trace.p)
     else:
         buf_text(b, b"null")
-    buf_text(b, b",\"data\":")
-    buf_slice(b, m.payload)
+    member_raw(b, b",\"data\":", m.payload)
     buf_text(b, b",\"producerSub\":")
     if m.extras.sub.n:
         json_escape(b, m.extras.sub)
@@ -76,18 +68,12 @@ cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
     m.tail_uuid = m.partition_uuid.p
     m.tail_attempt = m.attempt
     m.tail_at = b.len
-    buf_text(b, b"\",\"partitionId\":\"")
-    buf_slice(b, m.partition_uuid)
-    buf_text(b, b"\",\"partition\":")
-    json_escape(b, m.partition)
-    buf_text(b, b",\"leaseId\":\"")
-    buf_slice(b, m.lease)
-    buf_text(b, b"\",\"consumerGroup\":")
-    json_escape(b, m.group)
-    buf_text(b, b",\"queue\":")
-    json_escape(b, m.queue)
-    buf_text(b, b",\"deliveryAttempt\":")
-    buf_int(b, m.attempt)
+    member_raw(b, b"\",\"partitionId\":\"", m.partition_uuid)
+    member_text(b, b"\",\"partition\":", m.partition)
+    member_raw(b, b",\"leaseId\":\"", m.lease)
+    member_text(b, b"\",\"consumerGroup\":", m.group)
+    member_text(b, b",\"queue\":", m.queue)
+    member_int(b, b",\"deliveryAttempt\":", m.attempt)
     buf_text(b, b",\"offset\":")
     m.tail_n = b.len - m.tail_at
 
@@ -110,10 +96,8 @@ cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, co
     if q.wait:
         why = WHY_EXPIRED
     if why == WHY_EXPIRED or why == WHY_WINDOW or why == WHY_NOTHING:
-        buf_text(b, b"{\"success\":true,\"queue\":")
-        json_escape(b, q.queue)
-        buf_text(b, b",\"partition\":")
-        json_escape(b, q.partition)
+        member_text(b, b"{\"success\":true,\"queue\":", q.queue)
+        member_text(b, b",\"partition\":", q.partition)
         buf_text(b, b",\"partitionId\":")
         if uuid != NULL and why != WHY_EXPIRED:
             buf_byte(b, b'"')
@@ -121,8 +105,7 @@ cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, co
             buf_text(b, b"\",\"leaseId\":\"\"")
         else:
             buf_text(b, b"null,\"leaseId\":null")
-        buf_text(b, b",\"consumerGroup\":")
-        json_escape(b, q.group)
+        member_text(b, b",\"consumerGroup\":", q.group)
         if why == WHY_NOTHING:
             buf_text(b, b",\"partitionsClaimed\":0")
         if why == WHY_WINDOW:

@@ -21,17 +21,12 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
         else:
             for k in range(it.run.n):
                 kinds[it.run.items[k].status] += 1
-    buf_text(b, b"{\"count\":")
-    buf_int(b, kinds[0] + kinds[1] + kinds[2] + kinds[3] + kinds[4])
-    buf_text(b, b",\"queued\":")
-    buf_int(b, kinds[0])
-    buf_text(b, b",\"duplicate\":")
-    buf_int(b, kinds[1])
-    buf_text(b, b",\"error\":")
-    buf_int(b, kinds[2] + kinds[4])
+    member_int(b, b"{\"count\":", kinds[0] + kinds[1] + kinds[2] + kinds[3] + kinds[4])
+    member_int(b, b",\"queued\":", kinds[0])
+    member_int(b, b",\"duplicate\":", kinds[1])
+    member_int(b, b",\"error\":", kinds[2] + kinds[4])
     if kinds[3]:
-        buf_text(b, b",\"buffered\":")
-        buf_int(b, kinds[3])
+        member_int(b, b",\"buffered\":", kinds[3])
     buf_byte(b, b'}')
 
 cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
@@ -59,8 +54,7 @@ cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
 cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
     if index:
         buf_byte(b, b',')
-    buf_text(b, b"{\"index\":")
-    buf_int(b, index)
+    member_int(b, b"{\"index\":", index)
     buf_text(b, b",\"transaction_id\":")
     put_txid(b, it)
     if it.status < 2:
@@ -72,8 +66,7 @@ cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
     elif it.status == 3:
         buf_text(b, b",\"status\":\"buffered\",\"queue\":")
         put_queue(b, it)
-        buf_text(b, b",\"partition\":")
-        json_escape(b, it.part)
+        member_text(b, b",\"partition\":", it.part)
         if it.id_kind != 0 and not it.keyed:
             buf_text(b, b",\"transactionId\":")
             put_txid(b, it)
@@ -117,8 +110,7 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
     for k in range(run.n):
         if index:
             buf_byte(b, b',')
-        buf_text(b, b"{\"index\":")
-        buf_int(b, index)
+        member_int(b, b"{\"index\":", index)
         index += 1
         buf_text(b, b",\"transaction_id\":")
         if run.codec == BODY_FRAMES and not frame_names(frame, run.ids + 16 * k):

@@ -31,22 +31,18 @@ cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
         buf_text(b, b"\"bad_request\"")
 
 cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
-    buf_text(b, b"{\"index\":")
-    buf_int(b, index)
+    member_int(b, b"{\"index\":", index)
     if op.kind == TX_PUSH:
         buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
         put_txid(b, op.push)
-        buf_text(b, b",\"messageId\":")
-        put_uuid(b, op.push.message_id)
+        member_uuid(b, b",\"messageId\":", op.push.message_id)
         buf_text(b, b",\"partitionId\":\"")
         buf_put(b, op.push.partition_uuid, 36)
         buf_text(b, b"\",\"queueName\":")
         put_queue(b, op.push)
     elif op.kind == TX_ACK:
-        buf_text(b, b",\"type\":\"ack\",\"success\":")
-        put_bool(b, op.fault == TX_FAULT_NONE)
-        buf_text(b, b",\"transactionId\":")
-        buf_slice(b, op.ack.txid_json)
+        member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
+        member_raw(b, b",\"transactionId\":", op.ack.txid_json)
         buf_text(b, b",\"error\":")
         if op.fault == TX_FAULT_LEASE:
             buf_text(b, b"\"Invalid or expired lease\"")
@@ -56,11 +52,9 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
             buf_text(b, b"\"Unknown error\"")
         else:
             buf_text(b, b"null")
-        buf_text(b, b",\"dlq\":")
-        put_bool(b, op.ack.code & ACKED_DLQ)
+        member_bool(b, b",\"dlq\":", op.ack.code & ACKED_DLQ)
     else:
-        buf_text(b, b",\"type\":")
-        buf_slice(b, op.type_json)
+        member_raw(b, b",\"type\":", op.type_json)
         buf_text(b, b",\"success\":false,\"error\":")
         tx_fault_text(b, op)
     buf_byte(b, b'}')
@@ -70,8 +64,7 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     # only the failing operation is listed: nothing else happened.
     cdef int i
     cdef int pushed = 0
-    buf_text(b, b"{\"transactionId\":")
-    put_uuid(b, q.id)
+    member_uuid(b, b"{\"transactionId\":", q.id)
     if fault == -1:
         buf_text(b, b",\"success\":true,\"results\":[")
         for i in range(0 if q.counts else q.n):
@@ -82,10 +75,8 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
         if q.counts:
             for i in range(q.n):
                 pushed += 1 if q.ops[i].kind == TX_PUSH else 0
-            buf_text(b, b",\"pushed\":")
-            buf_int(b, pushed)
-            buf_text(b, b",\"duplicate\":0,\"acked\":")
-            buf_int(b, q.n - pushed)
+            member_int(b, b",\"pushed\":", pushed)
+            member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
         buf_byte(b, b'}')
         return
     buf_text(b, b",\"success\":false,\"reason\":")
@@ -93,8 +84,7 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
         buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
     tx_fault_word(b, q.ops[fault].fault)
-    buf_text(b, b",\"failedIndex\":")
-    buf_int(b, fault)
+    member_int(b, b",\"failedIndex\":", fault)
     buf_text(b, b",\"error\":")
     tx_fault_text(b, &q.ops[fault])
     buf_text(b, b",\"results\":[")

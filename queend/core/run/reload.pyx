@@ -136,8 +136,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     q = catalog_queue(name)
     if q != NULL:
         g = q.group_list if moved else NULL
@@ -145,9 +144,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
             scan_again(g)
             g = g.next
         book_wake_queue(q, &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_post(wake)
+    world_unlock(NULL, wake)
     tell_flags(NOTICE_LOOK)
     boss_post(engine_changed if moved or paused else boss_woken)      # the scans are its business
 

@@ -32,6 +32,9 @@ cdef enum Route:              # of those that one function takes (HotRoute)
     ROUTE_STREAM_QUEUE
     ROUTE_STREAM_PARTITION
 
+cdef inline bint route_names_partition(int route) noexcept nogil:
+    return route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION
+
 cdef struct PushRun
 
 cdef struct PushItem:
