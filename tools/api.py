@@ -51,7 +51,7 @@ def what(operation: dict[str, Any]) -> str:
     text = re.sub(r"\s+", " ", operation.get("description") or operation["summary"])
     asked = [f"`{one['name']}`{default(one)}" for one in operation.get("parameters", [])
              if one["in"] == "query" and not (one["name"] in POPS and "Take messages" in operation["summary"])]
-    return (text if text.endswith(".") else f"{text}.") + (f" Query: {', '.join(asked)}." if asked else "")
+    return (text if text.endswith((".", "?")) else f"{text}.") + (f" Query: {', '.join(asked)}." if asked else "")
 
 
 def default(one: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from typer.main import get_command
 from .. import __version__
 from .completion import VARIABLE
 from .habits import hint
+from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 
 # by heading: the name of each command, its file below queend/cli, what it is for
@@ -80,7 +81,7 @@ class Commands(dict[str, Any]):
             if one is not made:
                 one.command(name)(made)
             one._add_completion, one.rich_markup_mode = False, None      # as `queend` itself has it
-            self[name] = found = get_command(one)
+            self[name] = found = plain(get_command(one))
             found.name = name
         return found
 
@@ -114,6 +115,8 @@ class Root(TyperGroup):
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
         self.commands = Commands()
+        for one in self.params:
+            parameter(one)
 
     def make_context(self, *words: Any, **more: Any) -> Any:
         with spoken():

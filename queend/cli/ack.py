@@ -10,6 +10,7 @@ import typer
 
 from .client import Server
 from .lines import Bad, payloads
+from .options import Group
 from .output import many
 from .pop import acknowledge
 from .push import milliseconds
@@ -36,10 +37,10 @@ def address(word: str) -> tuple[str, str]:
 @remote
 def ack(
     server: Server,
-    ids: Annotated[Optional[list[str]], typer.Argument(metavar="[PARTITION_ID/TRANSACTION_ID]...", help="Messages; "
+    ids: Annotated[Optional[list[str]], typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID", help="Messages; "
                    "without any, lines of standard input as queend pop -o ndjson prints them.")] = None,
     lease: Annotated[Optional[str], typer.Option(help="Their lease.")] = None,
-    group: Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")] = None,
+    group: Group = None,
     status: Annotated[Status, typer.Option(help="What became of them.")] = Status.completed,
     error: Annotated[Optional[str], typer.Option(help="Why they failed; kept with a dead letter.")] = None,
     delay: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Failed ones come again no sooner.")] = None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import psycopg
 import typer
 
-from .common import database, settings_or_exit
+from .common import database, place, settings_or_exit
+from .options import Yes
 from .output import Progress, size
 from .remote import Stop, ending, sure
 
@@ -28,7 +28,7 @@ def backup(
     from ..service.backup import make
     from ..service.buffer import root_of
 
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     with database(settings, running=True) as (conninfo, ours), Progress("dumping", bytes_=True) as progress:
         made = make(target, conninfo, root_of(settings), everything or ours, progress.add)
     buffers = f", {made['buffers']} folders of the failover buffer" if made["buffers"] else ""
@@ -39,7 +39,7 @@ def backup(
 def restore(
     source: Folder,
     replace: Annotated[bool, typer.Option("--replace", help="Drop what queend has in the database first.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Bring a backup into the database the daemon would use.
 
@@ -50,7 +50,7 @@ def restore(
     from ..service.buffer import root_of
     from ..service.migrate import identity_of, migrate
 
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     try:
         made: dict[str, Any] = work.told(source)
         with Progress("checking", made["bytes"], bytes_=True) as progress:
@@ -61,9 +61,7 @@ def restore(
         if work.holds(conninfo):
             if not replace:
                 raise Stop("the database has tables of queend already", 1, "--replace drops them first")
-            words = psycopg.conninfo.conninfo_to_dict(conninfo)
-            sure(f"Drop all that queend has in the database {words.get('dbname') or ''} at "
-                 f"{words.get('host') or 'the default address'}?", yes)
+            sure(f"Drop all that queend has in the database {place(conninfo)}?", yes)
             work.empty(conninfo)
         with Progress("restoring", made["bytes"], bytes_=True) as progress:
             work.restore(source, conninfo, progress.add)

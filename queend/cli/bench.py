@@ -15,8 +15,8 @@ from .client import Server, ServerError
 from .completion import queues
 from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
-from .queue import LONG_S
 from .remote import NOT_FOUND, Stop, remote, tell
+from .resources import LONG_S
 
 DRAIN_S = 30.0      # what was pushed may take so long to arrive after the last push
 WAIT_MS = 500       # of a pop

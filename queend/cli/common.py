@@ -17,11 +17,10 @@ UNHURRIED = " ".join(f"-c {name}=0" for name in ("statement_timeout", "lock_time
                                                  "idle_in_transaction_session_timeout"))
 
 
-def settings_or_exit(**arguments: Any) -> tuple[Settings, dict[str, Any]]:
-    """The settings and the command line arguments that were given; ends the process with status 2 if they are wrong."""
-    given = {name: value for name, value in arguments.items() if value is not None}
+def settings_or_exit(**arguments: Any) -> Settings:
+    """The settings; ends the process with status 2 if they are wrong."""
     try:
-        return load(**given), given
+        return load(**arguments)
     except ConfigError as error:
         for problem in str(error).splitlines():
             typer.echo(f"queend: {problem}", err=True)
@@ -31,6 +30,12 @@ def settings_or_exit(**arguments: Any) -> tuple[Settings, dict[str, Any]]:
 def fail(text: str) -> NoReturn:
     typer.echo(f"queend: {log.masked(text)}", err=True)
     raise typer.Exit(1)
+
+
+def place(conninfo: str) -> str:
+    """Which database it is, for a question."""
+    words = psycopg.conninfo.conninfo_to_dict(conninfo)
+    return f"{words.get('dbname') or ''} at {words.get('host') or 'the default address'}"
 
 
 @contextmanager

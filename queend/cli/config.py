@@ -19,7 +19,7 @@ def config(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Check the settings and print them; secrets are masked."""
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     origin = origins(settings)
     shown: dict[str, Any] = {}
     for name, field in Settings.model_fields.items():

@@ -12,10 +12,10 @@ import typer
 
 from .client import Server, ServerError
 from .completion import queues as completed
-from .group import groups_of
+from .options import DryRun
 from .output import Format, Output, Progress, dump, many, show
-from .queue import found, queues_of
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
+from .resources import found, groups_of, queues_of
 
 VERSION = 1
 QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers that name none: every queue has it
@@ -85,8 +85,7 @@ def import_(
                                          "input.")],
     replace: Annotated[bool, typer.Option("--replace", help="Options that the file does not name return to their "
                                           "defaults.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    output: Output = Format.table,
+    dry_run: DryRun = False, output: Output = Format.table,
 ) -> None:
     """Make the queues and groups of a file that are missing, and change what differs; the same again does nothing.
     Nothing is deleted. Prints what was done."""

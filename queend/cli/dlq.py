@@ -10,16 +10,17 @@ import typer
 
 from .ack import address
 from .client import Server
+from .completion import queues
 from .message import addressed, message_show
+from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, many, show
-from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+from .resources import LONG_S, found
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
 MOST = 10_000      # dead letters that one request sends back
-Queue = Annotated[str, typer.Argument(help="Their queue.")]
+Queue = Annotated[str, typer.Argument(help="Their queue.", autocompletion=queues)]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
-Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Failed at or after this time.")]
 To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Failed at or before this time.")]
 
@@ -45,11 +46,8 @@ def shown(count: int) -> str:
 @dlq.command("list")
 @remote
 def dlq_list(
-    server: Server,
-    queue: Annotated[Optional[str], typer.Argument(help="Only of this queue.")] = None,
-    group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 100,
-    output: Output = Format.table,
+    server: Server, queue: OfQueue = None, group: Group = None, partition: Partition = None, from_: From = None,
+    to: To = None, limit: Limit = 100, output: Output = Format.table,
 ) -> None:
     """Dead letters, newest failure first."""
     if queue is not None:
@@ -103,7 +101,7 @@ def redrive(
 @dlq.command()
 @remote
 def edit(
-    server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
+    server: Server, id_: MessageId,
     payload: Annotated[str, typer.Argument(help="What it is from now on, as JSON; - is standard input.")],
     group: Group = None,
 ) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 import psycopg
 import typer
 
-from .common import database, fail, settings_or_exit
+from .common import database, fail, place, settings_or_exit
+from .options import Yes
 from .output import many
 from .remote import ending
 
@@ -22,7 +23,7 @@ def _group() -> None:
 @failover.command()
 @ending
 def adopt(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")]
         = False,
 ) -> None:
@@ -37,7 +38,7 @@ def adopt(
     from ..service.buffer import root_of
     from ..service.migrate import identity_of
 
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     with database(settings) as (target, _):
         try:
             identity = identity_of(target)
@@ -55,9 +56,7 @@ def adopt(
             typer.echo(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
         if any(one.moved is False for one in found) and not strange:
             fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
-        words = psycopg.conninfo.conninfo_to_dict(target)
-        where = f"{words.get('dbname') or ''} at {words.get('host') or 'the default address'}"
-        if not yes and not typer.confirm(f"Store them in the database {where}, once and for all?"):
+        if not yes and not typer.confirm(f"Store them in the database {place(target)}, once and for all?"):
             fail("nothing was adopted")
         for one in found:
             take(one, identity)

@@ -1,28 +1,22 @@
 """queend group"""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from .client import Server
 from .completion import groups, queues
+from .options import DryRun, Yes
 from .output import Format, Output, age, many, show, span
-from .queue import LONG_S, DryRun, Yes, found, switched
-from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+from .queue import switched
+from .remote import USAGE, Stop, remote, sure
+from .resources import EVER, LONG_S, found, groups_of, no_group
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
 Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.",
                                           autocompletion=groups)]
 OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.", autocompletion=queues)]
-BEGINNING = "1970-01-01T00:00:00Z"
-
-
-def groups_of(server: Server, queue: str | None = None, name: str | None = None) -> Iterator[dict[str, Any]]:
-    """All groups, a row a queue, page by page."""
-    for page in server.pages("/api/v1/consumer-groups", limit=1000):
-        yield from (row for row in page or [] if queue in (None, row["queueName"]) and name in (None, row["name"]))
 
 
 @group.command("list")
@@ -51,7 +45,7 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
     answer = server.get("/api/v1/consumer-groups/{}", name, limit=limit) or {}
     rows = [{"queue": of, **row} for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
     if not rows and not any(True for _ in groups_of(server, queue, name)):
-        raise Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
+        raise no_group(name, queue)
     rows.sort(key=lambda row: -row["offsetLag"])
     show(rows, {"queue": "queue", "partition": "partition", "next": "offset", "head": "head", "lag": "offsetLag",
                 "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
@@ -81,7 +75,7 @@ def seek(
     found(server, queue, limit=1)
     row = next(groups_of(server, queue, name), None)
     if row is None:
-        raise Stop(f"there is no group {name!r} of {queue!r}", NOT_FOUND)
+        raise no_group(name, queue)
     where = f"{partition!r} of {queue!r}"
     if partition is None:
         members = "the only partition" if row["members"] == 1 else f"all {row['members']} partitions"
@@ -92,7 +86,7 @@ def seek(
         return
     sure(f"Move {name!r} to {place} in {where}? It is {many(row['totalLag'], 'message')} behind now.", yes)
     body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
-        "timestamp": BEGINNING if beginning else to}
+        "timestamp": EVER if beginning else to}
     if partition is None:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/seek", name, queue, body=body, within=LONG_S)
         typer.echo(f"moved in {many(done['partitionsUpdated'], 'partition')}")
@@ -118,7 +112,7 @@ def resume(server: Server, name: Group, queue: OfQueue = None) -> None:
 def switch(server: Server, name: str, queue: str | None, verb: str) -> None:
     queues = [queue] if queue is not None else [row["queueName"] for row in groups_of(server, name=name)]
     if not queues:
-        raise Stop(f"there is no group {name!r}", NOT_FOUND)
+        raise no_group(name)
     for of in queues:
         switched(server, verb, f"{name} of {of}", f"group {name!r} of {of!r}",
                  "/api/v1/consumer-groups/{}/queues/{}/{}", name, of)
@@ -135,7 +129,7 @@ def delete(
     """Delete a group, with its cursors. Used again, it starts afresh."""
     rows = list(groups_of(server, queue, name))
     if not rows:
-        raise Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
+        raise no_group(name, queue)
     for row in rows:
         typer.echo(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: "
                    f"{many(row['members'], 'partition')}, "

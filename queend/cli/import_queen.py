@@ -14,7 +14,7 @@ from .remote import DIFFERS, ending
 def import_queen(
     dsn: Annotated[str, typer.Argument(help="Connection string of the Queen MQ database; it is only read.")],
     schema: Annotated[str, typer.Option(help="Schema of its tables.")] = "queen",
-    queue: Annotated[list[str] | None, typer.Option(help="Only this queue; may be given several times.")] = None,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Messages that every group has consumed, too.")] = False,
 ) -> None:
     """Move queues, undelivered messages, group cursors and dead letters here from a Queen MQ database.
@@ -27,7 +27,7 @@ def import_queen(
     from ..service.importing.target import Target
     from ..service.migrate import migrate
 
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     with database(settings, also=(SourceError, ImportRefused, RuntimeError)) as (here, _):
         source = Source(dsn, schema)
         migrate(here)

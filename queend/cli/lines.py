@@ -1,4 +1,4 @@
-"""What is pushed, read a piece at a time: however much comes, no more than one line is held."""
+"""Payloads for a push, from arguments, files or standard input. However much comes, no more than one line is held."""
 from __future__ import annotations
 
 import json

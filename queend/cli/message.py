@@ -9,16 +9,14 @@ import typer
 
 from .ack import address
 from .client import PAGE, Server, ServerError
+from .options import Limit, MessageId, OfQueue, Partition, Queue
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
-from .queue import found, queues
 from .remote import remote, tell
+from .resources import EVER, found
 
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show. Takes none.")
-EVER = "1970-01-01T00:00:00Z"
-Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
 To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Stored at or before this time.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")]
 COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
                            "status": "status"}
 
@@ -37,16 +35,13 @@ def addressed(row: dict[str, Any]) -> dict[str, Any]:
 @message.command("list")
 @remote
 def message_list(
-    server: Server,
-    queue: Annotated[Optional[str], typer.Argument(help="Only of this queue.", autocompletion=queues)] = None,
-    partition: Partition = None,
+    server: Server, queue: OfQueue = None, partition: Partition = None,
     status: Annotated[Optional[Status], typer.Option(help="Only those that stand so.")] = None,
     from_: From = None, to: To = None, limit: Limit = 100, output: Output = Format.table,
 ) -> None:
     """Messages without their payloads, newest first."""
     if queue is not None:
         found(server, queue, limit=1)
-
     rows = server.listed("/api/v1/messages", "messages", limit, queue=queue, partition=partition, status=status, to=to,
                          from_=from_ or EVER)
     show(map(addressed, rows), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
@@ -56,8 +51,7 @@ def message_list(
 @message.command()
 @remote
 def search(
-    server: Server,
-    queue: Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)],
+    server: Server, queue: Queue,
     text: Annotated[str, typer.Argument(help="What the payload says, as its JSON is written; capitals count.")],
     partition: Partition = None, from_: From = None, to: To = None, limit: Limit = 100,
     most: Annotated[int, typer.Option("--most", min=1, metavar="MESSAGES", help="Look at about so many.")] = 1_000_000,
@@ -120,8 +114,7 @@ class Looked:
 
 @message.command("show")
 @remote
-def message_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
-                 output: Output = Format.table) -> None:
+def message_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
     """A message with its payload, and of a dead letter the error."""
     row = server.get("/api/v1/messages/{}/{}", *address(id_))
 

@@ -12,7 +12,7 @@ def migrate() -> None:
     """Bring the database the daemon would use to this version's schema and end."""
     from ..service.migrate import migrate as apply
 
-    settings, _ = settings_or_exit()
+    settings = settings_or_exit()
     with database(settings) as (conninfo, _):
         applied = apply(conninfo)
     typer.echo("\n".join(f"applied {name}" for name in applied) or "up to date")

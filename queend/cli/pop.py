@@ -9,6 +9,7 @@ import typer
 
 from .client import Server
 from .completion import queues
+from .options import Group, Partition, Payload
 from .output import Format, Output, age, dump, show
 from .remote import NOTHING, USAGE, Stop, remote, tell
 
@@ -26,8 +27,7 @@ def pop(
     server: Server,
     queue: Annotated[Optional[str], typer.Argument(help="The queue; or none, with --namespace or --task.",
                                                    autocompletion=queues)] = None,
-    partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")] = None,
-    group: Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")] = None,
+    partition: Partition = None, group: Group = None,
     batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="So many messages at most.")] = 1,
     partitions: Annotated[Optional[int], typer.Option(min=1, help="Of so many partitions at most.")] = None,
     wait: Annotated[float, typer.Option("--wait", "-w", metavar="SECONDS", min=0, help="Wait for a message.")] = 0,
@@ -39,8 +39,7 @@ def pop(
                                                      "all, or a time.")] = None,
     namespace: Annotated[Optional[str], typer.Option(help="Of any queue of this namespace.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Of any queue of this task.")] = None,
-    payload: Annotated[bool, typer.Option("--payload", help="Print the payload alone, a line each.")] = False,
-    output: Output = Format.table,
+    payload: Payload = False, output: Output = Format.table,
 ) -> None:
     """Take messages. Ends with 5 where there are none. What is not acknowledged comes again when its lease ends."""
     if (queue is None) == (namespace is None and task is None):

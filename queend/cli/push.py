@@ -38,7 +38,7 @@ def push(
     partition_field: Annotated[Optional[str], typer.Option(metavar="FIELD", help="The partition is this member of "
                                "the payload.")] = None,
     file: Annotated[Optional[list[Path]], typer.Option("--file", "-f", help="A file: one message, or with --lines one "
-                                                       "a line. May be given several times.")] = None,
+                                                       "a line.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of the files is a message.")] = False,
     text: Annotated[bool, typer.Option("--text", help="Payloads are text, not JSON.")] = False,
     items: Annotated[bool, typer.Option("--items", help="Lines are items: payload, partition, transactionId, "

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -13,21 +14,14 @@ import typer
 from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .completion import queues
+from .options import DryRun, Yes
 from .output import Format, Output, age, facts, many, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+from .resources import LONG_S, found, groups_of, queues_of
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 Names = Annotated[list[str], typer.Argument(help="Queues.", autocompletion=queues)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
-LONG_S = 600.0      # what removes or moves many messages may take
-
-
-def queues_of(server: Server) -> Iterator[dict[str, Any]]:
-    """All queues, page by page."""
-    for page in server.pages("/api/v1/resources/queues", limit=1000):
-        yield from (page or {}).get("queues", [])
 
 
 def rates_of(server: Server) -> dict[str, tuple[float, float]]:
@@ -75,16 +69,6 @@ def queue_list(
          else "no such queues")
 
 
-def found(server: Server, name: str, **query: Any) -> dict[str, Any]:
-    """A queue; the refusal names it where there is none."""
-    try:
-        return server.get("/api/v1/resources/queues/{}", name, **query)
-    except ServerError as error:
-        if error.status == NOT_FOUND and error.text == "Queue not found":
-            raise Stop(f"there is no queue {name!r}", NOT_FOUND) from None
-        raise
-
-
 @queue.command("show")
 @remote
 def queue_show(server: Server, name: Name,
@@ -125,7 +109,7 @@ def queue_show(server: Server, name: Name,
 def configure(
     server: Server,
     name: Name,
-    options: Annotated[Optional[list[str]], typer.Argument(metavar="[OPTION=VALUE]...", help="leaseTime=60; null "
+    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="leaseTime=60; null "
                        "returns one to its default (docs/queue-options.md).")] = None,
     namespace: Annotated[Optional[str], typer.Option(help="Its namespace.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Its task.")] = None,
@@ -219,17 +203,13 @@ def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
 def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete queues with everything in them."""
     heads = [found(server, name, limit=1) for name in names]
-    groups: dict[str, list[str]] = {}
-    for page in server.pages("/api/v1/consumer-groups", limit=1000):
-        for row in page or []:
-            if row["queueName"] in names:
-                groups.setdefault(row["queueName"], []).append(row["name"])
+    groups = Counter(row["queueName"] for row in groups_of(server))
     for head in heads:
         totals = head["totals"]
         typer.echo(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
                    f"{totals['pending'] + totals['processing']} of them not consumed, "
                    f"{many(totals['deadLetter'], 'dead letter')}, "
-                   f"{many(len(groups.get(head['name'], [])), 'group')}", err=not dry_run)
+                   f"{many(groups[head['name']], 'group')}", err=not dry_run)
     if dry_run:
         return
     sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)

@@ -29,8 +29,9 @@ def serve(
     """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
     from ..supervisor import StartError, Supervisor  # here: the other commands need none of it
 
-    settings, given = settings_or_exit(host=host, port=port, log_level=log_level)
-    supervisor = Supervisor(settings, given)
+    words = (("host", host), ("port", port), ("log_level", log_level))
+    given = {name: value for name, value in words if value is not None}
+    supervisor = Supervisor(settings_or_exit(**given), given)
 
     def greet(address: str) -> None:
         where = str(supervisor.embedded.folder) if supervisor.embedded else "the database"

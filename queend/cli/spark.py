@@ -22,7 +22,7 @@ Ca = Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.
 Master = Annotated[Optional[str],
                    typer.Option(help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://… Default: this "
                                      "machine.")]
-Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value; may be given several times.")]
+Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log and the whole of an error.")]
 EVERY: dict[str, Any] = {"url": Url, "token_file": TokenFile, "ca": Ca, "master": Master, "conf": Conf,
                          "verbose": Verbose}
@@ -30,7 +30,7 @@ Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
 AllowGaps = Annotated[bool, typer.Option("--allow-gaps",
                                          help="What was removed before it was archived is passed over.")]
 Job = Annotated[str, typer.Option(help="A name under which no row is stored twice.")]
-Order = Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by; several times.")]
+Order = Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by.")]
 Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the rows are dealt to, by key.")]
 
 
@@ -217,9 +217,9 @@ def aggregate(
     slide: Annotated[Optional[str], typer.Option(help="A new window begins every …")] = None,
     session: Annotated[Optional[str], typer.Option(help="Or windows that end with a pause so long.")] = None,
     by: Annotated[Optional[list[str]],
-                  typer.Option(help="Groups within a window, like \"customer\"; several times.")] = None,
+                  typer.Option(help="Groups within a window, like \"customer\".")] = None,
     select: Annotated[Optional[list[str]],
-                      typer.Option(help="What is computed, like \"sum(cents) AS cents\"; several times.")] = None,
+                      typer.Option(help="What is computed, like \"sum(cents) AS cents\".")] = None,
     where: Where = None,
     key: Annotated[Optional[str],
                    typer.Option(help="The partition of a result; an expression. Default: the first --by.")] = None,
@@ -242,7 +242,7 @@ def backfill(
     table: Annotated[str, typer.Argument(help="A table, or (SELECT …) AS name.")],
     to: Annotated[str, typer.Argument(help="The queue it goes into.")],
     job: Job,
-    id: Annotated[list[str], typer.Option(help="A column of the primary key; several times.")],
+    id: Annotated[list[str], typer.Option(help="A column of the primary key.")],
     key: Annotated[Optional[str], typer.Option(help="The partition of a row; an expression.")] = None,
     order: Order = None,
     value: Annotated[Optional[str],

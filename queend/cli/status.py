@@ -7,7 +7,7 @@ import typer
 
 from .client import Server, ServerError
 from .output import Format, Output, facts, many, one, short, size, span
-from .remote import FORBIDDEN, REFUSED, remote, tell
+from .remote import FORBIDDEN, REFUSED, UNREACHABLE, remote, tell
 
 
 def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[s
     try:
         return server.get(path, **query) or {}
     except ServerError as error:
-        if error.code == 0 or error.status == 6:
+        if error.code == 0 or error.status == UNREACHABLE:
             raise
         if error.status == FORBIDDEN:
             refused.append(error.text)

@@ -5,30 +5,27 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from .client import Server
+from .options import Partition, Payload, Queue
 from .output import Format, Output, clean, dump
-from .queue import found, queues
 from .remote import remote
+from .resources import EVER, found
 
 ENTRIES = 500            # partitions of one request
 LOOK_S = 0.3             # between two looks for what is new
-EVER = "1970-01-01T00:00:00Z"
 
 
 @remote
 def tail(
-    server: Server,
-    queue: Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)],
-    partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")] = None,
+    server: Server, queue: Queue, partition: Partition = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=1000, help="So many of the newest to begin "
                                        "with.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is stored, until Ctrl-C.")] = False,
-    payload: Annotated[bool, typer.Option("--payload", help="Print the payload alone, a line each.")] = False,
-    output: Output = Format.table,
+    payload: Payload = False, output: Output = Format.table,
 ) -> None:
     """Print messages as they are stored, oldest first. Takes nothing: consumers are not disturbed."""
     found(server, queue, limit=1)

@@ -7,18 +7,19 @@ import typer
 
 from .ack import address
 from .client import Server
+from .options import MessageId
 from .output import Format, Output, age, show
 from .remote import remote
 
 trace = typer.Typer(no_args_is_help=True, help="What was noted about messages.")
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")]
 COLUMNS: dict[str, Any] = {"noted": lambda row: age(row["created_at"]), "event": "event_type",
                            "group": "consumer_group", "data": "data"}
 
 
 @trace.command("list")
 @remote
-def trace_list(server: Server, limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 50,
-               output: Output = Format.table) -> None:
+def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table) -> None:
     """Names under which something was noted, the latest first."""
     rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
     show(rows, {"name": "trace_name", "traces": "trace_count", "messages": "message_count",
@@ -28,8 +29,7 @@ def trace_list(server: Server, limit: Annotated[int, typer.Option("--limit", "-n
 
 @trace.command()
 @remote
-def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")],
-          limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 100,
+def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], limit: Limit = 100,
           output: Output = Format.table) -> None:
     """What was noted under a name, oldest first."""
     rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
@@ -39,8 +39,7 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")],
 
 @trace.command("show")
 @remote
-def trace_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
-               output: Output = Format.table) -> None:
+def trace_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
     """What was noted about a message, oldest first."""
     show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id",
          "nothing was noted about this message")

@@ -224,6 +224,16 @@ def test_the_help_says_what_the_commands_say():
         assert commands[name].help.startswith(text.split(" (docs")[0].rstrip(".")), name
 
 
+def test_the_help_says_what_an_option_takes_in_words_for_people():
+    page = (ROOT / "docs/cli.md").read_text()
+    library = r"<[a-z][^>]*>|\w\[\w+\]|\]\.\.\.\]|x>=|<=x"
+    assert not re.findall(library, page)
+    assert "-f, --file FILE" in page and "-n, --batch NUMBER" in page and "at least 1" in page
+    pushed = subprocess.run([sys.executable, "-m", "queend", "push", "--help"], capture_output=True, text=True,
+                            cwd=ROOT, check=True).stdout
+    assert not re.findall(library, pushed) and "-H, --header NAME:VALUE" in pushed and "several times" in pushed
+
+
 def imported(*words: str) -> set[str]:
     done = subprocess.run([sys.executable, "-X", "importtime", "-m", "queend", *words], capture_output=True, text=True,
                           cwd=ROOT, check=True)

@@ -1,0 +1,42 @@
+"""Help in words for people: an option takes TEXT, a NUMBER or a FILE. typer would say `<list[str]>`, `<int range>`."""
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+VALUES = {int: "NUMBER", float: "NUMBER", Path: "FILE"}      # others take TEXT
+
+
+def plain(command: Any) -> Any:
+    """The command; its help, and that of the commands below it, is in such words from now on."""
+    for child in getattr(command, "commands", {}).values():
+        plain(child)
+    for one in command.params:
+        parameter(one)
+    return command
+
+
+def parameter(one: Any) -> None:
+    kind = getattr(one, "type_descriptor", None)
+    if kind is None:      # an older typer says TEXT by itself
+        return
+    one._get_number_range_help_str = partial(_bounds, one.min, one.max)
+    if one.param_type_name == "argument":
+        one.display_type = lambda ctx: ""      # its name and the text tell
+    elif not one.is_flag:
+        one.metavar = one.metavar or _value(kind)
+        if kind.is_list:
+            one.help = f"{one.help.removesuffix('.')}; may be given several times."
+
+
+def _value(kind: Any) -> str:
+    if kind.is_choice:
+        return "|".join(one.value for one in kind.choices)
+    return VALUES.get(get_args(kind.annotation)[0] if kind.is_list else kind.annotation, "TEXT")
+
+
+def _bounds(least: float | None, most: float | None) -> str:
+    if least is None:
+        return "" if most is None else f"at most {most:,}"
+    return f"at least {least:,}" if most is None else f"from {least:,} to {most:,}"

@@ -1,0 +1,36 @@
+"""Queues and groups of a server: all of them page by page, or one, whose refusal names it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .client import Server, ServerError
+from .remote import NOT_FOUND, Stop
+
+LONG_S = 600.0      # what removes or moves many messages may take
+EVER = "1970-01-01T00:00:00Z"      # before everything that is stored
+
+
+def queues_of(server: Server) -> Iterator[dict[str, Any]]:
+    for page in server.pages("/api/v1/resources/queues", limit=1000):
+        yield from (page or {}).get("queues", [])
+
+
+def groups_of(server: Server, queue: str | None = None, name: str | None = None) -> Iterator[dict[str, Any]]:
+    """Groups, a row for each of their queues."""
+    for page in server.pages("/api/v1/consumer-groups", limit=1000):
+        yield from (row for row in page or [] if queue in (None, row["queueName"]) and name in (None, row["name"]))
+
+
+def found(server: Server, name: str, hint: str = "", **query: Any) -> dict[str, Any]:
+    """A queue, which must be there. hint: what to do where it is not."""
+    try:
+        return server.get("/api/v1/resources/queues/{}", name, **query)
+    except ServerError as error:
+        if error.status == NOT_FOUND and error.text == "Queue not found":
+            raise Stop(f"there is no queue {name!r}", NOT_FOUND, hint) from None
+        raise
+
+
+def no_group(name: str, queue: str | None = None) -> Stop:
+    return Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
