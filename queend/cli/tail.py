@@ -102,15 +102,15 @@ class Reader:
             answer = self.server.post("/api/v1/fetch", body={"entries": [
                 {"queue": self.queue, "partition": name, "offset": first, "end": end} for name, first, end in asked]})
             records: list[dict[str, Any]] = []
-            for (name, _, end), entry in zip(asked, answer["entries"], strict=True):
+            for (name, first, end), entry in zip(asked, answer["entries"], strict=True):
                 records += ({"queue": self.queue, "partition": name, **one} for one in entry.get("records", []))
                 reached = entry["records"][-1]["offset"] + 1 if entry.get("records") else None
                 if entry.get("error") == "OFFSET_OUT_OF_RANGE" and entry.get("logStartOffset") is not None:
-                    reached = max(entry["logStartOffset"], _first(asked, name))
+                    reached = max(entry["logStartOffset"], first)
                 elif entry.get("error"):
                     reached = end
                 if reached is None:      # no room in this answer
-                    reached = _first(asked, name)
+                    reached = first
                 self.following[name] = max(self.following.get(name, 0), reached)
                 if reached < end:
                     waiting.append((name, reached, end))
@@ -131,7 +131,3 @@ class Reader:
             for name, entry in zip(names[at:at + ENTRIES], answer["entries"], strict=True):
                 place = entry.get("offset")
                 self.following[name] = entry.get("highWatermark") or 0 if place is None else place
-
-
-def _first(asked: list[tuple[str, int, int]], name: str) -> int:
-    return next(first for other, first, _ in asked if other == name)

@@ -1,5 +1,7 @@
 """queend push, pop, ack, tail and dlq, against one daemon."""
+import base64
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -116,6 +118,14 @@ def test_tail_shows_the_newest_and_takes_nothing(cli, client, queue):
     assert cli.ok("tail", queue, "-n", "1").out.endswith('2#3  11\n')
     assert len(client.pop(queue, batch=100, partitions=10)) == 12
     assert cli("tail", "no-such-queue").status == 4
+
+
+def test_tail_shows_all_where_one_answer_has_no_room_for_it(cli, client, queue):
+    """More of the newest messages of one partition than an answer of the log holds (8 MiB)."""
+    for i in range(12):
+        client.push(queue, {"n": i, "text": base64.b64encode(os.urandom(720_000)).decode()}, partition="p")
+    lines = cli.ok("tail", queue, "-n", "12", "-o", "ndjson").lines
+    assert [one["payload"]["n"] for one in lines] == list(range(12))
 
 
 def test_tail_follows_until_ctrl_c(cli, client, queue):
