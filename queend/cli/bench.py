@@ -15,8 +15,9 @@ from .client import Server, ServerError
 from .completion import queues
 from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
-from .remote import NOT_FOUND, Stop, remote, tell
-from .resources import LONG_S
+from .remote import Stop, remote, tell
+from .resources import LONG_S, found
+from .sample import Sample
 
 DRAIN_S = 30.0      # what was pushed may take so long to arrive after the last push
 WAIT_MS = 500       # of a pop
@@ -55,17 +56,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.messages = self.requests = 0
-        self.took: list[float] = []
-        self.acked: list[float] = []
-        self.delivered: list[float] = []
-
-
-def note(samples: list[float], value: float) -> None:
-    """The first ones, then any of them with the chance that keeps it a fair sample."""
-    if len(samples) < SAMPLES:
-        samples.append(value)
-    elif random.random() < 0.1:
-        samples[random.randrange(SAMPLES)] = value
+        self.took, self.acked, self.delivered = Sample(SAMPLES), Sample(SAMPLES), Sample(SAMPLES)
 
 
 @remote
@@ -90,7 +81,7 @@ def bench(
     """Push and pop as fast as a few connections can, and print rates and latencies. This program is Python: with small
     batches it is the bound before the server is."""
     if queue is not None and consumers:
-        _sure_of(server, queue)
+        found(server, queue, "without a name one is made for it", limit=0)
     own = queue is None
     name = queue or f"bench-{random.randrange(1 << 40):x}"
     if own:
@@ -121,15 +112,6 @@ def bench(
         tell("this program used a whole core: the server may do more", "more of it side by side tells how much")
     if not result["allArrived"]:
         raise Stop(f"pushed {many(pushed, 'message')}, {result['popped']['messages']} came within {DRAIN_S:g} s")
-
-
-def _sure_of(server: Server, queue: str) -> None:
-    try:
-        server.get("/api/v1/resources/queues/{}", queue, limit=0)
-    except ServerError as error:
-        if error.status == NOT_FOUND:
-            raise Stop(f"there is no queue {queue!r}", NOT_FOUND, "without a name one is made for it") from None
-        raise
 
 
 def _used() -> float:
@@ -163,7 +145,7 @@ def produce(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
         began = time.monotonic()
         rows = server.read(server.call("POST", "/api/v1/push", body=f'{{"items":[{",".join([item] * n)}]}}'.encode()),
                            "POST", "/api/v1/push")
-        note(counts.took, time.monotonic() - began)
+        counts.took.add(time.monotonic() - began)
         if wrong := [row for row in rows if row.get("status") not in ("queued", "duplicate")]:
             raise Stop(f"a push was answered {wrong[0].get('status')}: {wrong[0].get('error', '')}")
         counts.messages += n
@@ -178,15 +160,15 @@ def consume(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
         now, rows = time.monotonic(), (answer or {}).get("messages", [])
         if not rows:
             continue
-        note(counts.took, now - began)
+        counts.took.add(now - began)
         moment = time.time()
         for row in rows:
             if isinstance(row["data"], dict) and isinstance(row["data"].get("at"), float):
-                note(counts.delivered, moment - row["data"]["at"])
+                counts.delivered.add(moment - row["data"]["at"])
         if not auto_ack:
             began = time.monotonic()
             done = server.post("/api/v1/ack/batch", body={"acknowledgments": [acknowledgment(row) for row in rows]})
-            note(counts.acked, time.monotonic() - began)
+            counts.acked.add(time.monotonic() - began)
             if refused := [row for row in done or [] if not row.get("success")]:
                 raise Stop(f"an acknowledgment was refused: {refused[0].get('error')}")
         counts.messages += len(rows)
@@ -231,8 +213,7 @@ def _result(name: str, url: str, made: list[Counts], taken: list[Counts], pushed
         messages = sum(one.messages for one in counts)
         return {"connections": len(counts), "messages": messages, "requests": sum(one.requests for one in counts),
                 "perSecond": round(messages / seconds, 1) if seconds else 0.0,
-                **{word: spread([value for one in counts for value in getattr(one, kind)])
-                   for word, kind in kinds.items()}}
+                **{word: spread([getattr(one, kind) for one in counts]) for word, kind in kinds.items()}}
 
     return {"url": url, "queue": name, "batch": batch, "size": payload, "partitions": partitions,
             "seconds": round(popped_s, 3), "clientCpu": round(used, 2),
@@ -240,11 +221,14 @@ def _result(name: str, url: str, made: list[Counts], taken: list[Counts], pushed
             "popped": side(taken, popped_s, latencyMs="took", ackLatencyMs="acked", deliveryMs="delivered")}
 
 
-def spread(values: list[float]) -> dict[str, float]:
+def spread(samples: list[Sample]) -> dict[str, float]:
     """In ms."""
-    values.sort()
-    return {word: round(values[min(len(values) - 1, int(len(values) * share))] * 1000, 2)
-            for word, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1.0))} if values else {}
+    values = sorted(value for one in samples for value in one.kept)
+    if not values:
+        return {}
+    shares = {word: values[int(len(values) * share)] for word, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+    return {word: round(value * 1000, 2)
+            for word, value in {**shares, "most": max(one.most for one in samples)}.items()}
 
 
 def _told(result: dict[str, Any]) -> None:

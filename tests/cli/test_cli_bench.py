@@ -1,6 +1,8 @@
 """queend bench: what it pushes arrives, and what it made it takes away."""
 from __future__ import annotations
 
+from queend.cli.sample import Sample
+
 
 def queues(cli) -> set[str]:
     return {name for name in cli.ok("queue", "list", "-o", "names").out.splitlines() if name.startswith("bench-")}
@@ -35,3 +37,11 @@ def test_a_refusal_ends_it_with_the_reason(cli, client, queue):
     refused = cli("bench", queue, "--messages", "100", "--batch", "50", "--consumers", "0")
     assert refused.status != 0 and "queend:" in refused.err
     assert cli("bench", "--url", "http://127.0.0.1:9").status == 6
+
+
+def test_a_sample_is_of_the_whole_run_and_knows_its_largest():
+    sample = Sample(1000)
+    for value in [90_000, *range(50_000)]:
+        sample.add(value)
+    assert len(sample.kept) == 1000 and sample.most == 90_000
+    assert 20_000 < sum(sample.kept) / 1000 < 30_000      # 25 000 in the middle; 11 deviations to either side

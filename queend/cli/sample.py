@@ -1,0 +1,20 @@
+"""Values of a long run, as many as there is room for."""
+from __future__ import annotations
+
+import random
+
+
+class Sample:
+    """Each value has the same chance to be among those that are kept. most: of all of them."""
+
+    def __init__(self, room: int):
+        self.room, self.seen, self.most = room, 0, 0.0
+        self.kept: list[float] = []
+
+    def add(self, value: float) -> None:
+        self.seen += 1
+        self.most = max(self.most, value)
+        if len(self.kept) < self.room:
+            self.kept.append(value)
+        elif (place := random.randrange(self.seen)) < self.room:
+            self.kept[place] = value
