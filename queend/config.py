@@ -500,7 +500,6 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         keyring(self)
         return self
 
-
     def _peers_consistent(self) -> None:
         try:
             peers_read(self.queen_udp_peers, self.queen_udp_notify_port)

@@ -1,4 +1,5 @@
-"""Settings of a session, made on it and not asked for with its start: PgBouncer refuses a start that has `options`.
+"""Sessions of PostgreSQL that get their settings by a first statement, not with their start: PgBouncer refuses a start
+that has `options`.
 
 A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out; the
 classes below connect without them and make them with the first statement, so that whoever has such a string gets a

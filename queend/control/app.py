@@ -101,9 +101,9 @@ class Control:
     async def changed(self, names: set[str]) -> None:
         """These settings have changed while the daemon runs."""
         self.core.change(**changing(self.settings))
-        self.retention.changed()
-        self.stats.changed()
-        self.metrics.changed()
+        self.retention.wake()
+        self.stats.wake()
+        self.metrics.wake()
         if self.guard and any("jwt" in name for name in names):
             await self.guard.change(self.settings)
 
@@ -147,7 +147,6 @@ def application(control: Control) -> FastAPI:
     app.add_exception_handler(HTTPException, _no_such_route)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(psycopg.Error, _database)
-    app.add_exception_handler(PoolTimeout, _database)
     return app
 
 

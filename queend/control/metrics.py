@@ -5,7 +5,6 @@ counters.
 """
 from __future__ import annotations
 
-import os
 import resource
 import time
 from heapq import nlargest
@@ -15,10 +14,10 @@ import psycopg
 from fastapi import Request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
 from ..auth.levels import READ
+from ..service.metrics import memory
 from ..service.retention import KINDS, Figures
 from .answer import Json
 from .backlogs import backlogs
@@ -34,10 +33,9 @@ from .words import INTEGER, NUMBER, whole
 router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
+# as it is now, or the most so far; the rest only grows
 LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "streams", "push_streams", "pop_limit",
-        "ack_limit", "transaction_limit", "lease_limit",
-        "turn_bytes")  # as it is now, or the most so far; the rest only grows
-PAGE = os.sysconf("SC_PAGE_SIZE")
+        "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
 OUTBOX_MOST = 100_000      # counted
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o)
             AS depth, (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id
@@ -87,13 +85,6 @@ async def prometheus(request: Request) -> Response:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
-
-
-def memory() -> tuple[int, int]:
-    """Virtual and resident size of this process in bytes."""
-    with open("/proc/self/statm") as file:
-        virtual, resident = file.read().split()[:2]
-    return int(virtual) * PAGE, int(resident) * PAGE
 
 
 def process(families: Families, control: Any) -> None:
@@ -224,7 +215,7 @@ async def outbox(families: Families, control: Any) -> None:
     """What programs pushed inside their transactions and is not in its queue yet."""
     try:
         ((depth, oldest, refused),) = await fetched(control.pool, OUTBOX, ())
-    except (psycopg.Error, PoolTimeout):
+    except psycopg.Error:
         return
     families.gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.",
                    depth)
@@ -232,14 +223,14 @@ async def outbox(families: Families, control: Any) -> None:
     families.gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.",
                    refused)
     families.counter("queend_outbox_moved_messages", "Messages this daemon moved into their queues.",
-                     control.relay.figures.moved)
+                     control.relay.moved)
 
 
 async def store(families: Families, control: Any) -> None:
     """Kept figures, as fresh as those of the backlogs before."""
     try:
         rows = await fetched(control.pool, DEAD, (QUEUES,))
-    except (psycopg.Error, PoolTimeout):
+    except psycopg.Error:
         return
     families.add("queen_dlq_depth", "Dead letters.", {"scope": "cluster"}, sum(row.dead for row in rows))
     families.each("queen_dlq_depth_by_queue", "Dead letters per queue.", ("queue",),

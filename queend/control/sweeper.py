@@ -5,10 +5,8 @@ daemons may sweep one database at once.
 """
 from __future__ import annotations
 
-import asyncio
-
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from .. import log
 from ..service.running import Running
@@ -19,27 +17,19 @@ BUSY_S = 1.0     # after a lane was busy or the database was away
 
 
 class Sweeper(Running):
-    """`open` and `close` on the same running loop; `wake` from that loop too."""
+    """`open` and `close` on the same running loop."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
-        self._woken = asyncio.Event()
-
-    def wake(self) -> None:
-        self._woken.set()
 
     async def _run(self) -> None:
         while True:
-            self._woken.clear()
             try:
                 pause = IDLE_S if await self._sweep() else BUSY_S
-            except (psycopg.Error, PoolTimeout) as error:
+            except psycopg.Error as error:
                 log.line("warn", "sweep_failed", str(error).strip())
                 pause = BUSY_S
-            try:
-                await asyncio.wait_for(self._woken.wait(), pause)
-            except TimeoutError:
-                pass
+            await self._rest(pause)
 
     async def _sweep(self) -> bool:
         """Sweeps until nothing is left or nothing moves; whether nothing is left."""

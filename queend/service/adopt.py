@@ -7,13 +7,12 @@ that was moved from a strange one.
 """
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from .buffer import FolderError, Identity, belongs_to, mark, of_another
+from .buffer import FolderError, Identity, belongs_to, folders, mark, of_another, take
 
 HEAD = b"QUEENBUF"
 RECORD = struct.Struct("<III")      # mark, length of the rest, checksum
@@ -36,8 +35,7 @@ def find(root: Path, identity: Identity) -> list[Found]:
     if not root.is_dir():
         return []
     found = []
-    for path in sorted((one for one in root.iterdir() if one.name.isdigit() and one.is_dir()),
-                       key=lambda one: int(one.name)):
+    for path in folders(root):
         if of_another(path, identity):
             messages, oldest = _waiting(path)
             lineage = belongs_to(path).lineage
@@ -48,12 +46,10 @@ def find(root: Path, identity: Identity) -> list[Found]:
 def adopt(found: Found, identity: Identity) -> None:
     """From now on the folder is of this database: the next daemon that takes it stores what is in it. Raises
     FolderError."""
-    lock = os.open(found.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = take(found.path)
+    if lock is None:
+        raise FolderError(f"{found.path} is in use by a daemon: stop it first")
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FolderError(f"{found.path} is in use by a daemon: stop it first") from None
         mark(found.path, identity)
     finally:
         os.close(lock)

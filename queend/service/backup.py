@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .. import __version__
 from . import adopt, binaries
-from .buffer import Identity
+from .buffer import Identity, folders
 from .disk import sync
 
 CHUNK = 1 << 20
@@ -191,7 +191,7 @@ def _words(conninfo: str) -> tuple[str, dict[str, str]]:
 def _copy_buffers(root: Path, target: Path) -> int:
     """Copies the folders that hold messages, while daemons may write and drain them."""
     count = 0
-    for folder in sorted(root.glob("[0-9]*")) if root.is_dir() else []:
+    for folder in folders(root) if root.is_dir() else []:
         if not any(folder.glob("*.seg")) and not (folder / "quarantine").exists():
             continue
         into = target / str(count)

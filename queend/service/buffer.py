@@ -60,26 +60,26 @@ class Folder:
                      f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")
 
     def _take(self, root: Path, identity: str | None) -> None:
-        numbers = sorted(int(one.name) for one in root.iterdir() if one.name.isdigit() and one.is_dir())
-        foreign = [number for number in numbers if of_another(root / str(number), identity)]
-        self.foreign = [root / str(number) for number in foreign if not _locked(root / str(number))]
+        there = folders(root)
+        foreign = [path for path in there if of_another(path, identity)]
+        self.foreign = [path for path in foreign if not _locked(path)]
         if self.foreign:
             log.line("error", "buffer_of_another_database",
                      f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
-        filled = [number for number in numbers if number not in foreign and any((root / str(number)).glob("*.seg"))]
-        for number in [*filled, *(number for number in range(MOST) if number not in filled and number not in foreign)]:
-            path = root / str(number)
+        filled = [path for path in there if path not in foreign and any(path.glob("*.seg"))]
+        others = (root / str(number) for number in range(MOST))
+        for path in [*filled, *(one for one in others if one not in filled and one not in foreign)]:
             path.mkdir(mode=0o700, exist_ok=True)
-            if (lock := _lock(path)) is None:
+            if (lock := take(path)) is None:
                 continue
             self.path, self.lock = path, lock
             self.found = set(path.glob("*.seg"))
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
                 path.chmod(0o700)
-            left = [other for other in filled if other != number and not _locked(root / str(other))]
+            left = [other for other in filled if other != path and not _locked(other)]
             if left:
                 log.line("warn", "buffer_left_behind",
-                         f"nobody drains {', '.join(str(root / str(one)) for one in left)}: "
+                         f"nobody drains {', '.join(map(str, left))}: "
                          + (f"this daemon will, when its own is empty, after {self.adopt_s:g} s" if self.adopt_s
                             else "start another daemon there"))
             return
@@ -124,11 +124,12 @@ class Folder:
             return
         now = time.monotonic()
         if self._adopting is None:
-            for path in sorted(one for one in self.path.parent.iterdir() if one.name.isdigit() and one.is_dir()
-                               and one != self.path):
+            for path in folders(self.path.parent):
+                if path == self.path:
+                    continue
                 if of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
                     self._alone.pop(path, None)
-                elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := _lock(path)) is not None:
+                elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := take(path)) is not None:
                     if of_another(path, self.identity):      # it was, for a moment, somebody else's
                         os.close(lock)
                         continue
@@ -172,11 +173,15 @@ def root_of(settings: Settings) -> Path:
     return (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
 
 
+def folders(root: Path) -> list[Path]:
+    """Those of daemons, by number."""
+    return sorted((one for one in root.iterdir() if one.name.isdigit() and one.is_dir()), key=lambda one: int(one.name))
+
+
 def holds_messages(settings: Settings) -> bool:
     """Is there a folder that nobody has, with messages in it?"""
     try:
-        return any(one.name.isdigit() and any(one.glob("*.seg")) and not _locked(one)
-                   for one in root_of(settings).iterdir())
+        return any(any(one.glob("*.seg")) and not _locked(one) for one in folders(root_of(settings)))
     except OSError:
         return False
 
@@ -206,8 +211,8 @@ def of_another(path: Path, identity: str | None) -> bool:
         ((path / "quarantine").exists() or any(path.glob("*.seg")))
 
 
-def _lock(path: Path) -> int | None:
-    """None: another daemon has it."""
+def take(path: Path) -> int | None:
+    """Locks a folder: an open file that holds the lock. None: another daemon has it."""
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What is on the disk for good."""
+"""Files that a crash of the machine leaves whole: the old one or the new one, never a part."""
 from __future__ import annotations
 
 import os

@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from .. import session
+from ..config import listed
 from ..connect import roots
 
 NOWHERE = "/dev/null/none"      # a file that cannot be: libpq looks for others where it is given none
@@ -33,7 +34,7 @@ UNREACHABLE = (psycopg.Error, OSError, ValueError)
 def targets_read(text: str) -> set[tuple[str, int, str]]:
     """`host[:port]/database` with commas: host, port, database. ValueError for what is none."""
     found = set()
-    for one in filter(None, (part.strip() for part in text.split(","))):
+    for one in listed(text):
         match = TARGET.fullmatch(one)
         if not match:
             raise ValueError(f"{one} is no target; one is host:port/database, or host:port/* for all of a server")

@@ -8,8 +8,6 @@ meanwhile say nothing about their consumers (sql/function/lapse.sql).
 """
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +38,6 @@ class Maintenance(Running):
         self.on = {"push": False, "pop": False}
         self._away = True        # this daemon, or its database, until a look says otherwise
         self._changes = 0        # switched here: a look that began before is out of date
-        self._soon = asyncio.Event()
         self.switched: Callable[[], None] = lambda: None      # here: others are to look
 
     def open(self) -> None:
@@ -55,16 +52,12 @@ class Maintenance(Running):
         super().open()
 
     async def switch(self, which: str, on: bool) -> None:
-        """which: push or pop. For all daemons, from now on for this one. Raises psycopg.Error, PoolTimeout."""
+        """which: push or pop. For all daemons, from now on for this one. Raises psycopg.Error."""
         async with self.pool.connection() as connection:
             await connection.execute(SET, (KEYS[which], Jsonb({"enabled": on})))
         self._changes += 1
         self._apply({**self.on, which: on})
         self.switched()
-
-    def look(self) -> None:
-        """Somebody has switched elsewhere."""
-        self._soon.set()
 
     async def _run(self) -> None:
         while True:
@@ -78,9 +71,7 @@ class Maintenance(Running):
                     self.core.spare()
             except psycopg.Error:
                 self._away = True      # as it was
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._soon.wait(), EVERY_S)
-            self._soon.clear()
+            await self._rest(EVERY_S)
 
     async def _look(self) -> None:
         before = self._changes

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from .. import log
 from ..config import Settings
@@ -47,6 +47,13 @@ CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.
 def this_minute() -> int:
     """Where it begins, µs."""
     return int(time.time()) // 60 * MINUTE_US
+
+
+def memory() -> tuple[int, int]:
+    """Virtual and resident size of this process in bytes."""
+    with open("/proc/self/statm") as file:
+        virtual, resident = file.read().split()[:2]
+    return int(virtual) * resource.getpagesize(), int(resident) * resource.getpagesize()
 
 
 class Levels:
@@ -171,8 +178,7 @@ class Metrics(Running):
     def _sample(self, late_s: float, passed_s: float, before: resource.struct_rusage,
                 now: resource.struct_rusage) -> None:
         minute, pool, workers = self._open(), self.pool.get_stats(), self.core.stats()["workers"]
-        with open("/proc/self/statm") as file:
-            virtual, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
+        virtual, resident = memory()
         slots, jobs = (sum(values)
                        for values in zip(*((one["slots"], one["jobs"] - one["parked"]) for one in workers),
                                          strict=True))
@@ -259,7 +265,7 @@ class Metrics(Running):
                         except BaseException:
                             self._put_back(bucket, one)
                             raise
-            except (psycopg.Error, PoolTimeout) as error:
+            except psycopg.Error as error:
                 log.line("warn", "metrics_not_kept", str(error).strip())
                 return
             self._kept_at = time.monotonic()
@@ -301,5 +307,5 @@ class Metrics(Running):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
                         (gone,) = await (await connection.execute(CLEAN.format(table), (before, CLEAN_ROWS))).fetchone()
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             log.line("warn", "metrics_not_cleaned", str(error).strip())

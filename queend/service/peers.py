@@ -93,7 +93,7 @@ class Peers(Running):
 
         switched, packets = peers_take()
         if switched:
-            self.maintenance.look()
+            self.maintenance.wake()
         if packets:
             for link in self.links:
                 link.put(packets)

@@ -7,7 +7,6 @@ programs that push do not, because transactions that notify wait for each other 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -27,19 +26,12 @@ SETTINGS = ("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
             " SET jit = off")
 
 
-@dataclass
-class Figures:
-    """What this daemon's service did since it started."""
-
-    moved: int = 0
-
-
 class Relay(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, conninfo: str, core: Any):
         self.conninfo, self.core = conninfo, core
-        self.figures = Figures()
+        self.moved = 0      # since the start
 
     async def _run(self) -> None:
         while True:
@@ -95,7 +87,7 @@ class Relay(Running):
             if not rows or rows[0][1] < 0:
                 return some, not rows
             some = True
-            self.figures.moved += sum(moved for _, moved in rows)
+            self.moved += sum(moved for _, moved in rows)
             careful = careful and all(moved for _, moved in rows)
 
 

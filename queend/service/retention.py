@@ -107,7 +107,7 @@ class Retention(Running):
         self._late = began + min(self.settings.retention_interval, self.settings.eviction_interval) / 1000
         pinned: Counter[tuple[int, int | None]] = Counter()
         if jobs & {"retention", "eviction"}:
-            for queue in await self._rows(QUEUES):
+            for queue in await self._leader.rows(QUEUES):
                 await self._queue(queue, jobs, pinned)
         if "retention" in jobs:
             await self._pinned(pinned)
@@ -126,7 +126,7 @@ class Retention(Running):
     async def _clean(self) -> None:
         """Idle partitions, and what was written down too long ago."""
         if self.settings.partition_cleanup_days:
-            ((before,),) = await self._rows(
+            ((before,),) = await self._leader.rows(
                 "SELECT queend.now_us() - %s * 86400000000::bigint", self.settings.partition_cleanup_days)
             after: int | None = 0
             gone = 0
@@ -167,7 +167,7 @@ class Retention(Running):
         self.figures.removed += removed
         if removed:
             log.line("debug", "retained", queue=name, **removed)
-            await self._rows(HISTORY + " RETURNING id", number,
+            await self._leader.rows(HISTORY + " RETURNING id", number,
                              [min(where[word]) if len(where[word]) == 1 else None for word in removed],
                              [KINDS[word] for word in removed], list(removed.values()))
 
@@ -175,7 +175,7 @@ class Retention(Running):
         """Who holds back what would go otherwise; told once when it begins."""
         names = {}
         if pinned:
-            for queue, name, group, title in await self._rows(
+            for queue, name, group, title in await self._leader.rows(
                 "SELECT q.id, q.name, g.id, g.name FROM queend.queues q LEFT JOIN queend.consumer_groups g ON "
                 "g.queue_id = q.id WHERE q.id = ANY(%s)", [queue for queue, _ in pinned]):
                 names[queue, group], names[queue, None] = (name, title), (name, "")
@@ -188,10 +188,7 @@ class Retention(Running):
 
     async def _step(self, query: str, *values: object) -> list[tuple]:
         began = time.monotonic()
-        rows = await self._rows(query, *values)
+        rows = await self._leader.rows(query, *values)
         if time.monotonic() < self._late:
             await asyncio.sleep(time.monotonic() - began)
         return rows
-
-    async def _rows(self, query: str, *values: object) -> list[tuple]:
-        return await self._leader.rows(query, *values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from .. import log
 from .running import Running
@@ -39,7 +39,7 @@ class Summary(Running):
             pause = EVERY_S
             try:
                 await self.look()
-            except (psycopg.OperationalError, PoolTimeout):
+            except psycopg.OperationalError:
                 pass      # a vacuum began in between and will do it; or the database is away
             except psycopg.Error as error:
                 log.line("warn", "summary_failed", str(error).strip())
