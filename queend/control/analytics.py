@@ -9,9 +9,9 @@ from ..auth.levels import READ
 from .answer import Json
 from .database import rows
 from .history import (NO_LAG, OF_QUEUE, ROWS, Span, average, hostname_and_worker, lag_ms, latest, newest, or_zero,
-                      queue_series, rate, span, ts0, worker_series, worker_state)
+                      queue_series, rate, span, worker_series, worker_state)
+from .moments import ts0, ts3
 from .query import Query
-from .queues import ts3
 from .route import Routes
 from .shapes import FROM, LAG, OPS, QUEUE, SPAN, TO, WORKER, each, integers
 from .words import FLAG, INTEGER, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, parameter, whole

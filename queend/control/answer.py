@@ -29,6 +29,10 @@ class Refusal(Exception):
         return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
 
 
+def not_found(what: str, **extra: Any) -> Refusal:
+    return Refusal(404, f"{what} not found", f"{what.split()[-1].lower()}_not_found", **extra)
+
+
 ASIDE_BYTES = 65_536
 FULL = "QD409"      # SQLSTATE of sql/function/names.sql
 
@@ -38,13 +42,15 @@ def full(error: Any) -> Refusal:
     return Refusal(409, error.diag.message_primary or "There are too many", "bound_reached")
 
 
-async def body_object(request: Request, strict: bool = False) -> dict[str, Any]:
+async def body_object(request: Request, strict: bool = False, required: bool = True) -> dict[str, Any]:
     """The request body as a JSON object; any other JSON counts as an object without keys, or with `strict` is refused.
-    Refuses what is no JSON. A large one is read beside the loop."""
+    Refuses what is no JSON, and none at all where it is `required`. A large one is read beside the loop."""
     from .known import checked      # it refuses in the words of this file
 
     body = await request.body()
     if not body.strip():
+        if not required:
+            return {}
         raise Refusal(400, "Empty request body", "empty_body")
     try:
         value = await asyncio.to_thread(orjson.loads, body) if len(body) > ASIDE_BYTES else orjson.loads(body)

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from psycopg_pool import PoolTimeout
 
 from .families import Families
 
@@ -18,12 +17,14 @@ SELECT count(*) AS queues, coalesce(sum(s.pending), 0)::bigint AS pending,
        (SELECT count(*) FROM queend.stat_groups) AS groups,
        coalesce((SELECT (queend.now_us() - x.looked_at) / 1e6 FROM queend.stats x), 0)::float8 AS age
   FROM queend.stat_queues s"""
-QUEUES = """
-SELECT q.name, s.pending, s.processing, s.total, s.dead,
-       (SELECT min(o.oldest) FROM queend.consumer_groups g
-         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0
-                              ORDER BY c.oldest LIMIT 1) AS o
-         WHERE g.queue_id = s.queue_id) AS oldest, queend.is_paused(s.queue_id, 0) AS paused
+# Of a row s of stat_queues: when the oldest message was stored that some group has to consume.
+OLDEST = """(SELECT min(o.oldest) FROM queend.consumer_groups g
+              CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0
+                                   ORDER BY c.oldest LIMIT 1) AS o
+              WHERE g.queue_id = s.queue_id)"""
+QUEUES = f"""
+SELECT q.name, s.pending, s.processing, s.total, s.dead, {OLDEST} AS oldest,
+       queend.is_paused(s.queue_id, 0) AS paused
   FROM (SELECT x.* FROM queend.stat_queues x ORDER BY x.pending + x.processing DESC, x.queue_id LIMIT %s) AS s
   JOIN queend.queues q ON q.id = s.queue_id ORDER BY q.name"""
 GROUPS = """
@@ -66,7 +67,7 @@ async def backlogs(families: Families, control: Any) -> None:
             whole = await (await cursor.execute(WHOLE)).fetchone()
             queues = await (await cursor.execute(QUEUES, (most,))).fetchall()
             groups = await (await cursor.execute(GROUPS, (most,))).fetchall()
-    except (psycopg.Error, PoolTimeout):
+    except psycopg.Error:
         return
     families.each("queend_backlog_left_out", "Queues and groups that are not told of by name: QUEEND_METRICS_QUEUES is "
                   "the bound.", ("kind",), [(("queues",), max(whole.queues - most, 0)),

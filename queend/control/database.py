@@ -1,4 +1,4 @@
-"""What the routes of the control plane ask the database."""
+"""How routes of the control plane ask the database: a statement in a transaction of its own, rows as named tuples."""
 from __future__ import annotations
 
 from typing import Any

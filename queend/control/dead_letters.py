@@ -8,11 +8,11 @@ from fastapi import Request
 
 from .._core import read_partition_id, read_partition_number
 from ..auth.levels import ADMIN, READ
-from .answer import Json, Refusal, body_object
+from .answer import Json, Refusal, body_object, not_found
 from .database import rows, seed_of
+from .moments import ts3
 from .paged import Page
 from .query import Query, moment_of
-from .queues import ts3
 from .record import embedded, opened
 from .redrive import redrive
 from .route import Paged, Routes
@@ -97,7 +97,7 @@ async def dead_purge(request: Request) -> Json:
         raise Refusal(400, "queue is required", "queue_required")
     wanted = (await _queue(request, name), *_filters(query))
     if not wanted[0]:
-        raise Refusal(404, "Queue not found", "queue_not_found")
+        raise not_found("Queue")
     deleted = 0
     while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0)]:
         ((gone,),) = await rows(request, DELETE, found)

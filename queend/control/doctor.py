@@ -12,14 +12,13 @@ from typing import Any
 import psycopg
 from fastapi import Request
 from psycopg.rows import dict_row
-from psycopg_pool import PoolTimeout
 
 from ..auth.levels import READ
 from .answer import Json
 from .health import FATAL
 from .maintenance import NONE
+from .moments import now_us, ts3
 from .plans import lanes, plans
-from .queues import ts3
 from .route import Routes
 from .words import TEXT, TIME, array, whole
 
@@ -215,7 +214,7 @@ async def examined(control: Any) -> list[dict[str, str]]:
         try:
             async for level, title, evidence, advice in check(control, ask):
                 findings.append({"check": name, "level": level, "title": title, "evidence": evidence, "advice": advice})
-        except (psycopg.Error, PoolTimeout, OSError) as error:
+        except (psycopg.Error, OSError) as error:
             findings.append({"check": name, "level": "warning", "title": f"the check {name} could not be made",
                              "evidence": str(error).strip()[:200], "advice": "Look at /health"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
@@ -226,5 +225,5 @@ async def doctor(request: Request) -> Json:
     """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
     at."""
     findings = await examined(request.app.state.control)
-    return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(int(time.time() * 1e6)),
+    return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(now_us()),
                  "checks": list(CHECKS), "findings": findings})

@@ -1,4 +1,4 @@
-"""The families of an exposition."""
+"""Metrics as /metrics/prometheus shows them: families of a name, each with its samples, in a fixed order."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -10,11 +10,11 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import ADMIN, READ, WRITE
-from .answer import Json, PathName, Refusal, body_object
+from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import rows, seed_of
+from .moments import ts3
 from .paged import Page
 from .query import Query, moment_of
-from .queues import ts3
 from .read_request import entries_of
 from .route import Paged, Routes
 from .shapes import DONE, QUEUE, WAS, integers
@@ -22,8 +22,6 @@ from .words import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_T
                     record, whole)
 
 router = Routes("groups")
-
-
 GROUP_NAME = {**TEXT, "examples": ["billing"]}
 
 
@@ -111,7 +109,7 @@ async def group_list(request: Request) -> Json:
 @router.declare("GET /api/v1/consumer-groups/lagging", READ, array(
     whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
           offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER, oldest_unconsumed_at=SOME_TIME,
-          last_consumed_at=SOME_TIME)), 
+          last_consumed_at=SOME_TIME)),
     [parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 3600})], page=SHOWN)
 async def group_lagging(request: Request) -> Json:
     """Partitions whose oldest message not consumed is older than `minLagSeconds`, oldest first."""
@@ -210,8 +208,8 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
         updated += moved
     await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end,
-                 "targetTimestamp": ts3(at),
-                 **({} if offset is None else {"targetOffset": offset}), "partitionsUpdated": updated})
+                 "targetTimestamp": ts3(at), **({} if offset is None else {"targetOffset": offset}),
+                 "partitionsUpdated": updated})
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", WRITE,
@@ -219,10 +217,10 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
                       cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0})
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
     """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
-    _, at, offset = _target(await body_object(request) if (await request.body()).strip() else {})
+    _, at, offset = _target(await body_object(request, required=False))
     found = await rows(request, FIND, group, partition, queue)
     if not found or found[0].partition_id is None:
-        raise Refusal(404, "Partition not found", "partition_not_found", success=False)
+        raise not_found("Partition", success=False)
     moved, moved_to = 0, None
     if found[0].group_id is not None:
         ((moved, moved_to, _),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, found[0].partition_id,

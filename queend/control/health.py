@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 from fastapi import Request
-from psycopg_pool import PoolTimeout
 
 from .. import __version__
 from ..auth.levels import PUBLIC
@@ -61,7 +60,7 @@ async def health(request: Request) -> Json:
         async with asyncio.timeout(SILENT_S), control.pool.connection() as connection:
             await connection.execute("SELECT 1")
         there = True
-    except (psycopg.Error, PoolTimeout, TimeoutError):
+    except (psycopg.Error, TimeoutError):
         there = False
     alive = there and reason is None and not FATAL.intersection(database["doubts"])
     if getattr(request.state, "brief", False):

@@ -1,8 +1,6 @@
 """What daemons and queues did over time, read from the minutes they wrote (`service/metrics`)."""
 from __future__ import annotations
 
-import datetime
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +8,8 @@ from fastapi import Request
 
 from ..service.metrics import COUNTS, MINUTE_US
 from .database import rows
+from .moments import now_us, ts3
 from .query import Query
-from .queues import EPOCH, ts3
 
 HOUR_S, DAY_S = 3600, 86400
 # a range so long (s) is shown in buckets of so many minutes
@@ -68,7 +66,7 @@ class Span:
         """Seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without `at` of
         all of them."""
         start = self.start - self.start % MINUTE_US      # minutes are counted as a whole
-        end = min(self.end - self.end % MINUTE_US + MINUTE_US, int(time.time() * 1e6))
+        end = min(self.end - self.end % MINUTE_US + MINUTE_US, now_us())
         if at is not None:
             start, end = max(start, at), min(end, at + self.minutes * MINUTE_US)
         return max(end - start, 1_000_000) / 1e6
@@ -83,14 +81,14 @@ def span(request: Request, seconds: int = HOUR_S) -> Span:
     """The range a request asks for with from and to; by default the last `seconds`. Refuses what is no time."""
     query = Query(request)
     end, start = query.moment("to"), query.moment("from")
-    end = int(time.time() * 1e6) if end is None else end
+    end = now_us() if end is None else end
     start = end - seconds * 1_000_000 if start is None else start
     return Span(start, end, next((minutes for most, minutes in WIDTHS if end - start <= most * 1_000_000), WIDEST))
 
 
 def latest(seconds: int) -> Span:
     """The last `seconds`, minute by minute."""
-    now = int(time.time() * 1e6)
+    now = now_us()
     return Span(now - seconds * 1_000_000, now, 1)
 
 
@@ -121,11 +119,6 @@ def hostname_and_worker(query: Query) -> dict[str, Any]:
     """Which workers a request asks for."""
     worker = query.whole("workerId", -1, -1, 2**31 - 1)
     return {"hostname": query.text("hostname"), "worker": None if worker < 0 else worker}
-
-
-def ts0(us: int) -> str:
-    """UTC in whole seconds, as 2026-01-02T03:04:00Z."""
-    return (EPOCH + datetime.timedelta(microseconds=us)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def average(level: list[float | None]) -> float | None:

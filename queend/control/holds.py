@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 TICK_S = 0.03
 READS_MOST = 1000          # that wait at once
@@ -84,7 +84,7 @@ class Holds:
             async with self.pool.connection() as connection:
                 row = await (await connection.execute(
                     HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
-        except (psycopg.Error, PoolTimeout):
+        except psycopg.Error:
             self._wake(looked, True)        # their next read tells what is wrong
             return 0.0
         now = dict(zip(wanted, row[0], strict=True))

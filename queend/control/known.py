@@ -1,6 +1,6 @@
-"""Which names a request may use, by what the routes declare (`route`). One that is a known name but for its case or
-one letter was meant to be that, and so was one that belongs a level deeper; others are passed over unless the request
-asks (Prefer: handling=strict)."""
+"""Refuses misspelled names of parameters and members: `leasetime` for leaseTime. The routes declare which there are
+(`route`). One that is a known name but for its case or one letter was meant to be that, and so was one that belongs a
+level deeper; names that are like none are passed over unless the request asks (Prefer: handling=strict)."""
 from __future__ import annotations
 
 import re

@@ -10,16 +10,15 @@ from typing import Any
 
 import psycopg
 from fastapi import Request
-from psycopg_pool import PoolTimeout
 
 from .. import __version__
 from ..auth.levels import ADMIN, MANAGE, POP, PUSH, READ, READS, WRITE
+from ..service.metrics import memory
 from .answer import Json
 from .database import rows
 from .health import DOUBTS
 from .maintenance import NONE, database_answers
-from .metrics import memory
-from .queues import ts3
+from .moments import now_us, ts3
 from .route import Routes
 from .shapes import integers
 from .words import FLAG, INTEGER, MAYBE, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, whole
@@ -69,7 +68,7 @@ class Backlog:
                         "oldestSeconds": None if row.oldest is None else max(0, round(time.time() - row.oldest / 1e6)),
                         "statsAge": -1 if row.age is None else row.age}
                     self._next = time.monotonic() + max(LOOK_S, SHARE * (time.monotonic() - began))
-                except (psycopg.Error, PoolTimeout):
+                except psycopg.Error:
                     self.known, self._next = None, time.monotonic() + AWAY_S
             return self.known
 
@@ -91,7 +90,7 @@ async def live(request: Request) -> Json:
     workers, used = stats["workers"], time.process_time()
     doubts = control.core.database()["doubts"]
     return Json({
-        "at": ts3(int(time.time() * 1e6)), "startedAt": ts3(int(control.started * 1e6)), "host": socket.gethostname(),
+        "at": ts3(now_us()), "startedAt": ts3(int(control.started * 1e6)), "host": socket.gethostname(),
         "version": __version__, "ready": control.core.unserved() is None and control.core.ready(), "doubts": doubts,
         "jobs": {name: {"requests": job["requests"], "items": job["items"], "errors": job["errors"],
                         "latencySumUs": job["latency_sum_us"], "latencyBuckets": job["latency_us_buckets"]}

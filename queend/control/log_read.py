@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from .. import log
 from .._core import offsets_answer, read_answer, read_moment_text, read_partition_id, read_partition_number
 from ..auth.levels import READ
-from .answer import Json, Refusal
+from .answer import Json, not_found
 from .database import fetched
 from .holds import Heads
 from .read_request import INT8_MAX, Fields, entries_of, fields_of
@@ -232,8 +232,8 @@ async def partitions_changed(request: Request) -> Json:
     reader = request.app.state.control.reader
     _, items = await entries_of(request)
     page = max(1, min(PAGE, PAGES_MOST // len(items)))
-    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1,
-        page)) for one in items]
+    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1, page))
+              for one in items]
     seed = await reader.seed()
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
@@ -273,8 +273,8 @@ async def offsets(request: Request) -> Response:
     such queue. As JSON or an Arrow stream (Accept)."""
     reader = request.app.state.control.reader
     call = await fields_of(request)
-    queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE,
-        1, OFFSETS_PAGE)
+    queue, at, after = call.queue(), call.moment("at"), call.cursor("after")
+    limit = call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
     if _form(request) == "arrow":
         return await _offsets_packed(reader, call, queue, at)
     seed = await reader.seed()
@@ -282,13 +282,19 @@ async def offsets(request: Request) -> Response:
     if behind is None:
         raise call.refuse("after", "must be a text that an earlier answer gave as next")
     rows = await reader.rows(OFFSETS, (queue, behind, limit + 1, at))
-    if not rows and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
-        raise Refusal(404, "Queue not found", "queue_not_found")
+    if not rows:
+        await _known(reader, queue)
     partitions = [{"name": row.name, "id": read_partition_id(seed, row.partition_id), "highWatermark": row.head,
                    "logStartOffset": row.floor,
                    "lastWriteAt": _moment(row.written_at), **({} if at is None else {"offset": row.at})}
                    for row in rows[:limit]]
     return Json({"queue": queue, "partitions": partitions, "next": partitions[-1]["id"] if len(rows) > limit else None})
+
+
+async def _known(reader: Reader, queue: str) -> None:
+    """Refuses a queue that is not there."""
+    if not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
+        raise not_found("Queue")
 
 
 async def _offsets_packed(reader: Reader, call: Fields, queue: str, at: int | None) -> Response:
@@ -298,7 +304,7 @@ async def _offsets_packed(reader: Reader, call: Fields, queue: str, at: int | No
         async with reader.pool.connection() as connection, connection.cursor(binary=True) as cursor:
             await cursor.execute(PACKED, (queue, behind, limit, at), binary=True)
             number, name, head, floor, found = (cursor.pgresult.get_value(0, column) for column in range(5))
-        if number is None and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
-            raise Refusal(404, "Queue not found", "queue_not_found")
+        if number is None:
+            await _known(reader, queue)
         answer = await asyncio.to_thread(offsets_answer, number, name, head, floor, found, at is not None)
     return Response(answer, media_type=TYPES["arrow"])

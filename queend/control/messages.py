@@ -1,17 +1,16 @@
 """/api/v1/messages: list, one with its payload, delete, retry, into the dead letters."""
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastapi import Request
 
 from .._core import read_partition_id, record_key
 from ..auth.levels import READ, WRITE
-from .answer import Json, PathName, Refusal, body_object
+from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import QUEUE_MODE, rows, seed_of
+from .moments import now_us, ts3
 from .paged import Page
-from .queues import ts3
 from .record import embedded, opened, partition_number
 from .redrive import redrive
 from .route import Paged, Routes
@@ -41,10 +40,6 @@ DEAD = """SELECT d.id, (SELECT q.name FROM queend.queues q WHERE q.id = d.queue_
 MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (False, False): "none"}
 
 
-def not_found() -> Refusal:
-    return Refusal(404, "Message not found", "message_not_found")
-
-
 async def address(request: Request, partition: str, transaction_id: str) -> tuple[int, bytes] | None:
     """Partition number and record id; None where the partition cannot be one."""
     number = partition_number(await seed_of(request), partition)
@@ -63,7 +58,7 @@ async def message_list(request: Request) -> Json:
     """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
     say otherwise."""
     query = Page(request)
-    now = int(time.time() * 1e6)
+    now = now_us()
     from_, to = query.moment("from"), query.moment("to")
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
@@ -72,24 +67,30 @@ async def message_list(request: Request) -> Json:
                        from_, to, query.limit, query.offset, LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
     seed = await seed_of(request)
-    messages = []
-    for row in found:
-        messages.append({
-            **place(row, seed), "namespace": row.namespace, "task": row.task, "status": row.status,
-            "queueStatus": row.queue_status,
-            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups},
-            "traceId": row.trace_id and str(row.trace_id),
-            "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at),
-            "leaseExpiresAt": ts3(row.lease_until or None),
-            "offset": row.record_offset, **deliver_at(row)})
-    return Json({"messages": messages, "mode": _mode(groups)})
+    return Json({"messages": [{
+        **listed(row, seed), **standing(row), "namespace": row.namespace, "task": row.task,
+        "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "queuePriority": row.priority,
+        "createdAt": ts3(row.stored_at), "offset": row.record_offset, **deliver_at(row)} for row in found],
+        "mode": _mode(groups)})
 
 
-def place(row: Any, seed: bytes) -> dict[str, Any]:
-    """PLACE of a row of message_list."""
+def place(seed: bytes, number: int, queue: str, partition: str, transaction_id: str, id: str) -> dict[str, Any]:
+    """PLACE of a message. number: of the partition; id: of the message."""
+    return {"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, number),
+            "queuePath": f"{queue}/{partition}", "queue": queue, "partition": partition}
+
+
+def listed(row: Any, seed: bytes) -> dict[str, Any]:
+    """The same of a row of message_list."""
     transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
-    return {"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id),
-            "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue, "partition": row.partition}
+    return place(seed, row.partition_id, row.queue, row.partition, transaction_id, id)
+
+
+def standing(row: Any) -> dict[str, Any]:
+    """How a message of a list stands with its consumers."""
+    return {"status": row.status, "queueStatus": row.queue_status,
+            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups},
+            "leaseExpiresAt": ts3(row.lease_until or None)}
 
 
 def deliver_at(row: Any) -> dict[str, str]:
@@ -115,7 +116,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
     where = await address(request, partition, transaction_id)
     found = await rows(request, SHOW, where[0], *where) if where else []
     if not where or not found:
-        raise not_found()
+        raise not_found("Message")
     (row,) = found
     payload, text, id = opened(row)
     payload, sealed = revealed(row, payload)
@@ -128,8 +129,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
         status = "completed" if all(one.consumed for one in named) else "pending"
     else:
         status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
-    return Json({"id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]),
-                 "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue, "partition": row.partition,
+    return Json({**place(await seed_of(request), where[0], row.queue, row.partition, text, id),
                  "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload),
                  "isEncrypted": sealed, "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub,
                  "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error, "retryCount": row.dead_retries,
@@ -138,8 +138,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
                                  "retryDelay": row.retry_delay, "ttl": row.ttl, "priority": row.priority},
                  "mode": {**_mode({one.name for one in states}),
                           "consumedByGroups": sum(one.consumed for one in named)},
-                 "consumerGroups": [
-                                    {"name": one.name, "consumed": one.consumed,
+                 "consumerGroups": [{"name": one.name, "consumed": one.consumed,
                                      "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
                  **deliver_at(row)})
 
@@ -162,7 +161,7 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
     where = await address(request, partition, transaction_id)
     dead = await rows(request, DEAD, *where) if where else []
     if not dead:
-        raise not_found()
+        raise not_found("Message")
     control = request.app.state.control
     async with control.pool.connection() as connection:
         made, queues = await redrive(connection, [dead[0].id], None, None)
@@ -181,7 +180,7 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
     given it any more."""
-    wanted = await body_object(request) if (await request.body()).strip() else {}
+    wanted = await body_object(request, required=False)
     group, error = wanted.get("consumerGroup") or QUEUE_MODE, wanted.get("error") or wanted.get(
         "errorMessage") or "Moved by hand"
     for name, value in (("consumerGroup", group), ("error", error)):
@@ -190,6 +189,6 @@ async def message_bury(request: Request, partition: PathName, transaction_id: Pa
     where = await address(request, partition, transaction_id)
     moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
     if moved is None:
-        raise not_found()
+        raise not_found("Message")
     return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "consumerGroup": group,
                  "moved": moved})

@@ -12,11 +12,12 @@ from .._core import read_queue_id
 from ..auth.levels import READ
 from ..service.metrics import COUNTS
 from .answer import Json, Refusal
+from .backlogs import OLDEST
 from .database import rows, seed_of
-from .history import (DAY_S, FILTERS, NO_LAG, average, lag_ms, latest, newest, or_zero, queue_series, rate, span, ts0,
+from .history import (DAY_S, FILTERS, NO_LAG, average, lag_ms, latest, newest, or_zero, queue_series, rate, span,
                       worker_series, worker_state)
+from .moments import ts0, ts3
 from .query import Query
-from .queues import ts3
 from .route import Routes
 from .shapes import FROM, LAG, OPS, QUEUE, SIX_COUNTS, SPAN, TO, WORKER, each, integers
 from .words import ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, parameter, whole
@@ -44,12 +45,8 @@ SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
 # Per queue: messages left for the group that is furthest behind, and the time of the oldest that some group has still
 # to consume.
-LAGS = """
-SELECT greatest(s.pending + s.processing, 0) AS messages,
-       (SELECT min(o.oldest) FROM queend.consumer_groups g
-         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c
-                              WHERE c.group_id = g.id AND c.lag > 0 ORDER BY c.oldest LIMIT 1) o
-         WHERE g.queue_id = s.queue_id) AS oldest
+LAGS = f"""
+SELECT greatest(s.pending + s.processing, 0) AS messages, {OLDEST} AS oldest
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
 QUEUES = f"""
 SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed

@@ -10,6 +10,11 @@ from .query import Query
 from .route import ROUTES, Paged
 
 
+def next_page(request: Request, **there: Any) -> dict[str, str]:
+    """The header that names it (RFC 8288): the same request but for these parameters."""
+    return {"link": f'<{request.url.path}?{urlencode({**request.query_params, **there})}>; rel="next"'}
+
+
 class Page(Query):
     """Which elements are asked for, as the route declares it (`route.Paged`), and the rest of the query."""
 
@@ -35,9 +40,7 @@ class Page(Query):
         return self.limit + 1, self.offset
 
     def of(self, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
-        """What is shown of what was found, and the answer's headers: `Link` names the next page where there is one
-        (RFC 8288)."""
+        """What is shown of what was found, and the answer's headers: the next page where there is one."""
         if len(found) <= self.limit or not self.limit:
             return found[:self.limit], {}
-        query = {**self.request.query_params, "limit": self.limit, "offset": self.offset + self.limit}
-        return found[:self.limit], {"link": f'<{self.request.url.path}?{urlencode(query)}>; rel="next"'}
+        return found[:self.limit], next_page(self.request, limit=self.limit, offset=self.offset + self.limit)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from fastapi import Request
 
 from ..auth.levels import WRITE
-from .answer import Json, PathName, Refusal
+from .answer import Json, PathName, not_found
 from .database import rows
 from .groups import tell
 from .route import Routes
@@ -18,41 +18,38 @@ OF_QUEUE = whole(queue=TEXT, paused=FLAG, changed=FLAG)
 OF_GROUP = whole(queue=TEXT, consumerGroup=TEXT, paused=FLAG, changed=FLAG)
 
 
-async def switch(request: Request, queue: str, group: str | None, paused: bool) -> bool:
-    """False: it was so. Refuses a queue or group that is not there."""
+async def switch(request: Request, queue: str, group: str | None, paused: bool) -> Json:
+    """`changed` is false where it was so. Refuses a queue or group that is not there."""
     ((outcome,),) = await rows(request, PAUSE, queue, group, paused)
     if outcome == "no_queue":
-        raise Refusal(404, "Queue not found", "queue_not_found")
+        raise not_found("Queue")
     if outcome == "no_group":
-        raise Refusal(404, "Consumer group not found", "group_not_found")
+        raise not_found("Consumer group")
     if outcome == "changed":
         await tell(request, queue, paused=True)
-    return outcome == "changed"
+    return Json({"queue": queue, **({} if group is None else {"consumerGroup": group}), "paused": paused,
+                 "changed": outcome == "changed"})
 
 
 @router.declare("POST /api/v1/queues/{queue}/pause", WRITE, OF_QUEUE, own=True)
 async def queue_pause(request: Request, queue: PathName) -> Json:
     """From now on pops of the queue find nothing, whatever their group; those that may wait do. Pushes go on."""
-    changed = await switch(request, queue, None, True)
-    return Json({"queue": queue, "paused": True, "changed": changed})
+    return await switch(request, queue, None, True)
 
 
 @router.declare("POST /api/v1/queues/{queue}/resume", WRITE, OF_QUEUE, own=True)
 async def queue_resume(request: Request, queue: PathName) -> Json:
     """Pops of the queue deliver again, but for groups that are paused themselves."""
-    changed = await switch(request, queue, None, False)
-    return Json({"queue": queue, "paused": False, "changed": changed})
+    return await switch(request, queue, None, False)
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/pause", WRITE, OF_GROUP, own=True, tag="groups")
 async def group_pause(request: Request, group: PathName, queue: PathName) -> Json:
     """From now on pops of the group find nothing in the queue; those that may wait do. Other groups go on."""
-    changed = await switch(request, queue, group, True)
-    return Json({"queue": queue, "consumerGroup": group, "paused": True, "changed": changed})
+    return await switch(request, queue, group, True)
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/resume", WRITE, OF_GROUP, own=True, tag="groups")
 async def group_resume(request: Request, group: PathName, queue: PathName) -> Json:
     """Pops of the group deliver again, unless all of the queue is paused."""
-    changed = await switch(request, queue, group, False)
-    return Json({"queue": queue, "consumerGroup": group, "paused": False, "changed": changed})
+    return await switch(request, queue, group, False)

@@ -2,7 +2,6 @@
 views; nothing is measured here."""
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastapi import Request
@@ -10,7 +9,7 @@ from psycopg.rows import dict_row
 
 from ..auth.levels import READ
 from .answer import Json
-from .queues import ts3
+from .moments import now_us, ts3
 from .route import Routes
 from .shapes import each, integers
 from .words import INTEGER, MAYBE, NUMBER, SOME_NUMBER, SOME_TIME, TEXT, TIME, array, whole
@@ -103,7 +102,7 @@ async def postgres_stats(request: Request) -> Json:
         lists = {name: await all_of(f"{query} LIMIT {MOST}") for name, query in LISTS.items()}
         buffers = (await all_of(BUFFERS))[0]
         used = await all_of(f"{USAGE} LIMIT {MOST}") if (await all_of(BUFFERED))[0]["there"] else []
-    return Json({"timestamp": ts3(int(time.time() * 1e6)), "database": database["database"], "databaseCache": database,
+    return Json({"timestamp": ts3(now_us()), "database": database["database"], "databaseCache": database,
                  **lists, "bufferConfig": buffers, "bufferUsage": used,
                  "cacheSummary": {"tables": _summary(lists["tableCache"]), "indexes": _summary(lists["indexCache"])}})
 

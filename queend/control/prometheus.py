@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from prometheus_client.core import CounterMetricFamily
 from psycopg.rows import namedtuple_row
-from psycopg_pool import PoolTimeout
 
 from ..service.metrics import COUNTS, MINUTE_US, this_minute
 from .families import Families
@@ -109,7 +108,7 @@ async def minutes(families: Families, control: Any) -> None:
             queues = await (await cursor.execute(BY_QUEUE, times)).fetchall()
             workers = await (await cursor.execute(BY_WORKER, times)).fetchall()
             standing = await (await cursor.execute(STANDING, (most,))).fetchall()
-    except (psycopg.Error, PoolTimeout):
+    except psycopg.Error:
         return
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
         families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.",

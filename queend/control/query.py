@@ -1,4 +1,5 @@
-"""Query strings of the control plane. A value that is none is refused, and passed over where QUEEND_STRICT is off."""
+"""Query strings of the control plane: texts, whole numbers, flags and times by name. A value of another kind is
+refused, or passed over where QUEEND_STRICT is off."""
 from __future__ import annotations
 
 import re

@@ -4,15 +4,15 @@ A list shows kept figures (`service/stats`); the partitions of one queue are liv
 """
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from fastapi import Request
 
-from .._core import read_moment_text, read_partition_id, read_queue_id
+from .._core import read_partition_id, read_queue_id
 from ..auth.levels import ADMIN, READ
-from .answer import Json, PathName, Refusal
+from .answer import Json, PathName, not_found
 from .database import rows, seed_of
+from .moments import ts3
 from .options import BY_NAME, shown
 from .paged import Page
 from .query import Query
@@ -23,7 +23,6 @@ from .words import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, 
 router = Routes("queues")
 OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 PARTITIONS_PAGE = Paged(500)
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
@@ -55,6 +54,7 @@ PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
 
 # partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
 SUMMED = 5000
+SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
 TOTALS = """
 SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
     coalesce(sum(f.processing), 0)::bigint AS processing, coalesce(sum(f.completed), 0)::bigint AS completed,
@@ -81,10 +81,7 @@ async def queue_list(request: Request) -> Json:
     else:
         found, headers = page.of(await rows(request, SEARCH.format(SORTS[page.sort]), page.search, page.search,
                                             *page.asked, prepare=False))
-    return Json({"queues": [{
-        **queue_head(row, seed), "partitions": row.partitions,
-        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]},
-        headers=headers)
+    return Json({"queues": [queue_line(row, seed) for row in found]}, headers=headers)
 
 
 @router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
@@ -110,9 +107,7 @@ async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any]
     partitions = await rows(request, PARTITIONS, head.id, page.limit, page.offset)
     if not page.offset and len(partitions) < page.limit:      # those are all
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
-    every = [row.id for row in await rows(request,
-                                          "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s",
-                                          head.id, SUMMED + 1)]
+    every = [row.id for row in await rows(request, SOME, head.id, SUMMED + 1)]
     if len(every) <= SUMMED:
         return head, partitions, counts_of((await rows(request, TOTALS, every))[0])
     await request.app.state.control.stats.fresh()
@@ -123,7 +118,7 @@ async def queue_row(request: Request, queue: str) -> Any:
     """The queue with its options and kept figures; refuses an unknown one."""
     found = await rows(request, ONE, queue)
     if not found:
-        raise Refusal(404, "Queue not found", "queue_not_found")
+        raise not_found("Queue")
     return found[0]
 
 
@@ -156,7 +151,7 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
         found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s",
                            head.id, partition)
         if not found:
-            raise Refusal(404, "Partition not found", "partition_not_found")
+            raise not_found("Partition")
         after, last = found[0].id - 1, found[0].id
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     while after is not None and (last is None or after < last):
@@ -172,10 +167,7 @@ def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
             "createdAt": ts3(row.created_at), **({"paused": True} if getattr(row, "paused", False) else {})}
 
 
-def ts3(moment: datetime.datetime | int | None) -> str | None:
-    """UTC with milliseconds, as 2026-01-02T03:04:05.678Z; an int is microseconds since the Unix epoch."""
-    if moment is None:
-        return None
-    if isinstance(moment, int):
-        return read_moment_text(moment, 3)
-    return moment.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def queue_line(row: Any, seed: bytes) -> dict[str, Any]:
+    """A queue in a list of them."""
+    return {**queue_head(row, seed), "partitions": row.partitions,
+            "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}

@@ -8,8 +8,9 @@ from .._core import read_partition_id
 from ..auth.levels import ADMIN, READ
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
+from .moments import ts3
 from .paged import Page
-from .queues import (PARTITIONS, PARTITIONS_BY, PARTITIONS_OF_ALL, PARTITIONS_PAGE, counts_of, queue_row, ts3)
+from .queues import PARTITIONS, PARTITIONS_BY, PARTITIONS_OF_ALL, PARTITIONS_PAGE, counts_of, queue_row
 from .route import Paged, Routes
 from .shapes import DONE, PAGINATION, QUEUE, SIX_COUNTS, integers
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, parameter, whole

@@ -1,7 +1,6 @@
 """GET /api/v1/messages/scheduled: what waits for its delivery moment (docs/delays.md)."""
 from __future__ import annotations
 
-import time
 
 from fastapi import Request
 
@@ -9,8 +8,9 @@ from .._core import read_partition_id
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows, seed_of
+from .moments import now_us, ts3
 from .paged import Page
-from .queues import queue_row, ts3
+from .queues import queue_row
 from .route import Paged, Routes
 from .shapes import PAGINATION, QUEUE
 from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, whole
@@ -43,7 +43,7 @@ async def scheduled_list(request: Request) -> Json:
     page = Page(request)
     name = page.text("queue")
     queue = None if name is None else (await queue_row(request, name)).id
-    found = await rows(request, LIST, int(time.time() * 1e6), page.limit + page.offset if queue is None else LOOK,
+    found = await rows(request, LIST, now_us(), page.limit + page.offset if queue is None else LOOK,
                        queue, queue, page.limit, page.offset)
     seed = await seed_of(request)
     return Json({"scheduled": [{

@@ -7,16 +7,16 @@ import json
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
 from fastapi import Request
 
-from .._core import payloads_search, read_partition_id
+from .._core import payloads_search
 from ..auth.levels import READ
-from .answer import Json, Refusal
+from .answer import Json, Refusal, not_found
 from .database import rows, seed_of
-from .paged import Page
-from .queues import ts3
+from .messages import place, standing
+from .moments import ts3
+from .paged import Page, next_page
 from .record import PARTITION_MOST
 from .route import Paged, Routes
 from .shapes import FROM, PARTITION, PLACE, QUEUE, TO
@@ -55,7 +55,7 @@ async def message_search(request: Request) -> Json:
         raise Refusal(400, f"text has more than {TEXT_MOST} characters", "invalid_request")
     found = await rows(request, QUEUE_OF, queue)
     if not found:
-        raise Refusal(404, "Queue not found", "queue_not_found")
+        raise not_found("Queue")
     from_, to = max(query.moment("from") or 0, 0), query.moment("to")
     to = EVER if to is None else to
     at, behind, below = _place(query.text("after"), to)
@@ -67,16 +67,15 @@ async def message_search(request: Request) -> Json:
             *log, end = await cursor.fetchall()
         # of a row that was left in the middle the rest
         left = below if log and (log[0][3], log[0][0]) == (at, behind) else EVER
-        hits, searched, unreadable, place = await asyncio.to_thread(
+        hits, searched, unreadable, left_off = await asyncio.to_thread(
             payloads_search, queue.encode(), found[0].sealed, spellings(text), log, from_, to, left, query.limit)
         del log
-    if place is None and end[3] is not None:
-        place = end[3], end[0], end[1]
-    following = place and ".".join(map(str, place))
-    link = f'<{request.url.path}?{urlencode({**request.query_params, "after": following})}>; rel="next"'
+    if left_off is None and end[3] is not None:
+        left_off = end[3], end[0], end[1]
+    following = left_off and ".".join(map(str, left_off))
     return Json({"messages": await _told(request, queue, hits), "searched": searched, "unreadable": unreadable,
-                 "searchedBackTo": ts3(place and place[0]), "complete": place is None, "next": following},
-                headers={"link": link} if place else None)
+                 "searchedBackTo": ts3(left_off and left_off[0]), "complete": left_off is None, "next": following},
+                headers=next_page(request, after=following) if left_off else None)
 
 
 class Searches:
@@ -140,10 +139,6 @@ async def _told(request: Request, queue: str, hits: list[Any]) -> list[dict[str,
     messages = []
     for row in stands:
         partition, offset, stored, transaction_id, id, excerpt = hits[row.ord]
-        messages.append({
-            "id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, partition),
-            "queuePath": f"{queue}/{row.partition}", "queue": queue, "partition": row.partition, "status": row.status,
-            "queueStatus": row.queue_status,
-            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups}, "createdAt": ts3(stored),
-            "leaseExpiresAt": ts3(row.lease_until or None), "offset": offset, "excerpt": excerpt})
+        messages.append({**place(seed, partition, queue, row.partition, transaction_id, id), **standing(row),
+                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt})
     return messages

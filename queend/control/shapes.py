@@ -1,4 +1,4 @@
-"""What several routes take and answer, in the `words`."""
+"""Parameters and parts of answers that several routes have, described with the pieces of `words`."""
 from __future__ import annotations
 
 from typing import Any

@@ -7,9 +7,10 @@ from .._core import read_partition_id
 from ..auth.levels import READ
 from .answer import Json, PathName
 from .database import rows, seed_of
-from .messages import LOOK, place
+from .messages import LOOK, listed
+from .moments import ts3
 from .paged import Page
-from .queues import COUNTS, PARTITIONS_PAGE, counts_of, queue_head, queue_partitions, ts3
+from .queues import COUNTS, PARTITIONS_PAGE, counts_of, queue_head, queue_line, queue_partitions
 from .route import Paged, Routes
 from .shapes import HEAD, MESSAGES, PAGINATION, PLACE, SIX_COUNTS
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, parameter, whole
@@ -40,11 +41,8 @@ async def status_queues(request: Request) -> Json:
     namespace, task = page.text("namespace"), page.text("task")
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    return Json({"queues": [{
-        **queue_head(row, seed), "partitions": row.partitions,
-        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
-        for row in await rows(request, LIST, namespace, namespace, task, task, page.limit, page.offset)],
-        "pagination": page.shown})
+    found = await rows(request, LIST, namespace, namespace, task, task, page.limit, page.offset)
+    return Json({"queues": [queue_line(row, seed) for row in found], "pagination": page.shown})
 
 
 @router.declare("GET /api/v1/status/queues/{queue}", READ, whole(
@@ -87,4 +85,4 @@ async def status_messages(request: Request, queue: PathName) -> Json:
     if kept and len(found) < page.limit:
         found = await rows(request, MESSAGES_OF, queue, 0, page.limit, page.offset, LOOK)
     seed = await seed_of(request)
-    return Json([{**place(row, seed), "status": row.queue_status, "createdAt": ts3(row.stored_at)} for row in found])
+    return Json([{**listed(row, seed), "status": row.queue_status, "createdAt": ts3(row.stored_at)} for row in found])

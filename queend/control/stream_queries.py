@@ -6,8 +6,8 @@ from fastapi import Request
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows
+from .moments import ts3
 from .paged import Page
-from .queues import ts3
 from .route import Paged, Routes
 from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, whole
 

@@ -1,7 +1,7 @@
-"""/streams/v1: what the stream clients keep in the daemon. Cycles are the core's (route/cycle)."""
+"""/streams/v1: the queries that stream clients register, and their state (docs/streams.md). Their cycles, which pop,
+push and keep state in one transaction, are the core's (route/cycle)."""
 from __future__ import annotations
 
-import datetime
 import re
 import uuid
 from typing import Any
@@ -13,7 +13,7 @@ from ..auth.levels import POP, PUSH, READ, READS, WRITE
 from ..auth.permits import allows
 from .answer import Json, Refusal, body_object
 from .database import seed_of
-from .queues import EPOCH
+from .moments import ts6
 from .record import embedded, partition_number
 from .route import Routes
 from .shapes import DONE
@@ -122,7 +122,7 @@ async def state_get(request: Request) -> Json:
         raise Refusal(413, f"The state of this partition has more than {most} bytes: ask for keys or a key_prefix",
                       "state_too_large")
     return Json({"success": True, "rows": [{"key": row.key, "value": embedded(row.value.encode()),
-                                            "updated_at": _ts6(row.updated_at)} for row in found]})
+                                            "updated_at": ts6(row.updated_at)} for row in found]})
 
 
 def _keys(values: dict[str, Any]) -> list[str] | None:
@@ -141,7 +141,3 @@ def _number(values: dict[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Refusal(400, f"{name} must be a number", "invalid_request")
     return float(value)
-
-
-def _ts6(us: int) -> str:
-    return (EPOCH + datetime.timedelta(microseconds=us)).isoformat(timespec="microseconds")

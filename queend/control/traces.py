@@ -9,11 +9,11 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import READ, WRITE
-from .answer import Json, PathName, Refusal, body_object
+from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
+from .moments import ts3
 from .paged import Page
-from .queues import ts3
 from .record import embedded, opened
 from .route import Paged, Routes
 from .sealing import revealed
@@ -73,7 +73,7 @@ async def trace_record(request: Request) -> Json:
         ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0",
                                 orjson.dumps(wanted["data"]).decode(), names)
     if made is None:
-        raise Refusal(404, "Message not found", "message_not_found", success=False)
+        raise not_found("Message", success=False)
     return Json({"success": True, "traceId": made}, 201)
 
 

@@ -1,4 +1,4 @@
-"""Words of which schemas and descriptions are made."""
+"""Pieces of JSON Schema and OpenAPI of which routes make the descriptions of what they take and answer."""
 from __future__ import annotations
 
 from typing import Any
