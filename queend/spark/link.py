@@ -8,11 +8,13 @@ import random
 import ssl
 import time
 from typing import Any
+from urllib.parse import quote
 
 from ..dial import connection
 from .settings import LinkSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
+COMMITS = 1024    # places of one call
 PAUSE_MOST = 5.0
 QUIET = 3.0    # seconds before the log tells that nobody answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
@@ -82,6 +84,15 @@ class Link:
 
     def json(self, path: str, values: Any) -> Any:
         return json.loads(self.ask(path, values))
+
+    def get(self, path: str) -> Any:
+        return json.loads(self.post(path, b"", "application/json", method="GET"))
+
+    def commit(self, group: str, entries: list[dict[str, Any]]) -> None:
+        """Places (queue, partition, offset) that a group has reached: its lag is what is left. Partitions that are gone
+        are passed over."""
+        for at in range(0, len(entries), COMMITS):
+            self.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + COMMITS]})
 
     def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json",
              method: str = "POST") -> bytes:

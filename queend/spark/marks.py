@@ -1,7 +1,6 @@
 """Heads and floors of the partitions that are read: all of them once, then those that were written since."""
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 from .link import ARROW, Link, Refused
 from .wanted import SourceSettings
 
-PAGE = 100_000     # partitions of one answer
+PAGE, QUEUES = 100_000, 1000     # partitions, queues of one answer
 NEVER = "9999-01-01T00:00:00Z"
 
 
@@ -30,17 +29,21 @@ class Mark:
 
 
 def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
+    """Those that are named, or all there are now whose names fit the pattern."""
     if settings.pattern is None:
         return settings.queues
-    found = json.loads(link.post("/api/v1/resources/queues", b"", "application/json", method="GET"))
-    pattern = re.compile(settings.pattern)
-    return tuple(sorted(one["name"] for one in found["queues"] if pattern.fullmatch(one["name"])))
+    pattern, names, behind = re.compile(settings.pattern), set(), 0
+    while True:
+        page = link.get(f"/api/v1/resources/queues?limit={QUEUES}&offset={behind}")["queues"]
+        names |= {one["name"] for one in page if pattern.fullmatch(one["name"])}
+        if len(page) < QUEUES:
+            return tuple(sorted(names))
+        behind += QUEUES
 
 
 def table_of(link: Link, queue: str, at: str | int | None = None) -> pa.Table:
     """number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO 8601)
-    also
-    offset."""
+    also offset."""
     return pa.concat_tables(_pages(link, queue, at))
 
 

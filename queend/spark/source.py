@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -28,8 +27,6 @@ from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, ta
 from .position import Position, packed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
-
-COMMIT_ENTRIES = 1024
 
 
 class BatchReader(DataSourceReader):
@@ -219,9 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         entries = [{"queue": queue, "partition": marks.known[queue][number].name, "offset": offset}
                    for queue, offsets in unpacked(end).items() for number, offset in offsets.items()
                    if number in marks.known.get(queue, {})]
-        for at in range(0, len(entries), COMMIT_ENTRIES):
-            marks.link.ask(f"/api/v1/consumer-groups/{quote(self.settings.group, safe='')}/offsets",
-                           {"entries": entries[at:at + COMMIT_ENTRIES]})
+        marks.link.commit(self.settings.group, entries)
 
     def stop(self) -> None:
         if self._link is not None:

@@ -13,8 +13,7 @@ Places = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of what is read: in words, by partition, or by time (µs). The first that is set counts, from the bottom
-    up."""
+    """One end of what is read: in words, by partition, or by time. The first that is set counts, from the bottom up."""
 
     word: str
     places: Places | None = None

@@ -11,6 +11,11 @@ from pyspark.sql import functions as F
 from support.client import Client
 from support.daemon import Daemon
 
+from queend.spark.link import Link
+from queend.spark.marks import queues_of
+from queend.spark.settings import Options
+from queend.spark.wanted import SourceSettings
+
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 Read = Callable[..., DataFrame]
 
@@ -98,6 +103,15 @@ def test_several_queues(read: Read, client: Client, queue: str) -> None:
     assert sorted(numbers(read(subscribePattern=f"{queue}[.](y|z)"))) == [1, 2]
     assert numbers(read(subscribePattern=f"{queue}[.]none")) == []
     assert numbers(read(subscribePattern=f"{queue}[.].*").where(f"topic = '{queue}.z'")) == [2]
+
+
+def test_a_pattern_finds_its_queues_however_many_there_are(start_daemon: Callable[..., Daemon]) -> None:
+    own = start_daemon()
+    names = [f"q{n:04}" for n in range(1005)]      # a page of the list is 1000
+    settings = SourceSettings.of(Options({"url": own.url, "subscribePattern": "q.*"}), streaming=False)
+    with own.client() as client, Link(settings.link) as link:
+        client.push_items([{"queue": name, "payload": 1} for name in names])
+        assert queues_of(link, settings) == tuple(names)
 
 
 def test_many_small_partitions_are_few_tasks(read: Read, client: Client, queue: str) -> None:

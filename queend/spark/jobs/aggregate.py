@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from .fault import JobError, told
+from .fault import JobError, failing
 from .frames import NULLS, row_id
 from .progress import Progress, Say
 from .store import Store
@@ -19,16 +19,14 @@ LOOK = 1.0    # seconds between two looks at a stream that runs
 
 
 def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | None = None, table: str | None = None,
-              schema: str | None = None, time: str = "timestamp",
-              watermark: str = "10 minutes", window: str | None = None, slide: str | None = None,
-              session: str | None = None, by: tuple[str, ...] = (),
-              select: tuple[str, ...] = ("count(*) AS count",), where: str | None = None, key: str | None = None,
-              once: bool = False, most: int | None = None,
-              group: str | None = None, say: Say | None = None, **link: str) -> dict[str, Any]:
+              schema: str | None = None, time: str = "timestamp", watermark: str = "10 minutes",
+              window: str | None = None, slide: str | None = None, session: str | None = None,
+              by: tuple[str, ...] = (), select: tuple[str, ...] = ("count(*) AS count",), where: str | None = None,
+              key: str | None = None, once: bool = False, most: int | None = None, group: str | None = None,
+              say: Say | None = None, **link: str) -> dict[str, Any]:
     """schema: of the JSON in the messages, its columns can be named everywhere. time, by, select, where and key are
-    expressions. A window is told when the watermark has
-    passed its end, once. once: ends when what is there has been read; else it goes on until it is stopped. most:
-    records of a micro-batch."""
+    expressions. A window is told when the watermark has passed its end, once. once: ends when what is there has been
+    read; else it goes on until it is stopped. most: records of a micro-batch."""
     progress = Progress(spark, f"aggregate {queue}", say)
     if (to is None) == (table is None):
         raise JobError("name one place for the result: a queue or a table")
@@ -39,27 +37,23 @@ def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | Non
         raise JobError("a session window does not slide")
     query = None
     try:
-        job = _same(spark, checkpoint, {"queue": queue, "to": to, "table": table, "schema": schema, "time": time,
-                                  "window": window, "slide": slide, "session": session,
-                                  "by": list(by), "select": list(select), "where": where})
-        events = _events(spark, link, queue, schema, time, where, most, group)
-        windows = _windows(events, watermark, window, slide, session, by, select)
-        query = _start(windows, job, checkpoint, to, table, key, len(by), once, link)
-        told_ = _follow(progress, query)
-    except JobError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise JobError(f"queue {queue!r}: {told(error)}") from error
+        with failing(f"queue {queue!r}"):
+            job = _same(spark, checkpoint, {"queue": queue, "to": to, "table": table, "schema": schema, "time": time,
+                                            "window": window, "slide": slide, "session": session, "by": list(by),
+                                            "select": list(select), "where": where})
+            events = _events(spark, link, queue, schema, time, where, most, group)
+            windows = _windows(events, watermark, window, slide, session, by, select)
+            query = _start(windows, job, checkpoint, to, table, key, len(by), once, link)
+            told = _follow(progress, query)
     finally:
         if query is not None and query.isActive:
             query.stop()
-    return {"job": "aggregate", "queue": queue, "to": to or table, **told_, "seconds": progress.seconds}
+    return {"job": "aggregate", "queue": queue, "to": to or table, **told, "seconds": progress.seconds}
 
 
 def _same(spark: SparkSession, checkpoint: str, asked: dict[str, Any]) -> str:
     """The name of the job, which stays with its checkpoint wherever that is. A checkpoint belongs to one question:
-    another one would read
-    its state wrongly."""
+    another one would read its state wrongly."""
     store = Store(spark, checkpoint)
     try:
         if not store.exists("queend.json"):
@@ -97,7 +91,7 @@ def _events(spark: SparkSession, link: dict[str, str], queue: str, schema: str |
     rows = rows.withColumn("_time", F.expr(time))
     if rows.schema["_time"].dataType.typeName() not in ("timestamp", "timestamp_ntz"):
         raise JobError(f'the time "{time}" is {rows.schema["_time"].dataType.simpleString()}; it must be a timestamp, '
-                       f'like timestamp_seconds(at)')
+                       'like timestamp_seconds(at)')
     return rows.observe("queend", F.count(F.lit(1)).alias("rows"),
                         F.count(F.when(F.col("_time").isNull(), 1)).alias("untimed"))
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from ..link import Refused, Unreachable
 from .fault import JobError, told
-from .frames import Head, commit, opened, source
+from .frames import Head, opened, source
 from .manifest import Entry, Manifest, Span
 from .progress import Progress, Say
 from .store import Store
@@ -28,8 +28,8 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
             batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd", say: Say | None = None,
             **link: str) -> dict[str, Any]:
     """What the queue has now and the archive has not. group: learns what is archived; None: nobody does. allow_gaps:
-    what retention took
-    before it was archived is written down as lost and passed over. link: url, token, tokenFile, ca …"""
+    what retention took before it was archived is written down as lost and passed over. link: url, token, tokenFile,
+    ca …"""
     progress = Progress(spark, f"archive {queue}", say)
     store = Store(spark, target)
     with opened(link) as wire:
@@ -70,8 +70,7 @@ def begun(store: Store, head: Head) -> Manifest:
             manifest = Manifest(store, head.queue)    # somebody else has just begun
     if manifest.identity != head.identity:
         raise JobError(f"{store} has the archive of another queue named {head.queue!r}, which was deleted: its "
-                       f"offsets have nothing to do with those of today's. "
-                       "Archive this one into another folder")
+                       "offsets have nothing to do with those of today's. Archive this one into another folder")
     return manifest
 
 
@@ -79,16 +78,15 @@ def due(head: Head, manifest: Manifest, allow_gaps: bool) -> tuple[list[Span], l
     """What is there and not archived; and what is gone and was not archived."""
     spans, gaps = [], []
     for number, name, floor, end in head.rows:
-        start = manifest.ends.get(number, manifest.begin.get(number, 0))
+        start = manifest.reached(number)
         if end < start:
             raise JobError(f"queue {head.queue!r}, partition {name!r}: the log ends at {end}, but {start} is archived "
-                           f"already. Was the database brought back from a backup? "
-                           "Archive into another folder")
+                           "already. Was the database brought back from a backup? Archive into another folder")
         if floor > start:
             if not allow_gaps:
                 raise JobError(f"queue {head.queue!r}, partition {name!r}: records {start} to {floor - 1} were "
-                               f"removed before they were archived. "
-                               "With --allow-gaps they are written down as lost and the rest is archived")
+                               "removed before they were archived. With --allow-gaps they are written down as lost "
+                               "and the rest is archived")
             if floor < end:    # else it is written down when there is something behind it
                 gaps.append(Span(number, name, start, floor))
             start = floor
@@ -122,8 +120,8 @@ def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, s
         with progress.tasks("files"):
             frame, seen = _checked(source(progress.spark, link, head.queue, spans, COLUMNS,
                                           maxRecordsPerPartition=how["file_rows"]))
-            frame.write.mode("errorifexists").option("compression",
-                                                     how["compression"]).partitionBy("date").parquet(store.path(place))
+            writer = frame.write.mode("errorifexists").option("compression", how["compression"])
+            writer.partitionBy("date").parquet(store.path(place))
         head.check()
         _compare(head, spans, seen.get)
         made = store.files(place, ".parquet")
@@ -147,7 +145,7 @@ def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, s
         if beaten:
             raise manifest.beaten() from None
         raise JobError(f"queue {head.queue!r} into {store}: {told(error)}. Nothing of this batch counts; what was "
-                       f"archived before stays") from error
+                       "archived before stays") from error
     _settle(manifest)
     return entry
 
@@ -157,12 +155,11 @@ def _settle(manifest: Manifest) -> None:
         manifest.settle()
     except OSError as error:
         raise JobError(f"files of {manifest.store} could not be moved to their place: {error.strerror or error}. They "
-                       f"are archived and read; "
-                       "the next run moves them") from None
+                       "are archived and read; the next run moves them") from None
 
 
 def _checked(frame: DataFrame) -> tuple[DataFrame, Any]:
-    """With its date, sorted, and sums that show whether it is what was asked for.."""
+    """With its date, sorted, and sums that show whether it is what was asked for."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -181,8 +178,8 @@ def _compare(head: Head, spans: list[Span], seen: dict[str, Any]) -> None:
     found = {name: int(seen.get(name) or 0) for name in wanted}
     if found != wanted:
         raise JobError(f"queue {head.queue!r}: {found['rows']} records came instead of {wanted['rows']}, or others "
-                       f"than were asked for. Was a partition removed and made again "
-                       "meanwhile? Nothing of this batch counts; run it again")
+                       "than were asked for. Was a partition removed and made again meanwhile? Nothing of this batch "
+                       "counts; run it again")
 
 
 def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None) -> None:
@@ -190,10 +187,11 @@ def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None
     if not group or entry is None:
         return
     now = {number for number, *_ in head.rows}
-    spans = entry.spans if entry.group == group else [Span(number, manifest.names[number], 0, end) for number,
-                                                      end in manifest.ends.items()]
+    spans = entry.spans if entry.group == group else [
+        Span(number, manifest.names[number], 0, end) for number, end in manifest.ends.items()]
     try:
-        commit(head.link, group, head.queue, [one for one in spans if one.number in now])
+        head.link.commit(group, [{"queue": head.queue, "partition": one.name, "offset": one.end} for one in spans
+                                 if one.number in now])
     except (Refused, Unreachable) as error:
         raise JobError(f"what is archived could not be told to group {group!r}: {error}. It is archived; the next run "
-                       f"tells it") from None
+                       "tells it") from None

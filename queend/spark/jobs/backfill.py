@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .fault import JobError, told
-from .frames import NULLS, row_id, tasks_for
+from .frames import NULLS, as_messages, row_id, tasks_for
 from .progress import Progress, Say
 from .replay import send
 
@@ -22,17 +22,14 @@ def jar() -> str | None:
 
 
 def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, id: tuple[str, ...],
-             key: str | None = None, order: tuple[str, ...] = (),
-             value: str | None = None, where: str | None = None, split: str | None = None, parts: int | None = None,
-             user: str | None = None,
-             password: str | None = None, driver: str = "org.postgresql.Driver", fetch: int = 10_000,
-             tasks: int | None = None, say: Say | None = None,
-             **link: str) -> dict[str, Any]:
+             key: str | None = None, order: tuple[str, ...] = (), value: str | None = None, where: str | None = None,
+             split: str | None = None, parts: int | None = None, user: str | None = None, password: str | None = None,
+             driver: str = "org.postgresql.Driver", fetch: int = 10_000, tasks: int | None = None,
+             say: Say | None = None, **link: str) -> dict[str, Any]:
     """table: a name, or a query in brackets with a name behind. id: the columns that tell its rows apart. job: the
-    name under which no id is stored twice.
-    key, order and value are expressions; the value is the whole row unless it is said. split: a column of numbers,
-    dates or times whose range is read in `parts`
-    at a time (the first of id where that is a number)."""
+    name under which no id is stored twice. key, order and value are expressions; the value is the whole row unless it
+    is said. split: a column of numbers, dates or times whose range is read in `parts` at a time (the first of id where
+    that is a number)."""
     from pyspark.sql import functions as F
 
     progress = Progress(spark, f"backfill {job}", say)
@@ -47,7 +44,7 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
                 raise JobError(f'the table has no column "{name}"; there are {", ".join(schema.names)}')
         if split and not _number(schema, (split,)):
             raise JobError(f'the column "{split}" is {schema[split].dataType.simpleString()}: only numbers, dates and '
-                           f'times can be cut into parts')
+                           'times can be cut into parts')
         rows = _read(spark, connection, table, where, split or _number(schema, id),
                      parts or spark.sparkContext.defaultParallelism)
         progress.say(f"{table} is read in {rows.rdd.getNumPartitions()} parts")
@@ -56,12 +53,7 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
                            texts.alias("value"),
                            *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order)),
                            row_id(job, *(F.col(one) for one in id)).alias("transactionId"))
-        kind = made.schema["value"].dataType.typeName()
-        if kind in ("struct", "map", "array"):
-            made = made.withColumn("value", F.to_json("value", NULLS))
-        elif kind not in ("string", "varchar", "char"):
-            raise JobError(f'"{value}" is {kind}; a value must be JSON text, or a struct, map or array')
-        made = made.withColumn("partition", F.coalesce("partition", F.lit("Default")))
+        made = as_messages(made, value or "*", **NULLS)
         if order:    # those of a key together; without an order there is none to keep
             made = made.repartition(tasks_for(spark, tasks), "partition")
             made = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "transactionId")
@@ -73,8 +65,7 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
         text = told(error)
         if "ClassNotFound" in text or driver in text:
             text = (f"there is no JDBC driver {driver}: --jar names the file that has it (Debian's "
-                    "libpostgresql-jdbc-java has "
-                    f"{JAR})")
+                    f"libpostgresql-jdbc-java has {JAR})")
         raise JobError(f"table {table}: {text}") from error
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ..link import Link, Refused, Unreachable
-from .fault import JobError, told
+from .fault import JobError, asking, failing
 from .frames import opened
 from .progress import Progress, Say
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PAGE, OFFSET_MOST, CHUNK = 1000, 1_000_000, 1000
-COLUMNS = ("queue string, partition string, `group` string, error string, retries int, value string, transactionId "
-           "string, id string, partitionId string, "
-           "offset bigint, producer string, created timestamp, failed timestamp, age bigint")
+COLUMNS = ("queue string, partition string, `group` string, error string, retries int, value string, "
+           "transactionId string, id string, partitionId string, offset bigint, producer string, created timestamp, "
+           "failed timestamp, age bigint")
 
 
 def letters(spark: SparkSession, queue: str | None = None, group: str | None = None, *, most: int = OFFSET_MOST,
@@ -28,15 +28,11 @@ def letters(spark: SparkSession, queue: str | None = None, group: str | None = N
     from pyspark.sql import functions as F
 
     fields = [("queue", pa.string()), ("partition", pa.string()), ("group", pa.string()), ("error", pa.string()),
-              ("retries", pa.int32()), ("value", pa.string()),
-              ("transactionId", pa.string()), ("id", pa.string()), ("partitionId", pa.string()), ("offset", pa.int64()),
-              ("producer", pa.string()),
-              ("created", pa.string()), ("failed", pa.string())]
-    with opened(link) as wire:
-        try:
-            rows = list(_pages(wire, queue, group, most, progress))
-        except (Refused, Unreachable) as error:
-            raise JobError(str(error)) from None
+              ("retries", pa.int32()), ("value", pa.string()), ("transactionId", pa.string()), ("id", pa.string()),
+              ("partitionId", pa.string()), ("offset", pa.int64()), ("producer", pa.string()), ("created", pa.string()),
+              ("failed", pa.string())]
+    with opened(link) as wire, asking():
+        rows = list(_pages(wire, queue, group, most, progress))
     # what came in meanwhile shifts the pages
     seen: dict[tuple, dict] = {(one["id"], one["group"]): one for one in rows}
     if not seen:
@@ -55,14 +51,13 @@ def _pages(link: Link, queue: str | None, group: str | None, most: int,
     while at < min(most, OFFSET_MOST):
         query = {"limit": min(PAGE, most - at), "offset": at, **({"queue": queue} if queue else {}),
                  **({"consumerGroup": group} if group else {})}
-        found = json.loads(link.post(f"/api/v1/dlq?{urlencode(query)}", b"", "application/json", method="GET"))
+        found = link.get(f"/api/v1/dlq?{urlencode(query)}")
         for one in found["messages"]:
             yield {"queue": one["queue"], "partition": one["partition"], "group": one["consumerGroup"],
                    "error": one["errorMessage"], "retries": one["retryCount"],
                    "value": json.dumps(one["data"], ensure_ascii=False), "transactionId": one["transactionId"],
-                   "id": one["id"], "partitionId": one["partitionId"],
-                   "offset": one["offset"], "producer": one["producerSub"], "created": one["createdAt"],
-                   "failed": one["failedAt"]}
+                   "id": one["id"], "partitionId": one["partitionId"], "offset": one["offset"],
+                   "producer": one["producerSub"], "created": one["createdAt"], "failed": one["failedAt"]}
         at += len(found["messages"])
         if progress and found["messages"]:
             progress.say(f"{at:,} of {found['total']:,} dead letters")
@@ -71,46 +66,35 @@ def _pages(link: Link, queue: str | None, group: str | None, most: int,
 
 
 def report(spark: SparkSession, queue: str | None = None, group: str | None = None, *, where: str | None = None,
-           most: int = OFFSET_MOST, say: Say | None = None,
-           **link: str) -> dict[str, Any]:
+           most: int = OFFSET_MOST, say: Say | None = None, **link: str) -> dict[str, Any]:
     """Counts by queue, group and error, with the ages of the oldest and the newest and how many are of the last hour,
     day and week."""
     from pyspark.sql import functions as F
 
     progress = Progress(spark, "dlq", say)
-    try:
+    with failing(""):
         frame = letters(spark, queue, group, most=most, progress=progress, **link)
         frame = frame.where(where) if where else frame
-        younger = [F.count(F.when(F.col("age") < seconds, 1)).alias(name) for name,
-                   seconds in (("hour", 3600), ("day", 86_400), ("week", 604_800))]
-        counts = frame.groupBy("queue", "group", "error").agg(F.count(F.lit(1)).alias("count"),
-                                                              F.max("age").alias("oldest"),
-                                                              F.min("age").alias("newest"), *younger)
+        younger = [F.count(F.when(F.col("age") < seconds, 1)).alias(name)
+                   for name, seconds in (("hour", 3600), ("day", 86_400), ("week", 604_800))]
+        counts = frame.groupBy("queue", "group", "error").agg(
+            F.count(F.lit(1)).alias("count"), F.max("age").alias("oldest"), F.min("age").alias("newest"), *younger)
         found = [row.asDict() for row in counts.orderBy(F.desc("count"), "queue", "group", "error").collect()]
         partitions = frame.select("queue", "partition").distinct().count()
-    except JobError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise JobError(told(error)) from error
     return {"job": "dlq", "rows": sum(one["count"] for one in found), "partitions": partitions, "counts": found,
             "seconds": progress.seconds}
 
 
 def revive(spark: SparkSession, where: str, queue: str | None = None, group: str | None = None, *,
-           to: str | None = None, dry: bool = False, most: int = OFFSET_MOST,
-           say: Say | None = None, **link: str) -> dict[str, Any]:
+           to: str | None = None, dry: bool = False, most: int = OFFSET_MOST, say: Say | None = None,
+           **link: str) -> dict[str, Any]:
     """Dead letters the predicate finds become new messages, in the order they failed, each once: what is stored again
-    is no dead letter any more, in one transaction. to: another queue.
-    dry: only counts."""
+    is no dead letter any more, in one transaction. to: another queue. dry: only counts."""
     progress = Progress(spark, "dlq redrive", say)
-    try:
+    with failing(""):
         frame = letters(spark, queue, group, most=most, progress=progress, **link).where(where)
-        found = [row.asDict() for row in frame.select("queue", "partitionId", "offset", "group",
-                                                      "partition").orderBy("queue", "failed", "id").collect()]
-    except JobError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise JobError(told(error)) from error
+        rows = frame.select("queue", "partitionId", "offset", "group", "partition").orderBy("queue", "failed", "id")
+        found = [row.asDict() for row in rows.collect()]
     redriven = 0
     with opened(link) as wire:
         for name in dict.fromkeys(one["queue"] for one in found):

@@ -2,7 +2,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from ..link import Refused, Unreachable
+from ..marks import NoQueue
 
 NAMES = "JobError|DataLost|RowRefused|OptionError|SchemaError|NoQueue|Refused|Unreachable"
 OURS = re.compile(rf"^(?:\w+: )*(?:[\w.]+\.)?(?:{NAMES}): (.+)$", re.MULTILINE)
@@ -14,6 +19,26 @@ DEPTH = 30
 
 class JobError(RuntimeError):
     """A job that cannot go on; says why and what would help."""
+
+
+@contextmanager
+def failing(what: str) -> Iterator[None]:
+    """What goes wrong meanwhile becomes a JobError of one line that begins with `what`."""
+    try:
+        yield
+    except JobError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise JobError(f"{what}: {told(error)}" if what else told(error)) from error
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """What the daemon refuses meanwhile becomes a JobError."""
+    try:
+        yield
+    except (NoQueue, Refused, Unreachable) as error:
+        raise JobError(str(error)) from None
 
 
 def told(error: BaseException) -> str:

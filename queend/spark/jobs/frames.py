@@ -1,20 +1,19 @@
-"""What the jobs share: marks and identity of a queue, ids that follow from what a row is, offsets told to a group."""
+"""What the jobs share: heads and identity of a queue, frames from and into queues, ids that follow from a row."""
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..link import Link, Refused, Unreachable
+from ..link import Link, Refused
 from ..marks import NoQueue, table_of
 from ..settings import LinkSettings, OptionError, Options
-from .fault import JobError
+from .fault import JobError, asking
 from .manifest import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-ENTRIES = 1024    # of one call
 NULLS = {"ignoreNullFields": "false"}    # of JSON: a column is there, whatever it has
 
 
@@ -31,36 +30,25 @@ class Head:
     def __init__(self, link: Link, queue: str):
         self.link, self.queue = link, queue
         self.identity = self._identity()
-        try:
+        with asking():
             table = table_of(link, queue)
-        except (NoQueue, Refused, Unreachable) as error:
-            raise JobError(str(error)) from None
         self.rows = list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset",
                                                                            "highWatermark")), strict=True))
 
     def _identity(self) -> str:
-        try:
-            return json.loads(self.link.post(f"/api/v1/resources/queues/{quote(self.queue, safe='')}?limit=1", b"",
-                                             "application/json", method="GET"))["id"]
-        except Refused as refused:
-            if refused.status == 404:
+        with asking():
+            try:
+                return self.link.get(f"/api/v1/resources/queues/{quote(self.queue, safe='')}?limit=1")["id"]
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
                 raise JobError(f"there is no queue {self.queue!r} at {refused.url}") from None
-            raise JobError(str(refused)) from None
-        except Unreachable as error:
-            raise JobError(str(error)) from None
 
     def check(self) -> None:
         """That it is still the same queue."""
         if self._identity() != self.identity:
             raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two "
-                           f"queues, and was dropped")
-
-
-def commit(link: Link, group: str, queue: str, spans: list[Span]) -> None:
-    """Their ends, for a group: its lag is what is left. Partitions that are gone are passed over."""
-    entries = [{"queue": queue, "partition": one.name, "offset": one.end} for one in spans]
-    for at in range(0, len(entries), ENTRIES):
-        link.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + ENTRIES]})
+                           "queues, and was dropped")
 
 
 def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None,
@@ -95,6 +83,21 @@ def row_id(job: str, *columns: Column) -> Column:
                     F.lit("-a"), digits.substr(18, 3), F.lit("-"), digits.substr(21, 12))
 
 
+def as_messages(rows: DataFrame, value: str, **how: str) -> DataFrame:
+    """`rows` with a value that is text and a partition that has a name. value: the expression the value came from;
+    how: options of Spark for JSON that is made of columns."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema["value"].dataType.typeName()
+    if kind in ("struct", "map", "array"):
+        rows = rows.withColumn("value", F.to_json("value", how))
+    elif kind == "binary":
+        rows = rows.withColumn("value", F.col("value").cast("string"))
+    elif kind not in ("string", "varchar", "char"):
+        raise JobError(f'"{value}" is {kind}; a value must be JSON text, or a struct, map or array')
+    return rows.withColumn("partition", F.coalesce("partition", F.lit("Default")))
+
+
 def tasks_for(spark: SparkSession, wanted: int | None) -> int:
     return wanted or max(2, 2 * spark.sparkContext.defaultParallelism)
 
@@ -103,9 +106,8 @@ def stored(link: Link, queue: str) -> int | None:
     """Sum of the queue's heads, None where there is no queue."""
     import pyarrow.compute as pc
 
-    try:
-        return pc.sum(table_of(link, queue).column("highWatermark")).as_py() or 0
-    except NoQueue:
-        return None
-    except (Refused, Unreachable) as error:
-        raise JobError(str(error)) from None
+    with asking():
+        try:
+            return pc.sum(table_of(link, queue).column("highWatermark")).as_py() or 0
+        except NoQueue:
+            return None

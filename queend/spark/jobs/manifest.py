@@ -7,8 +7,8 @@ is archived.
     queue=<queue>/date=2026-11-23/…      where they are then
 
 An entry is made under its name once: of two runs that write the same one, one is refused. So nobody needs a lock that
-outlives
-its owner. Whatever is cut off is either finished (files of an entry that were not moved) or no part of the archive.
+outlives its owner. Whatever is cut off is either finished (files of an entry that were not moved) or no part of the
+archive.
 """
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ class Entry:
 
     def text(self) -> str:
         return json.dumps({"version": VERSION, "entry": self.number, "run": self.run, "queue": self.queue,
-                           "queueId": self.identity, "rows": self.rows,
-                           "group": self.group, "begin": self.begin, "ranges": self.spans, "gaps": self.gaps,
-                           "files": self.files}, ensure_ascii=False)
+                           "queueId": self.identity, "rows": self.rows, "group": self.group, "begin": self.begin,
+                           "ranges": self.spans, "gaps": self.gaps, "files": self.files}, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str) -> Entry:
@@ -61,8 +60,8 @@ class Entry:
         if said["version"] != VERSION:
             raise ValueError(f"it has version {said['version']}, this queend reads version {VERSION}")
         return cls(said["entry"], said["run"], said["queue"], said["queueId"], said["rows"], said["group"],
-                   [(a, b) for a, b in said["begin"]],
-                   [Span(*one) for one in said["ranges"]], [Span(*one) for one in said["gaps"]], said["files"])
+                   [(a, b) for a, b in said["begin"]], [Span(*one) for one in said["ranges"]],
+                   [Span(*one) for one in said["gaps"]], said["files"])
 
 
 class Manifest:
@@ -97,35 +96,39 @@ class Manifest:
             where = f"{self.store}/{self.folder}/{name}"
             if name != f"{number:010}.json":
                 raise JobError(f"the manifest of queue {self.queue!r} is not whole: {self.store}/{self._name(number)} "
-                               f"is missing. Nothing was done; bring it back from a copy")
+                               "is missing. Nothing was done; bring it back from a copy")
             try:
                 self._add(Entry.of(self.store.read(f"{self.folder}/{name}")), number)
             except JobError:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise JobError(f"{where} cannot be read, it is damaged or cut short ({error}). Nothing was done; "
-                               f"bring it back from a copy") from None
+                               "bring it back from a copy") from None
 
     def _add(self, entry: Entry, number: int) -> None:
         if (entry.number, entry.queue) != (number, self.queue):
             raise JobError(f"{self.store}/{self._name(number)} is entry {entry.number} of queue {entry.queue!r}: the "
-                           f"manifest is not whole. Nothing was done")
+                           "manifest is not whole. Nothing was done")
         if self.entries and entry.identity != self.identity:
             raise JobError(f"{self.store}/{self._name(number)} is of another queue named {entry.queue!r}: the "
-                           f"manifest is not whole. Nothing was done")
+                           "manifest is not whole. Nothing was done")
         self.begin.update(entry.begin)
         allowed = {(one.number, one.start): one.end for one in entry.gaps}
         for span in entry.spans:
-            next_ = self.ends.get(span.number, self.begin.get(span.number, 0))
+            next_ = self.reached(span.number)
             next_ = allowed.get((span.number, next_), next_)
             if span.start != next_ or span.end <= span.start:
                 raise JobError(f"{self.store}/{self._name(number)} has records {span.start} to {span.end - 1} of "
-                               f"partition {span.name!r} where those from {next_} on "
-                               "should follow: the manifest is not whole. Nothing was done")
+                               f"partition {span.name!r} where those from {next_} on should follow: the manifest is "
+                               "not whole. Nothing was done")
             self.ends[span.number] = span.end
             self.names[span.number] = span.name
         self.gaps += entry.gaps
         self.entries.append(entry)
+
+    def reached(self, number: int) -> int:
+        """The offset of a partition that comes next."""
+        return self.ends.get(number, self.begin.get(number, 0))
 
     def next(self, identity: str, **more: Any) -> Entry:
         return Entry(len(self.entries), self.run, self.queue, identity, **more)
@@ -138,8 +141,8 @@ class Manifest:
 
     def beaten(self) -> JobError:
         return JobError(f"another run archived queue {self.queue!r} into {self.store} at the same time; its batch "
-                        f"counts, this one's was dropped, and nothing is doubled. "
-                        "Run it again when the other one has ended")
+                        "counts, this one's was dropped, and nothing is doubled. Run it again when the other one has "
+                        "ended")
 
     def is_beaten(self) -> bool:
         return self.store.exists(self._name(len(self.entries)))

@@ -1,11 +1,11 @@
-"""Hot and cold as one space of offsets: Parquet for what is archived, the daemon for what came since. No gap, no
-overlap."""
+"""A queue and its archive read as one space of offsets: Parquet for what is archived (cold), the daemon for what came
+since (hot). No gap, no overlap."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .archive import COLUMNS, DAY
-from .fault import JobError, told
+from .fault import JobError, failing
 from .frames import Head, opened, source
 from .manifest import Manifest, Span
 from .progress import Progress, Say
@@ -21,9 +21,8 @@ NAMES = ["topic", "partition", "offset", "timestamp", "id", "transactionId", "he
 def read(spark: SparkSession, queue: str, target: str, *, hot: bool = True, allow_gaps: bool = False,
          **link: str) -> DataFrame:
     """A frame of topic, partition, offset, timestamp, id, transactionId, headers, value and date. hot: whether the
-    daemon is asked for what is
-    not archived; without, nobody asks it anything. What is gone and was never archived is an error, unless allow_gaps
-    says otherwise."""
+    daemon is asked for what is not archived; without, nobody asks it anything. What is gone and was never archived is
+    an error, unless allow_gaps says otherwise."""
     return Both(spark, queue, target, hot, allow_gaps, link).frame()
 
 
@@ -47,19 +46,18 @@ class Both:
         if head is not None:
             if self.manifest.identity != head.identity:
                 raise JobError(f"{self.store} has the archive of another queue named {queue!r}, which was deleted: "
-                               f"the two are no one space of offsets. "
-                               "With --cold the archive alone is read")
+                               "the two are no one space of offsets. With --cold the archive alone is read")
             self.spans = self._rest(head, allow_gaps)
 
     def _rest(self, head: Head, allow_gaps: bool) -> list[Span]:
         spans = []
         for number, name, floor, end in head.rows:
-            start = self.manifest.ends.get(number, self.manifest.begin.get(number, 0))
+            start = self.manifest.reached(number)
             if floor > start and not allow_gaps:
                 raise JobError(_gap(self.queue, name, start, floor))
             if end < start:
                 raise JobError(f"queue {self.queue!r}, partition {name!r}: the log ends at {end}, but {start} is "
-                               f"archived already. Was the database brought back from a backup?")
+                               "archived already. Was the database brought back from a backup?")
             if max(start, floor) < end:
                 spans.append(Span(number, name, max(start, floor), end))
         return spans
@@ -97,13 +95,12 @@ class Both:
 
 def _gap(queue: str, name: str, start: int, end: int) -> str:
     return (f"queue {queue!r}, partition {name!r}: records {start} to {end - 1} were removed before they were "
-            "archived. "
-            "With --allow-gaps the others are read")
+            "archived. With --allow-gaps the others are read")
 
 
 def export(spark: SparkSession, queue: str, target: str, *, output: str | None = None, format: str = "parquet",
-           where: str | None = None,
-           hot: bool = True, allow_gaps: bool = False, say: Say | None = None, **link: str) -> dict[str, Any]:
+           where: str | None = None, hot: bool = True, allow_gaps: bool = False, say: Say | None = None,
+           **link: str) -> dict[str, Any]:
     """Counts what is read, or writes it to a folder that is not there yet: it appears whole."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -113,7 +110,7 @@ def export(spark: SparkSession, queue: str, target: str, *, output: str | None =
     cold = sum(entry.rows for entry in both.manifest.entries)
     progress.say(f"{cold:,} rows are archived, {sum(one.end - one.start for one in both.spans):,} are not")
     seen = Observation()
-    try:
+    with failing(f"queue {queue!r}"):
         frame = both.frame()
         frame = frame.where(where) if where else frame
         frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
@@ -123,10 +120,6 @@ def export(spark: SparkSession, queue: str, target: str, *, output: str | None =
             else:
                 frame.write.format("noop").mode("overwrite").save()
         rows = int(seen.get.get("rows") or 0)
-    except JobError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise JobError(f"queue {queue!r}: {told(error)}") from error
     progress.batch("read", rows, progress.seconds)
     return {"job": "read", "queue": queue, "target": str(both.store), "rows": rows, "archived": cold,
             "hot": sum(one.end - one.start for one in both.spans),

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .fault import JobError, told
-from .frames import opened, row_id, sink, stored, tasks_for
+from .fault import JobError, failing
+from .frames import as_messages, opened, row_id, sink, stored, tasks_for
 from .progress import Progress, Say
 from .read import Both
 
@@ -13,20 +13,16 @@ if TYPE_CHECKING:
 
 
 def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None, queue: str | None = None,
-           sql: str | None = None,
-           frame: DataFrame | None = None, where: str | None = None, key: str | None = None, value: str = "value",
-           order: tuple[str, ...] = (), hot: bool = False,
-           keep_ids: bool = False, allow_gaps: bool = False, tasks: int | None = None, say: Say | None = None,
-           **link: str) -> dict[str, Any]:
+           sql: str | None = None, frame: DataFrame | None = None, where: str | None = None, key: str | None = None,
+           value: str = "value", order: tuple[str, ...] = (), hot: bool = False, keep_ids: bool = False,
+           allow_gaps: bool = False, tasks: int | None = None, say: Say | None = None, **link: str) -> dict[str, Any]:
     """Into the queue `to`. job: the name under which nothing is stored twice.
 
     From the archive of `queue` in the folder `archive` (hot: and what is not archived yet), or from a query in SQL, or
-    a frame. where, key, value and
-    order are expressions of its columns. Of an archive the key is the partition and the order that in which the
-    records were stored. keep_ids: the transaction ids
-    stay what they were."""
+    a frame. where, key, value and order are expressions of its columns. Of an archive the key is the partition and the
+    order that in which the records were stored. keep_ids: the transaction ids stay what they were."""
     progress = Progress(spark, f"replay {job}", say)
-    try:
+    with failing(f"into queue {to!r}"):
         if archive is not None:
             if not queue:
                 raise JobError("an archive may have several queues: say which one")
@@ -46,13 +42,8 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
         made = made.repartition(parts, "partition") if key else made.repartition(1)
         if "transactionId" not in made.columns:
             made = _counted(made, job, len(order))
-        out = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))],
-                                        "value").select("partition", "value", "transactionId")
-        return send(progress, out, to, job, link, "replay")
-    except JobError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise JobError(f"into queue {to!r}: {told(error)}") from error
+        out = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "value")
+        return send(progress, out.select("partition", "value", "transactionId"), to, job, link, "replay")
 
 
 def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[str, ...], archived: bool,
@@ -65,18 +56,9 @@ def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[s
                *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order))]
     if keep_ids or "transactionId" in rows.columns and not archived:
         columns.append(F.col("transactionId").cast("string").alias("transactionId"))
-    elif archived:
-        columns.append(row_id(job, F.col("topic"),
-                              F.col("id")).alias("transactionId"))    # a message id says which record, for ever
-    rows = rows.select(*columns)
-    kind = rows.schema["value"].dataType.typeName()
-    if kind in ("struct", "map", "array"):
-        rows = rows.withColumn("value", F.to_json("value"))
-    elif kind == "binary":
-        rows = rows.withColumn("value", F.col("value").cast("string"))
-    elif kind not in ("string", "varchar", "char"):
-        raise JobError(f'"{value}" is {kind}; a value must be JSON text, or a struct, map or array')
-    return rows.withColumn("partition", F.coalesce("partition", F.lit("Default")))
+    elif archived:    # a message id says which record, for ever
+        columns.append(row_id(job, F.col("topic"), F.col("id")).alias("transactionId"))
+    return as_messages(rows.select(*columns), value)
 
 
 def _counted(rows: DataFrame, job: str, orders: int) -> DataFrame:
@@ -108,5 +90,4 @@ def send(progress: Progress, rows: DataFrame, to: str, job: str, link: dict[str,
     count = int(seen.get.get("rows") or 0)
     progress.batch(what, count, progress.seconds)
     return {"job": what, "name": job, "queue": to, "rows": count, "partitions": int(seen.get.get("partitions") or 0),
-            "offsets": {"from": before, "to": after},
-            **more, "seconds": progress.seconds}
+            "offsets": {"from": before, "to": after}, **more, "seconds": progress.seconds}
