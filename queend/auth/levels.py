@@ -83,6 +83,6 @@ def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: byte
     except orjson.JSONDecodeError:
         return [EVERY_QUEUE]
     named = [sent] if route.where == "body.queue" else sent.get("entries") if isinstance(sent, dict) else None
-    queues: list[Any] = [one.get("queue") if isinstance(one, dict) else None for one in named] if isinstance(named,
-        list) else []
+    queues: list[Any] = [one.get("queue") if isinstance(one, dict) else None
+                         for one in (named if isinstance(named, list) else [])]
     return [queue if isinstance(queue, str) else EVERY_QUEUE for queue in queues] or [EVERY_QUEUE]

@@ -15,8 +15,8 @@ class Refused(Exception):
         """Status, headers, body."""
         more = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(self.status, {})
         headers = {"content-type": "application/json", **more}
-        return self.status, [(name.encode(), value.encode()) for name,
-                             value in headers.items()], orjson.dumps({"error": self.error})
+        return (self.status, [(name.encode(), value.encode()) for name, value in headers.items()],
+                orjson.dumps({"error": self.error}))
 
 
 def unverified(why: str) -> Refused:

@@ -110,8 +110,8 @@ class Verifier:
 
     def _wrong(self, spelled: Any) -> Refused:
         # The header is the client's: only what looks like an algorithm is said back.
-        name = spelled if isinstance(
-            spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
+        sound = isinstance(spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum()
+        name = spelled if sound else "another algorithm"
         if self.settings.jwt_algorithm == "auto":
             return Refused(401, f"Unsupported algorithm: {name}")
         return Refused(401, f"Token uses {name}, expected {self.settings.jwt_algorithm}")

@@ -147,14 +147,14 @@ async def worker_metrics(request: Request) -> Json:
     workers = newest(await worker_series(request, latest(SEEN_S), "m.hostname", "m.worker", **which))
     queues = await queue_series(request, Span(wanted.start, wanted.end, 10**9), "q.name")
     ((pending,),) = await rows(request, PENDING)
+    queues.sort(key=lambda one: (-one.pop_messages, one.name))
     return Json({**wanted.shown, "pointCount": len(series),
                  "timeSeries": [_bucket(one, wanted.lasted(one.at)) for one in reversed(series)],
                  "workers": [{**worker_state(one), "backoffSize": or_zero(one.parked[4]), "lastSeen": ts0(one.seen_at)}
-                             for one in workers], "queues": sorted(
-                                 ({"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one)}
-                                  for one in queues), key=lambda one: (-one["popCount"], one["queueName"])),
-                 "summary": {**{name: sum(getattr(one, column) for one in series) for name,
-                                column in WORKER_SUMS.items()}, "pendingMessages": pending}})
+                             for one in workers],
+                 "queues": [{"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one)} for one in queues],
+                 "summary": {**{name: sum(getattr(one, column) for one in series)
+                                for name, column in WORKER_SUMS.items()}, "pendingMessages": pending}})
 
 
 def _bucket(one: Any, seconds: float) -> dict[str, Any]:

@@ -64,6 +64,11 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
     return value
 
 
+def is_whole(value: Any) -> bool:
+    """A whole number of JSON, which true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _decoded(raw: str) -> str:
     # The application sees the path as it was sent, so that a name may contain an encoded slash.
     if re.search(r"%(?![0-9A-Fa-f]{2})", raw):

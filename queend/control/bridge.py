@@ -54,7 +54,7 @@ class Bridge:
         scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1",
                  "scheme": "http", "method": method, "path": path.decode("latin-1"), "raw_path": path,
                  "query_string": query, "root_path": "", "headers": [(name.lower(), value) for name, value in headers],
-                 "client": (client, 0), "server": self.server, "state": {},}
+                 "client": (client, 0), "server": self.server, "state": {}}
         inbox = [{"type": "http.request", "body": body, "more_body": False}]
         answer: dict[str, Any] = {"status": 0, "headers": [], "body": b""}
 

@@ -8,7 +8,7 @@ from fastapi import Request
 
 from .._core import read_partition_id, read_partition_number
 from ..auth.levels import ADMIN, READ
-from .answer import Json, Refusal, body_object, not_found
+from .answer import Json, Refusal, body_object, is_whole, not_found
 from .database import rows, seed_of
 from .moments import ts3
 from .paged import Page
@@ -125,7 +125,7 @@ async def dead_redrive(request: Request) -> Json:
         raise Refusal(400, "queue is required", "queue_required")
     from_, to = (None if wanted.get(key) is None else moment_of(key, wanted[key]) for key in ("from", "to"))
     limit = wanted.get("limit", REDRIVE_MOST)
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if not is_whole(limit) or limit < 1:
         raise Refusal(400, "limit must be a whole number of at least 1", "invalid_request")
     limit = min(limit, REDRIVE_MOST)
     queue = await _queue(request, names["queue"])
@@ -156,8 +156,8 @@ async def dead_redrive(request: Request) -> Json:
 async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes | None]:
     """Dead letters by partition, offset and group, in the order they failed, with their new payloads; those that are
     none any more are passed over."""
-    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one,
-        dict) for one in messages):
+    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(
+            isinstance(one, dict) for one in messages):
         raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
                       "invalid_request")
     seed = await seed_of(request)
@@ -165,8 +165,7 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
     for place, one in enumerate(messages):
         partition, offset, group = one.get("partitionId"), one.get("offset"), _name(one, "consumerGroup")
         number = read_partition_number(seed, partition.encode()) if isinstance(partition, str) else None
-        if number is None or group is None or isinstance(offset, bool) or not isinstance(offset,
-            int) or not 0 <= offset < 2**63:
+        if number is None or group is None or not is_whole(offset) or not 0 <= offset < 2**63:
             raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead "
                                f"letters shows them", "invalid_request")
         parts.append(number)

@@ -30,8 +30,8 @@ class Tagged:
                 start, held = held, {}
                 if not event.get("more_body"):
                     tag = b'"%s"' % hashlib.blake2b(event["body"], digest_size=15).hexdigest().encode()
-                    kept = [] if any(name == b"cache-control" for name,
-                                     _ in start["headers"]) else [(b"cache-control", b"no-cache")]
+                    said = any(name == b"cache-control" for name, _ in start["headers"])
+                    kept = [] if said else [(b"cache-control", b"no-cache")]
                     start = {**start, "headers": [*start["headers"], (b"etag", tag), *kept]}
                     if _has(scope["headers"], tag):
                         start = {**start, "status": 304, "headers": [
@@ -45,8 +45,8 @@ class Tagged:
 
 def _taggable(start: dict) -> bool:
     headers = dict(start["headers"])
-    return start["status"] == 200 and headers.get(b"content-type",
-                                                  b"").startswith(b"application/json") and b"etag" not in headers
+    return (start["status"] == 200 and b"etag" not in headers
+            and headers.get(b"content-type", b"").startswith(b"application/json"))
 
 
 def _has(headers: list[tuple[bytes, bytes]], tag: bytes) -> bool:

@@ -10,7 +10,7 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import ADMIN, READ, WRITE
-from .answer import Json, PathName, Refusal, body_object, not_found
+from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
 from .database import rows, seed_of
 from .moments import ts3
 from .paged import Page
@@ -259,7 +259,6 @@ def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
         return True, None, None
     if wanted.get("timestamp") is not None:
         return False, moment_of("timestamp", wanted["timestamp"]), None
-    if offset is not None and (isinstance(offset, bool) or not isinstance(offset,
-        int) or not 0 <= offset <= OFFSET_MOST):
+    if offset is not None and not (is_whole(offset) and 0 <= offset <= OFFSET_MOST):
         raise Refusal(400, "offset must be a whole number of at least 0", "invalid_request")
     return False, None, offset

@@ -22,7 +22,7 @@ RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync
 ALONE = {"enabled": False, "running": False, "server_id": "",
          "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
          "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
-                           "restarts_detected": 0},}
+                           "restarts_detected": 0}}
 
 
 SILENT_S = 5.0      # a database that says nothing for so long is not there
@@ -63,10 +63,10 @@ async def health(request: Request) -> Json:
     except (psycopg.Error, TimeoutError):
         there = False
     alive = there and reason is None and not FATAL.intersection(database["doubts"])
+    status, code = ("healthy", 200) if alive else ("unhealthy", 503)
     if getattr(request.state, "brief", False):
-        return Json({"status": "healthy" if alive else "unhealthy"}, 200 if alive else 503)
-    return Json({"status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
-                 "doubts": database["doubts"], "commitsMayBeLost": database["risks"], "server": "queend",
-                 "worker_id": 0, "version": __version__, **({"reason": reason} if reason else {}),
-                 "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},},
-                200 if alive else 503)
+        return Json({"status": status}, code)
+    return Json({"status": status, "database": "connected" if there else "disconnected", "doubts": database["doubts"],
+                 "commitsMayBeLost": database["risks"], "server": "queend", "worker_id": 0, "version": __version__,
+                 **({"reason": reason} if reason else {}), "shared_state": shared(control),
+                 "queen": {"worker_id": 0, "status": "active"}}, code)

@@ -50,7 +50,7 @@ async def maintenance(request: Request) -> Json:
                      "pendingCount": buffer["pending"], "failedCount": buffer["failed"],
                      "dbHealthy": database_answers(control, buffer), "failedFiles": {
                          "count": int(buffer["failed"] > 0), "totalBytes": 0, "totalMB": 0.0,
-                         "failoverCount": buffer["failed"], "qos0Count": 0}},})
+                         "failoverCount": buffer["failed"], "qos0Count": 0}}})
 
 
 @router.declare("POST /api/v1/system/maintenance", ADMIN,

@@ -181,8 +181,8 @@ async def message_bury(request: Request, partition: PathName, transaction_id: Pa
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
     given it any more."""
     wanted = await body_object(request, required=False)
-    group, error = wanted.get("consumerGroup") or QUEUE_MODE, wanted.get("error") or wanted.get(
-        "errorMessage") or "Moved by hand"
+    group = wanted.get("consumerGroup") or QUEUE_MODE
+    error = wanted.get("error") or wanted.get("errorMessage") or "Moved by hand"
     for name, value in (("consumerGroup", group), ("error", error)):
         if not isinstance(value, str) or "\0" in value:
             raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")

@@ -62,7 +62,7 @@ async def metrics(request: Request) -> Json:
                  "database": {"poolSize": pool["pool_size"], "idleConnections": pool["pool_available"],
                               "waitingRequests": pool["requests_waiting"]},
                  "memory": {"rss": memory()[1], "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
-                 "cpu": {"user": int(usage.ru_utime * 1e6), "system": int(usage.ru_stime * 1e6)},})
+                 "cpu": {"user": int(usage.ru_utime * 1e6), "system": int(usage.ru_stime * 1e6)}})
 
 
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)

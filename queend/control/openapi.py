@@ -29,8 +29,8 @@ async def document(request: Request) -> Json:
 
 def whole_document(described: dict[str, Any]) -> dict[str, Any]:
     """The routers' description with the hot routes, every answer, and an example for every value in a path."""
-    paths = {path: {method: dict(operation) for method, operation in methods.items()} for path,
-             methods in described["paths"].items()}
+    paths = {path: {method: dict(operation) for method, operation in methods.items()}
+             for path, methods in described["paths"].items()}
     for path, methods in paths.items():
         for method, operation in methods.items():
             declared = ROUTES[f"{method.upper()} {path}"]
@@ -68,50 +68,49 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
                 "description": "where JWT_ENABLED is set"}}}}
 
 
-VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": {**INTEGER, "minimum": 0, "maximum": 31622400000},
+DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
+VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": DELAY,
            "status": {"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}}
-SCHEMAS = {"Error": record(["error"], error=TEXT, code=TEXT), "Problem": record(
-    ["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER, detail=TEXT,
-    instance=TEXT, error=TEXT, code=TEXT), "PushItem": record(
-        ["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
-        transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT, deliverAt={"oneOf": [TIME, INTEGER]},
-        delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
-           "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
-                                status={"enum": ["queued", "duplicate", "buffered", "failed"]}, message_id=ID,
-                                partition_id=ID, trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
-           "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER,
-                                duplicate=INTEGER, error=INTEGER),
-           "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
-                              "offset"], id=ID, transactionId=TEXT, traceId=MAYBE, data=ANY, producerSub=MAYBE,
-                             createdAt=TIME, partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT,
-                             queue=TEXT, deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT,
-                             tracestate=TEXT, cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]},
-                             deliverAt=TIME), "PopResult": record(
-                                 ["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
-                                 leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
-                                 messages=array(ref("Message")),
-                                 reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
-                                 autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
-           "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE,
-                         cumulative=FLAG, **VERDICT),
-           "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
-           "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT,
-                               messages=INTEGER, success=FLAG, error=MAYBE, queueName=MAYBE, partitionName=MAYBE,
-                               leaseReleased=FLAG, dlq=FLAG),
-           "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
-                                   {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
-           "TransactionResult": record(
-               ["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
-               failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
-           "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
-                           expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
-           "CloudEvent": {**record(["specversion", "id", "source", "type"], specversion={"const": "1.0"},
-                                   id={**TEXT, "minLength": 1},
-                                   source={**TEXT, "format": "uri-reference", "minLength": 1},
-                                   type={**TEXT, "minLength": 1}, subject={**TEXT, "minLength": 1}, time=TIME,
-                                   datacontenttype={**TEXT, "minLength": 1}, dataschema={**TEXT, "format": "uri"},
-                                   partitionkey={**NAME, "minLength": 1}, data=ANY,
-                                   data_base64={**TEXT, "contentEncoding": "base64"})},}
+SOMETHING = {**TEXT, "minLength": 1}
+SCHEMAS = {
+    "Error": record(["error"], error=TEXT, code=TEXT),
+    "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
+                      detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
+    "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
+                       transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
+                       deliverAt={"oneOf": [TIME, INTEGER]}, delayMs=DELAY),
+    "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
+                         status={"enum": ["queued", "duplicate", "buffered", "failed"]}, message_id=ID, partition_id=ID,
+                         trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
+    "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER,
+                         error=INTEGER),
+    "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
+                       "offset"], id=ID, transactionId=TEXT, traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME,
+                      partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT, queue=TEXT,
+                      deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT, tracestate=TEXT,
+                      cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME),
+    "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
+                        leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
+                        messages=array(ref("Message")),
+                        reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
+                        autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
+    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
+                  **VERDICT),
+    "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
+    "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT, messages=INTEGER,
+                        success=FLAG, error=MAYBE, queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
+    "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
+                            {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
+    "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
+                                failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
+    "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
+                    expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
+    "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
+                         source={**SOMETHING, "format": "uri-reference"}, type=SOMETHING, subject=SOMETHING, time=TIME,
+                         datacontenttype=SOMETHING, dataschema={**TEXT, "format": "uri"},
+                         partitionkey={**NAME, "minLength": 1}, data=ANY,
+                         data_base64={**TEXT, "contentEncoding": "base64"}),
+}
 
 
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
@@ -152,7 +151,7 @@ POP = [parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answe
        parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]},
                  "where a new group starts"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
        parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
-       parameter("frames", FLAG, "framed, for the 2.x client"),]
+       parameter("frames", FLAG, "framed, for the 2.x client")]
 EVENTS = "application/cloudevents-batch+json"
 ITEM = {"queue": "orders", "partition": "customer-7", "transactionId": "order-17", "payload": {"n": 1}}
 STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"],
@@ -221,7 +220,7 @@ WHERE_AND_WHEN = [
     parameter("partition", NAME, "the same"),
     parameter("payload", {"enum": ["item", "line"]}, "of application/x-ndjson: what a line is"),
     parameter("deliverAt", TEXT, "of items that say nothing themselves: a time with its zone, or ms since 1970"),
-    parameter("delayMs", {**INTEGER, "minimum": 0, "maximum": 31_622_400_000}, "the same: ms from now on")]
+    parameter("delayMs", DELAY, "the same: ms from now on")]
 EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
     "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
@@ -308,21 +307,20 @@ def link(method: str, path: str, **more: Any) -> dict[str, Any]:
 
 TAKEN = {"acknowledge": link("post", "/api/v1/ack", requestBody=DELIVERED),
          "extend": link("post", "/api/v1/lease/{leaseId}/extend", parameters={"leaseId": "$response.body#/leaseId"})}
-LINKS = {"/api/v1/push": {
-    "show": link("get", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
-    "delete": link("delete", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
-    "bury": link("post", "/api/v1/messages/{partition}/{transaction_id}/dlq", parameters=ADDRESS),
-    "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
-         "/api/v1/events/{queue}": {
-             "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
-         "/api/v1/pop/queue/{queue}": TAKEN, "/api/v1/pop/queue/{queue}/partition/{partition}": TAKEN,
-         "/api/v1/messages/{partition}/{transaction_id}/dlq": {
-             "retry": link("post", "/api/v1/messages/{partition}/{transaction_id}/retry",
-                           parameters={"partition": "$response.body#/partitionId",
-                                       "transaction_id": "$response.body#/transactionId"})},
-         "/api/v1/configure": {"show": link(
-             "get", "/api/v1/resources/queues/{queue}", parameters={"queue": "$response.body#/queue"}),
-                               "take": link("get", "/api/v1/pop/queue/{queue}",
-                                            parameters={"queue": "$response.body#/queue"}),
-                               "delete": link("delete", "/api/v1/resources/queues/{queue}",
-                                              parameters={"queue": "$response.body#/queue"})},}
+QUEUE = {"queue": "$response.body#/queue"}
+PUSHED_INTO = {"queue": "$response.body#/0/queueName"}
+MESSAGE_AT = "/api/v1/messages/{partition}/{transaction_id}"
+LINKS = {
+    "/api/v1/push": {"show": link("get", MESSAGE_AT, parameters=ADDRESS),
+                     "delete": link("delete", MESSAGE_AT, parameters=ADDRESS),
+                     "bury": link("post", f"{MESSAGE_AT}/dlq", parameters=ADDRESS),
+                     "take": link("get", "/api/v1/pop/queue/{queue}", parameters=PUSHED_INTO)},
+    "/api/v1/events/{queue}": {"take": link("get", "/api/v1/pop/queue/{queue}", parameters=PUSHED_INTO)},
+    "/api/v1/pop/queue/{queue}": TAKEN,
+    "/api/v1/pop/queue/{queue}/partition/{partition}": TAKEN,
+    f"{MESSAGE_AT}/dlq": {"retry": link("post", f"{MESSAGE_AT}/retry", parameters={
+        "partition": "$response.body#/partitionId", "transaction_id": "$response.body#/transactionId"})},
+    "/api/v1/configure": {"show": link("get", "/api/v1/resources/queues/{queue}", parameters=QUEUE),
+                          "take": link("get", "/api/v1/pop/queue/{queue}", parameters=QUEUE),
+                          "delete": link("delete", "/api/v1/resources/queues/{queue}", parameters=QUEUE)},
+}

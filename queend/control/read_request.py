@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request
 
 from .._core import read_moment
-from .answer import Refusal, body_object
+from .answer import Refusal, body_object, is_whole
 
 ENTRIES_MOST = 1024
 NAME_BYTES = 255
@@ -29,7 +29,7 @@ class Fields:
     def partition(self) -> str:
         """A name; a number is taken as it is spelled, absent means Default."""
         value = self.values.get("partition")
-        if isinstance(value, int) and not isinstance(value, bool):
+        if is_whole(value):
             value = str(value)
         return "Default" if value is None else self._name("partition", value, 0)
 
@@ -44,8 +44,7 @@ class Fields:
         value = self.values.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > INT8_MAX or (default is None
-            and value < low):
+        if not is_whole(value) or abs(value) > INT8_MAX or default is None and value < low:
             raise self.refuse(name, f"must be a whole number{f' of at least {low}' if default is None else ''}")
         return min(max(value, low), high)
 
@@ -56,7 +55,7 @@ class Fields:
             return None
         if isinstance(value, str) and (moment := read_moment(value.encode())) is not None:
             return moment
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 48:
+        if is_whole(value) and 0 <= value < 1 << 48:
             return value * 1000
         raise self.refuse(name, "must be a time in ISO 8601 or in milliseconds since 1970")
 

@@ -24,8 +24,8 @@ def opened(row: Any) -> tuple[bytes, str, str]:
     if row.body is None:
         return row.payload.encode(), row.transaction_id, row.id
     payload, text, message = record_read(row.body, row.n, row.place)
-    return payload or b"null", text if text is not None else row.transaction_id, str(
-        uuid.UUID(bytes=message)) if message else row.id
+    id = str(uuid.UUID(bytes=message)) if message else row.id
+    return payload or b"null", row.transaction_id if text is None else text, id
 
 
 def embedded(payload: bytes) -> orjson.Fragment:

@@ -62,12 +62,12 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
         # those of a group together: others pass over them at once
         dead.sort(key=lambda one: _group(one, queue) or "")
         names = [(queue or one.queue, partition if partition is not None else one.partition) for one in dead]
-        parts = [row.partition_id for row in await (await cursor.execute(RESOLVE,
-            tuple(map(list, zip(*names, strict=True))))).fetchall()]
+        parts = [row.partition_id for row in await (await cursor.execute(
+            RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
         if len(await (await cursor.execute(KEEP, (parts,))).fetchall()) != len(set(parts)):
             raise RuntimeError("a partition was removed while its dead letters came back")
-        encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED,
-                                                                     (list({name for name, _ in names}),))).fetchall()}
+        encrypted = {row.name for row in await (await cursor.execute(
+            ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
         rows = _rows([_group(one, queue) for one in dead], dead, parts,
                      [_payload(one, (payloads or {}).get(one.id), name, name in encrypted)
                       for one, (name, _) in zip(dead, names, strict=True)])
@@ -83,8 +83,8 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             [body for body, _ in written], [meta for _, meta in written]))).fetchall()
         if len(stored) != len(rows) or any(one.base < 0 for one in stored):
             raise RuntimeError("ids that were made here are stored already")
-        if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group) for row,
-                  one in zip(rows, stored, strict=True) if row.group]:
+        if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group)
+                  for row, one in zip(rows, stored, strict=True) if row.group]:
             await cursor.execute(ADDRESS, tuple(map(list, zip(*to, strict=True))))
     return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
 
@@ -101,8 +101,8 @@ def _group(dead: Any, queue: str | None) -> str | None:
     return None if dead.from_all or queue not in (None, dead.queue) else dead.group_name
 
 
-def _rows(groups: list[str | None], dead: list[Any], parts: list[int], payloads: list[tuple[bytes,
-    str | None]]) -> list[Row]:
+def _rows(groups: list[str | None], dead: list[Any], parts: list[int],
+          payloads: list[tuple[bytes, str | None]]) -> list[Row]:
     rows: list[Row] = []
     last: dict[int, Row] = {}
     for group, one, part, (payload, seal) in zip(groups, dead, parts, payloads, strict=True):

@@ -9,7 +9,7 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import READ, WRITE
-from .answer import Json, PathName, Refusal, body_object, not_found
+from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
 from .moments import ts3
@@ -50,7 +50,7 @@ async def trace_record(request: Request) -> Json:
     """Notes something about a message, under any number of names; 404 if there is no such message."""
     wanted = await body_object(request)
     transaction_id, partition = wanted.get("transactionId"), wanted.get("partitionId")
-    if isinstance(partition, int) and not isinstance(partition, bool):
+    if is_whole(partition):
         partition = str(partition)
     if not isinstance(transaction_id, str) or not isinstance(partition, str) or not transaction_id or not partition:
         raise Refusal(400, "transactionId and partitionId are required", "invalid_request")
@@ -109,8 +109,9 @@ async def traces_named(request: Request, name: str) -> Json:
         payloads[shown.partition_id, bytes(shown.record_id)] = embedded(revealed(shown, opened(shown)[0])[0])
     return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id,
                              "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
-                             "partition_name": row.partition, "message_payload": payloads.get((row.partition_id,
-                                 bytes(row.record_id)))} for row in found],
+                             "partition_name": row.partition,
+                             "message_payload": payloads.get((row.partition_id, bytes(row.record_id)))}
+                            for row in found],
                  "total": total, "pagination": page.shown})
 
 

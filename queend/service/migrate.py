@@ -90,8 +90,8 @@ def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIE
         return migrate_over(connection, folder, patience_s)
 
 
-def migrate_over(connection: psycopg.Connection, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[
-    str]:
+def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
+                 patience_s: float = PATIENCE_S) -> list[str]:
     """The same over a connection, which commits by itself."""
     folder = folder or sql_folder()
     wanted = steps(folder)

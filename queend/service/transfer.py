@@ -45,8 +45,6 @@ SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.
 FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
         WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
 SESSION = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c timezone=UTC"
-
-
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
      WHERE n.nspname IN ('queend', 'queen') AND EXISTS (SELECT FROM pg_depend d
         WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
@@ -84,8 +82,8 @@ def compare(work: Work, source: str, target: Address) -> list[dict]:
             raise TransferError(f"Failed to connect to {side}") from None
         with connection:
             counts.append([_count(work, connection, text) for text in COUNTED.values()])
-    return [{"table": name, "sourceCount": there, "targetCount": here, "match": there == here and there >= 0} for name,
-            there, here in zip(COUNTED, *counts, strict=True)]
+    return [{"table": name, "sourceCount": there, "targetCount": here, "match": there == here and there >= 0}
+            for name, there, here in zip(COUNTED, *counts, strict=True)]
 
 
 def _count(work: Work, connection: psycopg.Connection, text: str) -> int:
