@@ -41,8 +41,8 @@ OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refus
             AS depth, (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id
         FROM queend.outbox WHERE refused IS NULL) AS f LEFT JOIN queend.outbox USING (id)) AS oldest, (SELECT count(*)
         FROM (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o) AS refused"""
-DEAD = """SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE s.dead > 0
-           ORDER BY q.name LIMIT %s"""
+DEAD = """SELECT q.name, s.dead, (sum(s.dead) OVER ())::bigint AS of_all FROM queend.stat_queues s
+            JOIN queend.queues q ON q.id = s.queue_id WHERE s.dead > 0 ORDER BY q.name LIMIT %s"""
 
 
 @router.declare("GET /metrics", READ, whole(
@@ -232,6 +232,6 @@ async def store(families: Families, control: Any) -> None:
         rows = await fetched(control.pool, DEAD, (QUEUES,))
     except psycopg.Error:
         return
-    families.add("queen_dlq_depth", "Dead letters.", {"scope": "cluster"}, sum(row.dead for row in rows))
+    families.add("queen_dlq_depth", "Dead letters.", {"scope": "cluster"}, rows[0].of_all if rows else 0)
     families.each("queen_dlq_depth_by_queue", "Dead letters per queue.", ("queue",),
                   [((row.name,), row.dead) for row in rows])

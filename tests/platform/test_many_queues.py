@@ -73,3 +73,13 @@ def test_namespaces_of_many_queues_are_kept_sums(daemon, client):
     assert client.post("/api/v1/stats/refresh", {}).status == 200
     assert of("namespace", "later") is None and of("namespace", "elsewhere")["messages"]["total"] == 2
     assert of("namespace", "space2")["queues"] == 3
+
+
+def test_dead_letters_are_summed_over_all_queues(daemon, client):
+    """Queues are told of by name as far as 10 000 go. Written are the kept figures: so many dead letters take a
+    minute."""
+    assert client.post("/api/v1/stats/refresh", {}).status == 200
+    with psycopg.connect(daemon.conninfo, autocommit=True) as db:
+        changed = db.execute("UPDATE queend.stat_queues SET dead = 1").rowcount
+    assert client.metric("queen_dlq_depth_by_queue") == 10_000 < changed
+    assert client.metric("queen_dlq_depth") == changed
