@@ -1,4 +1,4 @@
-"""queend ack"""
+"""queend ack: acknowledges messages: completed, failed, to be retried, or into the dead letters."""
 from __future__ import annotations
 
 import sys

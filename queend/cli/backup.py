@@ -1,4 +1,4 @@
-"""queend backup and queend restore"""
+"""queend backup and queend restore: the database and the failover buffer into a folder, and back."""
 from __future__ import annotations
 
 from pathlib import Path

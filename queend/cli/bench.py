@@ -1,4 +1,4 @@
-"""queend bench"""
+"""queend bench: pushes and pops as fast as a few connections can, and prints rates and latencies."""
 from __future__ import annotations
 
 import json

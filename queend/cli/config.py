@@ -1,4 +1,4 @@
-"""queend config"""
+"""queend config: checks the daemon's settings and prints them, secrets masked."""
 from __future__ import annotations
 
 import json

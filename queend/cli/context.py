@@ -1,4 +1,4 @@
-"""queend context"""
+"""queend context: saved servers: their addresses and tokens, and which one is meant."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""queend dlq"""
+"""queend dlq: dead letters listed, shown, sent back, sent back with another payload, deleted."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""queend doctor"""
+"""queend doctor: prints what is wrong with a server or its database, or soon will be."""
 from __future__ import annotations
 
 import textwrap

@@ -1,4 +1,4 @@
-"""queend failover"""
+"""queend failover: the failover buffer's folders, where they were filled for a database that has moved."""
 from __future__ import annotations
 
 import time

@@ -1,4 +1,4 @@
-"""queend group"""
+"""queend group: consumer groups listed with their lag, shown, moved, paused, resumed, deleted."""
 from __future__ import annotations
 
 from typing import Annotated, Optional

@@ -1,4 +1,4 @@
-"""queend import-queen"""
+"""queend import-queen: moves in from a Queen MQ database."""
 from __future__ import annotations
 
 from typing import Annotated

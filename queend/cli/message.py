@@ -1,4 +1,4 @@
-"""queend message"""
+"""queend message: messages as they are stored: listed, searched, shown. Takes none."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""queend migrate"""
+"""queend migrate: brings the database to this version's schema and ends."""
 from __future__ import annotations
 
 import typer

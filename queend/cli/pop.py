@@ -1,4 +1,4 @@
-"""queend pop"""
+"""queend pop: takes messages, and acknowledges them where that is asked for."""
 from __future__ import annotations
 
 import sys

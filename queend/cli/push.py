@@ -1,4 +1,4 @@
-"""queend push"""
+"""queend push: stores messages from arguments, standard input or files."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""queend queue"""
+"""queend queue: queues listed, shown, configured, paused, resumed, cleared, deleted."""
 from __future__ import annotations
 
 import fnmatch

@@ -1,4 +1,4 @@
-"""queend serve"""
+"""queend serve: runs the daemon."""
 from __future__ import annotations
 
 import os

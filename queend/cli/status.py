@@ -1,4 +1,4 @@
-"""queend status"""
+"""queend status: prints what a server does: health, messages, rates, backlog."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""queend tail"""
+"""queend tail: prints messages as they are stored, oldest first, by offset: consumers are not disturbed."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""queend token"""
+"""queend token: mints tokens, and prints what one says."""
 from __future__ import annotations
 
 import base64

@@ -1,4 +1,4 @@
-"""queend trace"""
+"""queend trace: prints what programs noted about messages."""
 from __future__ import annotations
 
 from typing import Annotated, Any
