@@ -87,6 +87,7 @@ cdef class Core:
         global core_exists
         if self.p.running:
             process_stop(&self.p, 0)
+            process_halt(&self.p)
         if self.p.workers != NULL:
             process_free(&self.p)
         settings_free(&self.p.settings)
@@ -221,6 +222,7 @@ cdef class Core:
                 return True
             with nogil:
                 drained = process_stop(&self.p, grace_ms)
+            process_halt(&self.p)
         return drained
 
     def ready(self):
@@ -320,15 +322,18 @@ cdef class Core:
         """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options.
         paused: it was paused or resumed, or a group of it."""
         cdef bytes name = queue.encode()
-        engine_notify(slice_of(name, len(name)), moved, paused)
+        if self.p.running:
+            engine_notify(slice_of(name, len(name)), moved, paused)
 
     def look(self):
         """Has what other programs committed looked for now, not with the next second."""
         engine_look()
 
     def version(self):
-        """The version of the catalogue that this process goes by."""
+        """The version of the catalogue that this process goes by, -1: none, as before the start and after the stop."""
         cdef int64_t version
+        if not self.p.running:
+            return -1
         uv_rwlock_rdlock(&catalog.lock)
         version = catalog.version
         uv_rwlock_rdunlock(&catalog.lock)

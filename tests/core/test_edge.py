@@ -373,6 +373,16 @@ def test_stop_without_grace(edge):
     sock.close()
 
 
+def test_a_core_that_has_stopped_is_asked(edge):
+    """A request that the control plane has in hand may end later than the core."""
+    core = edge.core
+    assert edge.stop()
+    core.notify("queue")
+    core.look()
+    assert core.version() == -1 and core.database()["doubts"] == ["away"] and core.tallies() == core.parked() == []
+    assert not core.ready() and core.stop(0)
+
+
 def test_stop_while_requests_rush_in(start):
     """Every request sent before the end is answered in full, or its connection ends without a byte of an answer."""
     edge = start()

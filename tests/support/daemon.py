@@ -132,7 +132,7 @@ class Daemon:
         return self
 
     def story(self) -> str:
-        return "\n".join([json.dumps(line) for line in self.log[-30:]] + self.other[-30:])
+        return "\n".join([json.dumps(line) for line in self.log[-30:]] + self.other[-300:])
 
     # -- its end -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ cdef bint catalog_reload_allowed() noexcept nogil:
 
 cdef uv_mutex_t reload_lock
 
-cdef bint reload_running
+cdef SharedFlag reload_running    # set under reload_lock
 
 cdef SharedInt64 reload_at        # monotonic, when the last one ended
 

@@ -179,7 +179,7 @@ cdef void process_connect(Process* p) noexcept nogil:
         worker_post(p.workers[i], &p.workers[i].told_connect)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
-    # Stops accepting, drains, closes, joins. True when everything was answered in time.
+    # Stops accepting, drains, closes, joins; process_halt follows. True when everything was answered in time.
     cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
     cdef int64_t left
     cdef bint drained
@@ -203,9 +203,13 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
     requestlog_stop(p)
-    service.halt(p)
-    p.running = False
     return drained
+
+cdef void process_halt(Process* p) noexcept nogil:
+    # What the workers shared goes. The caller has the interpreter: whoever looks at it from there is done, and the next
+    # one finds that nothing runs.
+    p.running = False
+    service.halt(p)
 
 cdef void process_abort(Process* p, int started) noexcept nogil:
     # After a start that failed half-way: `started` workers have threads.
