@@ -67,6 +67,8 @@ class Daemon:
         self.port = 0
         environment = preloaded(environment)
         if alone or handed or before or not forked.fits(environment):
+            if before and "LD_PRELOAD" in environment:     # not for that program: a shell dies of ThreadSanitizer's
+                before = [*before, "env", f"LD_PRELOAD={environment.pop('LD_PRELOAD')}"]
             self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "serve"], cwd="/",
                                             env=environment, pass_fds=handed, text=True, errors="replace",
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
