@@ -1,5 +1,5 @@
-# What was counted, as Python reads it: the counters of workers (base/counter) under the names of their fields, and queues
-# with what each did. Nothing is locked for it: a figure may be a moment old.
+# What was counted, as Python reads it: the counters of workers (base/counter) under the names of their fields, and
+# queues with what each did. Nothing is locked for it: a figure may be a moment old.
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 
