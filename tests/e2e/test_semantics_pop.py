@@ -179,6 +179,20 @@ def test_namespace_and_task_choose_among_queues(client: Client, queue: str) -> N
     assert all(one["success"] for one in client.ack_batch([ack_of(m) for m in both], group="g"))
 
 
+def test_a_new_group_of_a_namespace_with_many_queues(client: Client, queue: str) -> None:
+    """It is made in all of them; the first pop finds what is there, whether it waits or not."""
+    many = 150
+    client.push_items([{"queue": f"{queue}.x.{n}", "payload": n} for n in range(many)])
+    for group, more in (("at once", {}), ("waits", {"wait": True, "timeout": 100_000})):
+        got = []
+        while len(got) < many:
+            messages = client.pop(None, namespace=queue, consumerGroup=group, autoAck=True, **more)
+            assert messages, len(got)
+            got += data(messages)
+        assert sorted(got) == list(range(many))
+        assert client.pop(None, namespace=queue, consumerGroup=group) == []
+
+
 def test_namespace_of_a_queue_made_by_push(client: Client, queue: str) -> None:
     client.push(f"{queue}.invoice.v2", 7)
     assert data(client.pop(None, namespace=queue, task="invoice")) == [7]

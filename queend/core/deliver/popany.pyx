@@ -1,4 +1,9 @@
-# Pops by namespace or task: which queue is served. In: such a pop; the catalog. Out: its queue and group.
+# Pops by namespace or task: which queue is served. In: such a pop; the catalog. Out: its queue and group. The group is
+# made in each queue that matches, some at a time: once before the first look, and again where no other queue has
+# anything.
+
+cdef enum:
+    ANY_ASKS = 64             # queues in which a round of look-ups makes the group for such a pop
 
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
@@ -12,20 +17,25 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
     # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
-    # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
+    # priority that was. False: the group is to be made first (j.queue: one that does not know it). Catalog lock held.
     cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
     cdef Group* g
     cdef Group* top = NULL
     cdef Group* low = NULL
+    cdef int missing = 0
     while q != NULL:
         if popjob_matches(j, q):
             j.known = True
             if catalog_group(q, j.req.group) == NULL:
                 j.queue = q
-                return False
+                missing += 1
         q = q.next
-    j.queue = NULL
+    if missing < j.missing:
+        j.job.tries = 0       # it gets on
+    j.missing = missing
+    if missing and not j.asked:
+        return False
     uv_mutex_lock(&book.lock)
     q = catalog.list
     while q != NULL:
@@ -52,7 +62,7 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
         j.queue = top.queue
         j.group = top
     uv_mutex_unlock(&book.lock)
-    return True
+    return top != NULL or missing == 0
 
 cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     # The pop's group of the queue, if it has something ready or nobody has looked yet.
@@ -60,6 +70,16 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     if not popjob_matches(j, q):
         return NULL
     g = catalog_group(q, j.req.group)
-    if g.paused or q.shared and rate_empty(g):
+    if g == NULL or g.paused or q.shared and rate_empty(g):
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
+
+cdef void pop_ask_any(Engine* e, PopJob* j) noexcept nogil:
+    # Makes the group in some of the queues that do not know it. Catalog lock held.
+    cdef Queue* q = catalog.list
+    cdef int n = 0
+    while q != NULL and n < ANY_ASKS:
+        if popjob_matches(j, q) and catalog_group(q, j.req.group) == NULL:
+            pop_ask_group(e, j, q)
+            n += 1
+        q = q.next

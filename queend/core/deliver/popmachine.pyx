@@ -293,11 +293,17 @@ cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job
     if j.queue == NULL or j.queue.dead:
         return
-    if catalog_group(j.queue, j.req.group) == NULL:
-        ask_group(e, j.queue, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"),
-                  j.req.sub_from_valid, j.req.sub_from_us)
+    if j.any_queue:
+        pop_ask_any(e, j)
+    elif catalog_group(j.queue, j.req.group) == NULL:
+        pop_ask_group(e, j, j.queue)
     if j.want_partition.p != NULL and catalog_partition(j.queue, j.want_partition) == NULL:
         ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
+
+cdef inline void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
+    # Makes its group in a queue, with the start that it asks for.
+    ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
+              j.req.sub_from_us)
 
 cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job

@@ -65,6 +65,7 @@ cdef struct PopJob:
     Cursor* only              # its place there
     Slice want_partition      # specific pop of a partition not known yet
     bint any_queue            # namespace or task pop
+    int missing               # queues of it in which its group was not known when it was last tried
     bint paced                # it waits for tokens (ready/rates)
     bint waited               # it has: what there is now has to do
     int reserved              # tokens it holds
