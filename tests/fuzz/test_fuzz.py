@@ -4,6 +4,7 @@ keeps what it learns (FUZZ_KEEP)."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,6 +33,17 @@ def programs() -> Path:
     return PROGRAMS
 
 
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the readers look for: a fuzzer does not guess `traceparent`."""
+    found = {word for room in ("route", "http") for file in (ROOT / "queend/core" / room).iterdir()
+             for word in re.findall(r'b"([A-Za-z][\w./-]{1,60})"', file.read_text())}
+    assert {"traceparent", "transactionId", "chunked"} <= found
+    file = tmp_path_factory.mktemp("words") / "words"
+    file.write_text("".join(f'"{word}"\n' for word in sorted(found)))
+    return file
+
+
 def run(programs: Path, target: str, where: Path, *arguments: str | Path) -> None:
     done = subprocess.run([programs / target, *BOUNDS, f"-artifact_prefix={where}/", *arguments], capture_output=True,
                           text=True, errors="replace", cwd=where)
@@ -40,13 +52,13 @@ def run(programs: Path, target: str, where: Path, *arguments: str | Path) -> Non
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_readers_stand_what_strangers_send(programs: Path, target: str, tmp_path: Path) -> None:
+def test_readers_stand_what_strangers_send(programs: Path, words: Path, target: str, tmp_path: Path) -> None:
     learned = tmp_path / "learned"
     learned.mkdir()
     files = sorted((CORPUS / target).iterdir())
     assert files
     run(programs, target, tmp_path, *files)
-    run(programs, target, tmp_path, f"-max_total_time={SECONDS}", learned, CORPUS / target)
+    run(programs, target, tmp_path, f"-max_total_time={SECONDS}", f"-dict={words}", learned, CORPUS / target)
     if KEEP:
         keep(programs, target, tmp_path, learned)
 
