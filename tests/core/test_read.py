@@ -67,6 +67,13 @@ SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in (
     ("ts", pa.timestamp("us", "UTC")), ("transactionId", pa.string()), ("payload", pa.string()))])
 
 
+@pytest.mark.parametrize("column", range(1, 6))
+def test_a_column_that_is_cut_off_makes_the_row_unreadable(column):
+    cut = tuple(c[:20] if i == column else c for i, c in enumerate(columns(row(0, [b"1"]))))
+    (_, records, _, _, unreadable) = read_answer("json", [(b"q", b"p", None, 1, 0, 0, MOST, [cut])], MOST)
+    assert (records, unreadable) == (0, True)
+
+
 def test_json_to_the_byte():
     one = row(7, [b'{"a": 1}', b"null"], {1: 'my "id"'})
     text = str(uuid.UUID(bytes=one[3][:16]))

@@ -76,17 +76,17 @@ cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
 cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
     # Opens the next row that has a record at or behind `next`; False when there is none.
     cdef Slice ids, body, meta
-    cdef int32_t count
+    cdef int32_t count = 0
     while e.n_rows > 0:
         if not pg_next8(&e.rows.at[ROWS_BASE], &e.offset):
             e.rows += 1
             e.n_rows -= 1
             continue
-        pg_next4(&e.rows.at[ROWS_N], &count)
-        pg_next8(&e.rows.at[ROWS_CREATED], &e.created_us)
-        pg_next(&e.rows.at[ROWS_IDS], &ids)
-        pg_next(&e.rows.at[ROWS_BODY], &body)
-        pg_next(&e.rows.at[ROWS_META], &meta)
+        if not (pg_next4(&e.rows.at[ROWS_N], &count) and pg_next8(&e.rows.at[ROWS_CREATED], &e.created_us)
+                and pg_next(&e.rows.at[ROWS_IDS], &ids) and pg_next(&e.rows.at[ROWS_BODY], &body)
+                and pg_next(&e.rows.at[ROWS_META], &meta)):
+            readentry_unreadable(c, e)
+            return False
         if 0 < count and e.offset + count <= e.next:
             continue
         if not batchrow_open(&e.row, ids, body, meta, count, &c.unzip):
