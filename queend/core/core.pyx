@@ -343,24 +343,16 @@ cdef class Core:
         """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop
         messages, empty pops, ack requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it,
         largest lag since the last call))], without those that did nothing."""
-        cdef QueuesSeen all = QueuesSeen(self.p.running)
-        cdef Tally* t
-        cdef int i, k
-        out = []
-        for i in range(all.n):
-            for k in range(tally_workers):
-                t = &all.seen[i].queue.tally[k]
-                if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
-                    out.append((*all.named(i), k, (
-                        t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests,
-                        t.ack_done, t.ack_failed, t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
-                    t.lag_most_us = 0
-        return out
+        return tallies_seen(self.p.running)
 
     def parked(self):
         """Pops that are parked now, by queue: [(queue id, name, how many)]."""
-        cdef QueuesSeen all = QueuesSeen(self.p.running)
-        return [(*all.named(i), all.seen[i].parked) for i in range(all.n) if all.seen[i].parked]
+        return parked_seen(self.p.running)
+
+    def spans(self):
+        """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages,
+        offset or -1, queue, partition, group)]."""
+        return spans_take(&self.p)
 
     def operations(self):
         """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until
@@ -368,39 +360,12 @@ cdef class Core:
         return [{name: (one["requests"], one["items"], one["errors"], one["latency_sum_us"])
                  for name, one in zip(OP_NAMES, worker["op"])} for worker in counters_seen(&self.p)]
 
-    def spans(self):
-        """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages,
-        offset or -1, queue, partition, group)]."""
-        cdef Spans* s
-        cdef Span* x
-        cdef int i, k, n
-        out = []
-        for i in range(self.p.n):
-            s = &self.p.workers[i].spans
-            if s.every == 0:
-                continue
-            uv_mutex_lock(&s.lock)
-            x = s.all
-            n = s.n
-            s.all = s.spare
-            s.spare = x
-            s.n = 0
-            uv_mutex_unlock(&s.lock)
-            for k in range(n):
-                out.append((x[k].kind, x[k].trace[:32].decode(), x[k].parent[:16].decode(), x[k].start_us,
-                            x[k].end_us, x[k].status,
-                            x[k].count, x[k].offset, (<bytes>x[k].queue).decode(errors="replace"),
-                            (<bytes>x[k].partition).decode(errors="replace"),
-                            (<bytes>x[k].group).decode(errors="replace")))
-        return out
-
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}};
         latencies by bucket, bucket i counts those below 2**i microseconds."""
         seen = counters_seen(&self.p)
         clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused,
-                   "arriving": atomic_get64(&budget.arriving),
-                   "untaken": atomic_get64(&budget.untaken)}
+                   "arriving": atomic_get64(&budget.arriving), "untaken": atomic_get64(&budget.untaken)}
         return {"workers": [worker_figures(worker) for worker in seen],
                 "jobs": {name: job_figures([worker["op"][i] for worker in seen]) for i, name in enumerate(OP_NAMES)},
                 "catalog": catalog_figures(), "clients": clients,

@@ -1,5 +1,5 @@
-# What was counted, as Python reads it: the counters of workers (base/counter) under the names of their fields, and
-# queues with what each did. Nothing is locked for it: a figure may be a moment old.
+# What was counted, as Python reads it: the counters of workers (base/counter) under the names of their fields, queues
+# with what each did, spans of traces. No counter is locked for it: a figure may be a moment old.
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 
@@ -54,3 +54,46 @@ cdef class QueuesSeen:
 
     cdef tuple named(self, int i):
         return self.seen[i].queue.id, slice_bytes(self.seen[i].queue.name).decode()
+
+cdef list tallies_seen(bint running):
+    cdef QueuesSeen all = QueuesSeen(running)
+    cdef Tally* t
+    cdef int i, k
+    out = []
+    for i in range(all.n):
+        for k in range(tally_workers):
+            t = &all.seen[i].queue.tally[k]
+            if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
+                out.append((*all.named(i), k, (
+                    t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests,
+                    t.ack_done, t.ack_failed, t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
+                t.lag_most_us = 0
+    return out
+
+cdef list parked_seen(bint running):
+    cdef QueuesSeen all = QueuesSeen(running)
+    return [(*all.named(i), all.seen[i].parked) for i in range(all.n) if all.seen[i].parked]
+
+cdef list spans_take(Process* p):
+    # Those there are; a worker goes on with its other memory.
+    cdef Spans* s
+    cdef Span* x
+    cdef int i, k, n
+    out = []
+    for i in range(p.n):
+        s = &p.workers[i].spans
+        if s.every == 0:
+            continue
+        uv_mutex_lock(&s.lock)
+        x = s.all
+        n = s.n
+        s.all = s.spare
+        s.spare = x
+        s.n = 0
+        uv_mutex_unlock(&s.lock)
+        for k in range(n):
+            out.append((x[k].kind, x[k].trace[:32].decode(), x[k].parent[:16].decode(), x[k].start_us, x[k].end_us,
+                        x[k].status, x[k].count, x[k].offset, (<bytes>x[k].queue).decode(errors="replace"),
+                        (<bytes>x[k].partition).decode(errors="replace"),
+                        (<bytes>x[k].group).decode(errors="replace")))
+    return out
