@@ -62,8 +62,7 @@ cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
         c = <Conn*>calloc(1, sizeof(Conn))
     if c == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
         free(c)
-        close(fd)
-        budget_leave(from_)
+        listener_drop(fd, from_)
         return
     c.from_ = from_
     c.worker = w

@@ -159,6 +159,11 @@ cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
     shutdown(fd, SHUT_WR)
     close(fd)
 
+cdef void listener_drop(int fd, uint64_t from_) noexcept nogil:
+    # An admitted socket that nobody takes.
+    close(fd)
+    budget_leave(from_)
+
 cdef void listener_give(Listener* l, int fd, uint64_t from_) noexcept nogil:
     cdef FdMsg* m
     if l.worker != NULL:
@@ -166,15 +171,13 @@ cdef void listener_give(Listener* l, int fd, uint64_t from_) noexcept nogil:
         return
     m = <FdMsg*>malloc(sizeof(FdMsg))
     if m == NULL:
-        close(fd)
-        budget_leave(from_)
+        listener_drop(fd, from_)
         return
     m.fd = fd
     m.from_ = from_
     m.msg.run = listener_given
     if not worker_post(l.process.workers[l.turn % <unsigned int>l.process.n], &m.msg):
-        close(fd)
-        budget_leave(from_)
+        listener_drop(fd, from_)
         free(m)
     l.turn += 1
 

@@ -106,14 +106,13 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             r.early = True
             service.verify(r, True)
             return 0
+    c.reading = r
     if not h.chunked and h.length == 0:
-        c.reading = r
         conn_complete(c)
         return h.size
     if not h.chunked:
         body = <char*>arena_alloc(&r.arena, <size_t>h.length + BODY_PADDING)
         if body == NULL:
-            request_close(r)
             conn_refuse(c, 503, b"Out of memory")
             return n
         memset(body + h.length, 0, BODY_PADDING)
@@ -123,12 +122,10 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     else:
         c.chunked = <Chunked*>malloc(sizeof(Chunked))
         if c.chunked == NULL:
-            request_close(r)
             conn_refuse(c, 503, b"Out of memory")
             return n
         chunked_open(c.chunked)
         c.mode = READ_CHUNKED
-    c.reading = r
     if n > h.size and not h.chunked:
         return h.size + conn_take_body(c, data + h.size, n - h.size)
     if h.expects and not h.http10 and n == h.size:
