@@ -134,9 +134,6 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
                 it.more[0] = x
             if count:
                 refill_alike(it - 1, it)
-            it.next = NULL
-            if count:
-                (it - 1).next = it
             count += 1
         else:
             refill_bad(slice_of(t.bytes.data + p, n), b"damaged")
@@ -161,10 +158,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     j.req.items = items
     j.records = count
     pushitems_join(&j.req, &r.arena)
-    for found in range(j.req.n - 1):
-        items[found].next = &items[found + 1]
-    items[j.req.n - 1].next = NULL
-    j.unresolved = items
+    push_chain(j)
     push_go(boss, j)
 
 cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:

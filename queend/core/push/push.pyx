@@ -36,7 +36,6 @@ cdef bint events_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
     cdef Buf* out
-    cdef int i
     if not good:
         reply_error(r, e.status, e.text)
         return
@@ -49,14 +48,19 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         reply_end(r)
         return
     job_open(&j.job, r, &PUSH_JOB, r.body.n + j.req.unpacked)
-    for i in range(j.req.n - 1):
-        j.req.items[i].next = &j.req.items[i + 1]
-    j.req.items[j.req.n - 1].next = NULL
-    j.unresolved = j.req.items
+    push_chain(j)
     if spool.gate:
         elsewhere.send(w, j)
     else:
         push_go(w, j)
+
+cdef void push_chain(PushJob* j) noexcept nogil:
+    # All its items, of which there is one at least, are to be sent.
+    cdef int i
+    for i in range(j.req.n - 1):
+        j.req.items[i].next = &j.req.items[i + 1]
+    j.req.items[j.req.n - 1].next = NULL
+    j.unresolved = j.req.items
 
 cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     # Looks up what is not resolved; sends the items on their way once all are, else asks the database for the names.
@@ -112,14 +116,16 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # The items whose partition is not known will not reach the database now; others of the job are on their way.
-    cdef PushItem* it
-    if spool.on and not j.drain and not spill_seal(w, j):
-        return
-    it = j.unresolved
-    j.failed = 503
+    if not spool.on or j.drain or spill_seal(w, j):
+        push_home(j, 4, 503)
+
+cdef void push_home(PushJob* j, uint8_t status, int failed) noexcept nogil:
+    # Its items that were not sent are home, with this status; others of the job are on their way.
+    cdef PushItem* it = j.unresolved
+    j.failed = max(j.failed, failed)
     j.unresolved = NULL
     while it != NULL:
-        it.status = 4
+        it.status = status
         it = it.next
     push_release(j)
 

@@ -51,21 +51,14 @@ cdef void reply_unsealed(Request* r) noexcept nogil:
 
 cdef void push_unsealed(Worker* w, PushJob* j) noexcept nogil:
     # Never stored in clear instead.
-    cdef PushItem* it = j.unresolved
     capacity_give_back(j)
-    if not j.held:
-        if j.drain:
-            elsewhere.retry(1000000)     # it stays in the failover buffer until there is a key
-        else:
-            job_unsealed(&j.job)
-        return
-    j.failed = 500
-    j.unsealed = True
-    j.unresolved = NULL
-    while it != NULL:
-        it.status = 2
-        it = it.next
-    push_release(j)
+    if j.held:
+        j.unsealed = True
+        push_home(j, 2, 500)
+    elif j.drain:
+        elsewhere.retry(1000000)     # it stays in the failover buffer until there is a key
+    else:
+        job_unsealed(&j.job)
 
 cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
     # The pushes of a transaction, whose partitions are known. False: it is answered.
