@@ -55,23 +55,22 @@ cdef inline int json_peek(Json* j) noexcept nogil:
     j.p = json_blank(j.p, j.end)
     return <unsigned char>j.p[0] if j.p < j.end else 0
 
-cdef inline const char* json_key_end(Json* j, const char* p, Slice* key) noexcept nogil:
-    # A key (the literal in key, may be NULL), its colon and the white space around them; stands then at the value. NULL
-    # with j.error set.
-    cdef const char* start = p
-    if p >= j.end or p[0] != b'"':
-        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
-        return NULL
-    p = json_string_end(j, p)
-    if p == NULL:
-        return NULL
-    if key != NULL:
-        key[0] = slice_of(start, p - start)
+cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
+    # After a key: its colon and the white space around it; stands then at the value. NULL with j.error set.
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
         json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
         return NULL
     return json_blank(p + 1, j.end)
+
+cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
+    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set. json_member
+    # does the same for itself: one function for both is not inlined, which costs a push 45 instructions a message.
+    if p >= j.end or p[0] != b'"':
+        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
+        return NULL
+    p = json_string_end(j, p)
+    return json_colon(j, p) if p != NULL else NULL
 
 cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
     # p stands at a brace or bracket; the byte after the value, NULL where it takes a closer look.
@@ -126,7 +125,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                 depth += 1
                 inside = c == b'{'
                 if inside:
-                    p = json_key_end(j, p, NULL)
+                    p = json_key_end(j, p)
                     if p == NULL:
                         return False
                 continue
@@ -148,7 +147,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
             if c == b',':
                 p = json_blank(p + 1, end)
                 if inside:
-                    p = json_key_end(j, p, NULL)
+                    p = json_key_end(j, p)
                     if p == NULL:
                         return False
                 break
@@ -195,6 +194,7 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
     # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and
     # the cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
     cdef int c = json_peek(j)
+    cdef const char* start
     cdef const char* p
     if j.error != NULL:
         return False
@@ -207,8 +207,15 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
             return json_fail(j, j.p, b"expected a comma or a closing brace" if j.p < j.end else b"unexpected end")
         j.p += 1
     first[0] = False
+    start = json_blank(j.p, j.end)
+    if start >= j.end or start[0] != b'"':
+        return json_fail(j, start, b"expected a key" if start < j.end else b"unexpected end")
     j.escaped = False
-    p = json_key_end(j, json_blank(j.p, j.end), key_raw)
+    p = json_string_end(j, start)
+    if p == NULL:
+        return False
+    key_raw[0] = slice_of(start, p - start)
+    p = json_colon(j, p)
     if p == NULL:
         return False
     j.p = p
