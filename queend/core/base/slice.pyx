@@ -47,6 +47,14 @@ cdef inline Slice slice_until(Slice s, char c) noexcept nogil:
     cdef const char* at = <const char*>memchr(s.p, c, s.n) if s.n else NULL
     return slice_of(s.p, at - s.p if at != NULL else s.n)
 
+cdef inline Slice slice_trim(Slice s) noexcept nogil:
+    # Without blanks and tabs around it.
+    while s.n and (s.p[0] == b' ' or s.p[0] == b'\t'):
+        s = slice_from(s, 1)
+    while s.n and (s.p[s.n - 1] == b' ' or s.p[s.n - 1] == b'\t'):
+        s.n -= 1
+    return s
+
 cdef uint64_t hash_seed       # of this process: clients cannot choose texts whose hashes meet
 getrandom(&hash_seed, 8, 0)
 

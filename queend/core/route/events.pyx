@@ -72,11 +72,7 @@ cdef bint event_headers(Event* v, Slice headers) noexcept nogil:
         if colon - p > 3 and text_folds(p, b"ce-", 3):
             n = colon - p - 3
             name = <char*>arena_alloc(v.arena, n)
-            value = slice_of(colon + 1, stop - 1 - colon - 1)
-            while value.n and (value.p[0] == b' ' or value.p[0] == b'\t'):
-                value = slice_of(value.p + 1, value.n - 1)
-            while value.n and (value.p[value.n - 1] == b' ' or value.p[value.n - 1] == b'\t'):
-                value.n -= 1
+            value = slice_trim(slice_of(colon + 1, stop - 1 - colon - 1))
             if value.n >= 2 and value.p[0] == b'"' and value.p[value.n - 1] == b'"':
                 plain = <char*>arena_alloc(v.arena, value.n)
                 text = slice_of(value.p + 1, value.n - 2)

@@ -38,7 +38,7 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     p.ms = clock_wall_us() // 1000
     memset(&p.like, 0, sizeof(PushItem))
     if p.options.counts and p.r.rows >= 2 * RUN_LEAST and not pusharrow_order(p):
-        return frames_memory(&p.f)
+        return refuse_memory(p.f.error)
     while i < p.r.rows:
         n = pusharrow_stretch(p, i)
         p.f.error.status = 0
@@ -134,7 +134,7 @@ cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
     p.like = one
     run = run_new(p.f.arena, n, BODY_V1)
     if run == NULL:
-        return frames_memory(&p.f)
+        return refuse_memory(p.f.error)
     for k in range(n):
         row = arrow_row(p, i + k)
         one.txid = slice_of(NULL, 0)
@@ -157,7 +157,7 @@ cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     cdef int64_t row
     cdef int k
     if it == NULL:
-        return frames_memory(&p.f)
+        return refuse_memory(p.f.error)
     for k in range(n):
         row = arrow_row(p, i + k)
         memset(it, 0, sizeof(PushItem))
@@ -202,13 +202,13 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
         if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
             return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
         if us and not pushitem_defer(it, p.f.arena, us):
-            return frames_memory(&p.f)
+            return refuse_memory(p.f.error)
         it.timed = True
     if trace.n == 0:
         return True
     if not traceparent_valid(trace):
         return pusharrow_refuse(p, i, TRACEPARENT_TEXT, b"traceparent")
-    return pushitem_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or frames_memory(&p.f)
+    return pushitem_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(p.f.error)
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # 0: it has passed. False: no moment that a delivery may have.

@@ -30,9 +30,6 @@ cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
 cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
     return refuse_as(f.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
 
-cdef bint frames_memory(Frames* f) noexcept nogil:
-    return refuse_memory(f.error)
-
 cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
     if f.end - f.p < 4:
         return False
@@ -103,7 +100,7 @@ cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noe
     # Bounded for the whole request: what many small frames unpack to adds up. expected: -1 any size.
     cdef int result = unzip_arena(f.unzip, frame, UNZIP_MOST - f.unpacked, f.arena, out)
     if result == UNZIP_MEMORY:
-        return frames_memory(f)
+        return refuse_memory(f.error)
     if result == UNZIP_LARGE:
         refuse_as(f.error, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
         f.error.status = 413
@@ -171,14 +168,14 @@ cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexc
         run.items = <PushItem*>arena_alloc(f.arena, run.n * sizeof(PushItem))
         at = frames_items(f, 1)
         if at == NULL or run.items == NULL:
-            return frames_memory(f)
+            return refuse_memory(f.error)
         head.run = run
         head.payload.n = run.bytes
         at[0] = head
         return True
     at = frames_items(f, run.n)
     if at == NULL:
-        return frames_memory(f)
+        return refuse_memory(f.error)
     run_open(run, &head, at)
     return True
 
@@ -202,7 +199,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
         return frames_refuse(f, b"fewer messages than announced")
     run = run_new(f.arena, n, BODY_FRAMES)
     if run == NULL:
-        return frames_memory(f)
+        return refuse_memory(f.error)
     run.n = n
     run.stored = z
     run.inner = inner
@@ -266,7 +263,7 @@ cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint 
     cdef Slice text, payload
     cdef const unsigned char* before
     if run == NULL:
-        return frames_memory(f)
+        return refuse_memory(f.error)
     while run.n < room:
         before = f.p
         if not frames_plain_one(f, with_ids, &text, &payload):
@@ -298,7 +295,7 @@ cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint w
     cdef Slice text
     cdef int i
     if it == NULL:
-        return frames_memory(f)
+        return refuse_memory(f.error)
     for i in range(n):
         it[0] = like[0]
         if not frames_plain_one(f, with_ids, &text, &it.payload):

@@ -88,7 +88,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
         if run == NULL:
             run = run_new(a, room, BODY_V1)
             if run == NULL:
-                return frames_memory(&f)
+                return refuse_memory(e)
             run.made = True
         uuid7_next(g, ms, run.ids + 16 * run.n)
         run.payloads[run.n] = payload

@@ -35,42 +35,34 @@ cdef bint traceparent_valid(Slice s) noexcept nogil:
             return False
     return True
 
+cdef inline bint tracestate_letter(char c) noexcept nogil:
+    # Of a key.
+    return (97 <= c <= 122 or 48 <= c <= 57 or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
+
 cdef bint tracestate_valid(Slice s) noexcept nogil:
     # key=value members with commas between; empty ones are allowed.
-    cdef const char* p = s.p
-    cdef const char* end = s.p + s.n
-    cdef const char* stop
-    cdef const char* equal
-    cdef const char* q
+    cdef Slice member, key, value
+    cdef size_t i
     cdef int n = 0
     if s.n > TRACESTATE_MOST:
         return False
-    while p < end:
-        stop = <const char*>memchr(p, b',', end - p)
-        if stop == NULL:
-            stop = end
-        q = stop
-        while p < q and (p[0] == b' ' or p[0] == b'\t'):
-            p += 1
-        while q > p and ((q - 1)[0] == b' ' or (q - 1)[0] == b'\t'):
-            q -= 1
-        if p < q:
-            n += 1
-            equal = <const char*>memchr(p, b'=', q - p)
-            if (n > TRACESTATE_MEMBERS or equal == NULL or equal == p or equal - p > 256 or equal + 1 == q
-                    or q - equal - 1 > 256):
+    while s.n:
+        member = slice_until(s, b',')
+        s = slice_from(s, min(member.n + 1, s.n))
+        member = slice_trim(member)
+        if member.n == 0:
+            continue
+        n += 1
+        key = slice_until(member, b'=')
+        value = slice_from(member, min(key.n + 1, member.n))
+        if n > TRACESTATE_MEMBERS or not 1 <= key.n <= 256 or not 1 <= value.n <= 256:
+            return False
+        for i in range(key.n):
+            if not tracestate_letter(key.p[i]):
                 return False
-            while p < equal:
-                if not (97 <= p[0] <= 122 or 48 <= p[0] <= 57 or p[0] == b'_' or p[0] == b'-' or p[0] == b'*'
-                        or p[0] == b'/' or p[0] == b'@'):
-                    return False
-                p += 1
-            p += 1
-            while p < q:
-                if p[0] < 32 or p[0] > 126 or p[0] == b'=':
-                    return False
-                p += 1
-        p = stop + 1
+        for i in range(value.n):
+            if value.p[i] < 32 or value.p[i] > 126 or value.p[i] == b'=':
+                return False
     return n > 0
 
 cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
