@@ -118,7 +118,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     kind = <int>(flat_int(&message, 1, 1) & 0xff)
     return kind if kind else 255
 
-cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
+cdef bint arrow_batch_open(ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
     # b.table is set.
     cdef FlatTable compression
     b.n = flat_int(&b.table, 0, 8)
@@ -212,7 +212,7 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
     cdef const char* why
     cdef int i
     b.table = header[0]
-    if not arrow_batch_open(r, &b, body, e):
+    if not arrow_batch_open(&b, body, e):
         return False
     r.rows = b.n
     memset(r.present, 0, sizeof(r.present))
@@ -237,7 +237,7 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
     cdef const char* why
     if d == NULL:
         return arrow_refuse(e, b"a dictionary that no column has")
-    if not flat_child(header, 1, &b.table) or not arrow_batch_open(r, &b, body, e):
+    if not flat_child(header, 1, &b.table) or not arrow_batch_open(&b, body, e):
         return arrow_refuse(e, b"malformed metadata") if b.table.at == 0 else False
     chunk = <ArrowChunk*>arena_zero(r.arena, sizeof(ArrowChunk))
     if chunk == NULL:

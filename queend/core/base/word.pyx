@@ -30,6 +30,10 @@ cdef inline uint64_t be64(const void* p) noexcept nogil:
     memcpy(&v, p, 8)
     return be64toh(v)
 
+cdef inline void le16_put(void* p, uint16_t v) noexcept nogil:
+    v = htole16(v)
+    memcpy(p, &v, 2)
+
 cdef inline void le32_put(void* p, uint32_t v) noexcept nogil:
     v = htole32(v)
     memcpy(p, &v, 4)

@@ -30,7 +30,6 @@ cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) 
     # them are not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
     cdef int64_t i
     cdef int64_t n = cleaned - q.cleaned
-    cdef uint32_t id
     cdef Partition* p
     if n == 0:
         return
@@ -41,8 +40,7 @@ cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) 
         catalog_bury_partitions(q, wake)
         return
     for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
-        memcpy(&id, last.p + 4 * i, 4)
-        p = catalog_partition_id(<int32_t>be32toh(id))
+        p = catalog_partition_id(<int32_t>be32(last.p + 4 * i))
         if p != NULL and p.queue is q:
             catalog_forget_partition(q, p)
             partition_bury(q, p, wake)

@@ -112,17 +112,13 @@ cdef bint group_current(PushGroup* g) noexcept nogil:
 
 cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
     # seen: 8 bytes offset, 8 bytes moment, ids (sql/function/ids.sql).
-    cdef uint64_t word
-    cdef int64_t at, moment
+    cdef int64_t at
     cdef const unsigned char* ids = <const unsigned char*>seen.p + 16
     cdef size_t k, n
     cdef IdSet* r
     if seen.p == NULL or seen.n < 16:
         return
-    memcpy(&word, seen.p, 8)
-    at = <int64_t>be64toh(word)
-    memcpy(&word, seen.p + 8, 8)
-    moment = <int64_t>be64toh(word)
+    at = <int64_t>be64(seen.p)
     n = seen.n // 16 - 1
     if p.idset != NULL and p.idset.known != at:
         idset_drop(p.idset)         # not what follows: it begins anew
@@ -135,7 +131,7 @@ cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
             idset_crowded(p)
             return
     r.known = at + <int64_t>n
-    r.known_at = moment
+    r.known_at = <int64_t>be64(seen.p + 8)
 
 cdef void chunk_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at,
                      PgIter* dups) noexcept nogil:

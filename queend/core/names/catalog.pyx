@@ -142,8 +142,8 @@ cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
     cdef size_t i
     cdef uint32_t id
     for i in range(0, q.paused.n & ~<size_t>3, 4):
-        memcpy(&id, q.paused.p + i, 4)
-        if id == 0 or be32toh(id) == <uint32_t>group:
+        id = be32(q.paused.p + i)
+        if id == 0 or id == <uint32_t>group:
             return True
     return False
 

@@ -78,7 +78,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
             return
     j = c.wait_first
     if j != NULL:
-        handover_take(s, b, j, 1)
+        handover_take(j, 1)
     else:
         j = group.handing
         if j == NULL or j.n_cursors >= j.hand_width or j.hand_left == 0:
@@ -86,7 +86,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
             if j == NULL:
                 group.handing = NULL
                 return
-            handover_take(s, b, j, max(b.n_groups // group.n_wait + 1, pilot_soon(&group.handling)))
+            handover_take(j, max(b.n_groups // group.n_wait + 1, pilot_soon(&group.handling)))
             group.handing = j
     claim = &b.claims[b.n_claims]
     b.n_claims += 1
@@ -107,7 +107,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     j.hand_left -= claim.take
     cursor_move(c, CURSOR_BUSY, 0)
 
-cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexcept nogil:
+cdef void handover_take(PopJob* j, int share) noexcept nogil:
     # The waiter leaves the book. share: partitions of the batch it may have; those who are done in a moment need not
     # share with others, and few answers of many messages cost less than many of few.
     cdef int width = min(j.width, j.req.partitions)
@@ -286,7 +286,6 @@ cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
     # Its answer arrives from the stream's thread; if the client left meanwhile, the leases go back.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
-    cdef Claim* c
     if not j.gone:
         out = reply_begin(j.job.r, 200, pop_type(j))
         buf_put(out, j.handed.data, j.handed.len)

@@ -104,7 +104,6 @@ cdef void push_decided(PushJob* j) noexcept nogil:
 
 cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
-    cdef PushItem* it = j.unresolved
     capacity_give_back(j)
     if not j.held:
         if j.drain:

@@ -11,8 +11,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     cdef int i
     batch_results(b, res)
     # After the commit, never before: waiters hear of it now.
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     if b.n_claims:
         handover_book(b, clock_mono_us(), &wake)
     g = b.first
@@ -25,10 +24,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         c.keep = (c.group.answered and c.whole and not c.scheduled
                   and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
         keeps = keeps or c.keep
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        popjobs_wake(s.worker, wake)
+    world_unlock(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:

@@ -35,7 +35,7 @@ cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
         if it.run != NULL and it.partition.queue.sealed:
             it = at[0] = item_instead(it)
         if item_bare(it) and not item_seal(w, &j.job, it):
-            push_unsealed(w, j)
+            push_unsealed(j)
             return False
         at = &it.next
     return True
@@ -49,7 +49,7 @@ cdef void reply_unsealed(Request* r) noexcept nogil:
     else:
         reply_error(r, 500, "The queue is encrypted and this server has no key")
 
-cdef void push_unsealed(Worker* w, PushJob* j) noexcept nogil:
+cdef void push_unsealed(PushJob* j) noexcept nogil:
     # Never stored in clear instead.
     capacity_give_back(j)
     if j.held:
@@ -115,7 +115,7 @@ cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
         if sealed and it.run != NULL:
             it = at[0] = item_instead(it)
         if sealed and not item_sealed(it) and not item_seal(w, &j.job, it):
-            push_unsealed(w, j)
+            push_unsealed(j)
             return False
         at = &it.next
     return True

@@ -25,9 +25,8 @@ cdef inline void buf_text16(Buf* b, Slice s) noexcept nogil:
     buf_slice(b, s)
 
 cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
-    cdef uint32_t w = htole32(v)
     if not b.failed:
-        memcpy(b.data + at, &w, 4)
+        le32_put(b.data + at, v)
 
 cdef void autopilot_put(Buf* b, const PopReq* q) noexcept nogil:
     # What the daemon chose, as a member of an object.
@@ -68,10 +67,9 @@ cdef void popframes_claim(FrameWriter* w, int32_t partition, Slice name, int64_t
 
 cdef void popframes_close(FrameWriter* w) noexcept nogil:
     # Ends the claim, if there is one.
-    cdef uint64_t end = htole64(<uint64_t>w.end)
     popframes_raw_end(w)
     if w.claim_at and not w.out.failed:
-        memcpy(w.out.data + w.claim_at, &end, 8)
+        le64_put(w.out.data + w.claim_at, <uint64_t>w.end)
         buf_le32_at(w.out, w.claim_at + 12, w.records)
 
 cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec,
@@ -97,8 +95,6 @@ cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
                         + (2 + m.extras.sub.n if m.extras.sub.n else 0))
     cdef char* at
-    cdef uint32_t n32 = htole32(<uint32_t>(size - 4))
-    cdef uint16_t n16 = htole16(<uint16_t>text_n)
     if w.record_at == 0 or w.created_us != m.created_us or m.offset != w.end + 1:
         popframes_head(w, m.offset, m.created_us, 0, RAW_RECORD, 0)
         w.record_at = w.out.len - 9
@@ -109,14 +105,14 @@ cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     at = buf_reserve(w.out, size)
     if at == NULL:
         return
-    memcpy(at, &n32, 4)
+    le32_put(at, <uint32_t>(size - 4))
     at[4] = (FRAME_TRACE if m.extras.trace.n else 0) | (FRAME_SUB if m.extras.sub.n else 0)
     memcpy(at + 5, m.id, 16)
     at += 21
     if m.extras.trace.n:
         memcpy(at, m.extras.trace.p, 16)
         at += 16
-    memcpy(at, &n16, 2)
+    le16_put(at, <uint16_t>text_n)
     at += 2
     if m.extras.text.n:
         memcpy(at, m.extras.text.p, text_n)
@@ -124,8 +120,7 @@ cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
         uuid_format(m.record_id, at)
     at += text_n
     if m.extras.sub.n:
-        n16 = htole16(<uint16_t>m.extras.sub.n)
-        memcpy(at, &n16, 2)
+        le16_put(at, <uint16_t>m.extras.sub.n)
         memcpy(at + 2, m.extras.sub.p, m.extras.sub.n)
         at += 2 + m.extras.sub.n
     if m.payload.n:

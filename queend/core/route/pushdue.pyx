@@ -24,12 +24,11 @@ cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char
 cdef bint pushitem_defer(PushItem* it, Arena* a, int64_t due) noexcept nogil:
     cdef unsigned char* value = <unsigned char*>arena_alloc(a, 8)
     cdef Extras* x = <Extras*>arena_zero(a, sizeof(Extras))
-    cdef uint64_t wire = htobe64(<uint64_t>due)
     if value == NULL or x == NULL:
         return False
     if it.more != NULL:
         x[0] = it.more[0]     # others may share what it has
-    memcpy(value, &wire, 8)
+    be64_put(value, <uint64_t>due)
     x.due = slice_of(<const char*>value, 8)
     it.more = x
     return True

@@ -62,6 +62,5 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
 
 cdef void pushkey_id(unsigned char* seed, uint64_t index, unsigned char* id) noexcept nogil:
     # seed: 32 bytes, and room for 8.
-    cdef uint64_t place = htobe64(index)
-    memcpy(seed + 32, &place, 8)
+    be64_put(seed + 32, index)
     digest_id(seed, 40, id)

@@ -4,7 +4,6 @@
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Before the threads start: what all workers share.
     global reload_running, reload_at, reload_of, boss, tally_workers
-    cdef int i
     tally_workers = p.n
     elsewhere.send = spill_send
     elsewhere.answered = refill_answered

@@ -81,12 +81,9 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 
 cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
     # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     book_wake_queues(False, &wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(w, wake)
+    world_unlock(w, wake)
 
 cdef void book_wake_queues(bint all_, PopJob** wake) noexcept nogil:
     # Those parked on all queues, buried ones too, or on all that a reload changed. Both locks held.

@@ -4,16 +4,12 @@
 cdef void engine_stop(Worker* w) noexcept nogil:
     # Graceful stop: parked pops are answered, nothing new is taken, what is in flight goes on.
     cdef Engine* e = engine_of(w)
-    cdef HeapNode* top
     cdef PopJob* wake = NULL
     e.stopping = True
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    world_lock()
     book_wake_queues(True, &wake)
     book_wake_all_name_waiters(&wake)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(w, wake)
+    world_unlock(w, wake)
     feeds_stop(e)
     engine_drain(w)
 

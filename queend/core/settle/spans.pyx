@@ -5,7 +5,7 @@ cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
     # Of its pushes, as their traceparents say; of its acknowledgments, as its own does.
     cdef Slice parent, state, other
     cdef int64_t began = span_began(r)
-    cdef int i, n
+    cdef int n
     cdef int at = 0
     cdef TxOp* op
     if not (r.asks & ASK_TRACE and request_trace(r.headers_raw, &r.arena, &parent, &state)):
