@@ -17,6 +17,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+# What is done to a database as a whole takes as long as it takes.
+UNHURRIED = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 STILL_S = 5.0      # after its statement_timeout a server should have answered
 WORD = re.compile(r"(?:\\.|\S)+", re.S)
 SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)

@@ -8,13 +8,9 @@ from typing import Any, NoReturn
 import psycopg
 import typer
 
-from .. import log
+from .. import log, session
 from ..config import ConfigError, Settings, load
 from .remote import NOT_FOUND, Stop
-
-# What is done to a database as a whole takes as long as it takes.
-UNHURRIED = " ".join(f"-c {name}=0" for name in ("statement_timeout", "lock_timeout",
-                                                 "idle_in_transaction_session_timeout"))
 
 
 def settings_or_exit(**arguments: Any) -> Settings:
@@ -64,7 +60,7 @@ def database(settings: Settings, running: bool = False,
                 if not running or "is in use by another queend" not in str(error):
                     raise
                 local = cluster.conninfo()
-        yield connect.conninfo(settings, local, options=UNHURRIED), bool(cluster)
+        yield connect.conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
     except (ConfigError, EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error,
             *also) as error:
         fail(str(error).strip())

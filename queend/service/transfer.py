@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from .. import log
+from .. import log, session
 from .elsewhere import UNREACHABLE, Address, Crowded, Cut, Work
 from .migrate import MigrationError, migrate_over
 
@@ -44,7 +44,7 @@ SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.
 # Offsets are never given twice: where the messages stay behind, the target goes on where the source is.
 FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
         WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
-SESSION = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c timezone=UTC"
+SESSION = f"{session.UNHURRIED} -c timezone=UTC"
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
      WHERE n.nspname IN ('queend', 'queen') AND EXISTS (SELECT FROM pg_depend d
         WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
