@@ -277,6 +277,7 @@ include "core/run/kinds.pyx"              # the tables of job types
 include "core/run/engine.pyx"             # its start, requests in
 include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
+include "core/run/left.pyx"               # what a stop cuts off
 include "core/run/stop.pyx"               # stop and close
 include "core/run/service.pyx"            # what the rooms of sockets call
 

@@ -1,10 +1,12 @@
 """Stopping with requests in the hands of a database that does not answer."""
+import json
+import re
 import socket
 import threading
 
 import psycopg
 import pytest
-from support.client import pop_target
+from support.client import ack_of, pop_target
 from support.daemon import HARDER, Daemon
 from support.parked import claims_wait, settle
 from support.postgres import running
@@ -27,15 +29,18 @@ def stuck(start_daemon):
         lock.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
         client.send("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}')
         with psycopg.connect(daemon.conninfo, autocommit=True) as look:
-            until(lambda: look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND database ="
-                                       " (SELECT oid FROM pg_database WHERE datname = current_database())")
-                  .fetchone()[0], "the push waits")
+            until(lambda: waiting_for_locks(look), "the push waits")
         return daemon, client, lock
 
     yield start
     for lock, client in locks:
         lock.close()
         client.close()
+
+
+def waiting_for_locks(look) -> int:
+    return look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND database ="
+                        " (SELECT oid FROM pg_database WHERE datname = current_database())").fetchone()[0]
 
 
 def deaf(daemon) -> bool:
@@ -65,6 +70,62 @@ def test_when_the_grace_is_over_the_client_is_told(stuck):
     assert daemon.process.wait(PATIENCE) == 1       # not clean, and it says so
     until(lambda: daemon.line("stopped"), "the last line")
     assert not daemon.line("stopped")["drained"]
+
+
+def heard(client) -> None:
+    """What the worker (there is one) had received before this is done with."""
+    for _ in range(2):
+        assert client.get("/livez").status == 200
+
+
+def test_what_is_cut_off_is_told(start_daemon):
+    """A line for each request: what it is, where it waits, how old it is and whether its client is there."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_CACHE_BYTES=0, QUEEND_SHUTDOWN_GRACE_MS=0)
+    clients = {name: daemon.client() for name in ("push", "pop", "gone", "ack", "page", "half")}
+    with daemon.client() as client, psycopg.connect(daemon.conninfo) as lock, psycopg.connect(
+            daemon.conninfo, autocommit=True) as look:
+        client.push("q", 0, partition="o")
+        client.push("q", 1, 2, partition="p")
+        (message,) = client.pop("q", "p", consumerGroup="g")
+        assert client.pop("q", consumerGroup="h", autoAck=True)       # what there is for it is known
+        lock.execute("LOCK TABLE queend.cursors, queend.log IN ACCESS EXCLUSIVE MODE")
+        for n, (name, method, target, body) in enumerate((
+                ("push", "POST", "/api/v1/push", b'{"items":[{"queue":"q","partition":"p","payload":3}]}'),
+                ("pop", "GET", pop_target("q", consumerGroup="h", wait=True, timeout=100_000), None),
+                ("ack", "POST", "/api/v1/ack", json.dumps({**ack_of(message), "consumerGroup": "g"}).encode()),
+                ("page", "GET", "/api/v1/messages?queue=q", None))):
+            clients[name].send(method, target, body)
+            until(lambda: waiting_for_locks(look) > n, f"{name} waits")
+        clients["half"].get("/livez")
+        clients["half"].wire.send(b"POST /api/v1/push HTTP/1.1\r\nHost: q\r\nContent-Length: 5\r\n\r\n")
+        clients["gone"].send("POST", "/api/v1/push", b'{"items":[{"queue":"q","partition":"o","payload":4}]}')
+        heard(client)
+        clients.pop("gone").wire.abort()
+        heard(client)
+        daemon.terminate()
+        assert daemon.wait() == 1
+    for one in clients.values():
+        one.close()
+    told = [line for line in daemon.log if line["event"] == "left_undone"]
+    assert not daemon.line("stopped")["drained"] and {line["level"] for line in told} == {"warn"}
+    assert sorted(re.sub(r"\d+ ms", "# ms", line["detail"]) for line in told) == [
+        "a request that has not arrived in whole",
+        "ack, queue q, partition p, group g; in the statement ack_leased, sent # ms ago; # ms old; its client waits",
+        "pop, fetching, queue q, group h, candidates: 1, waits for # ms; in the statement pop, sent # ms ago; # ms old;"
+        " its client waits",
+        "push, queue q, partition o, parts on their way: 1; in a batch that gathers; # ms old; it has no client",
+        "push, queue q, partition p, parts on their way: 1; in a push in flight; # ms old; its client waits",
+        "with the control plane: /api/v1/messages; # ms old; its client waits"]
+
+
+def test_an_idle_daemon_stops_clean_without_any_grace(start_daemon):
+    """Nobody is owed an answer: neither who asked before nor who has come and has not asked yet."""
+    daemon = start_daemon(QUEEND_SHUTDOWN_GRACE_MS=0)
+    with daemon.client() as client, socket.create_connection(daemon.address):
+        client.push("q", 1)
+        until(lambda: client.metric("queend_worker_connections") == 2, "both are there")
+        daemon.terminate()
+        daemon.ended()
 
 
 def test_a_parked_pop_is_answered(start_daemon):

@@ -150,6 +150,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
         return
     refill.r = r
     refill.job = j
+    request_leave(r)
     r.started_us = clock_mono_us()
     r.body = slice_of(t.bytes.data, p)
     job_open(&j.job, r, &PUSH_JOB, p)

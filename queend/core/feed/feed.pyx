@@ -282,7 +282,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
         q = f.commands
         f.commands = q.next
         q.feed = NULL         # it is done all the same
-        q.conn = NULL
+        request_leave(q)
     buf_free(&f.parts)
     uv_mutex_lock(&book.lock)
     while f.out != NULL:
@@ -300,12 +300,13 @@ cdef void feed_forsake(Request* q) noexcept nogil:
     if q == NULL:
         return
     q.feed = NULL
-    q.conn = NULL
     q.grant = NULL
     if not q.replied:
+        request_leave(q)
         if q.on_gone != NULL:
             q.on_gone(q)
         return
+    q.conn = NULL
     if q.on_unsent != NULL:
         q.on_unsent(q)
     request_close(q)

@@ -94,13 +94,15 @@ cdef void conn_close(Conn* c) noexcept nogil:
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
         following = r.next
-        r.conn = NULL
         if r.replied:
+            r.conn = NULL
             if r.on_unsent != NULL:
                 r.on_unsent(r)
             request_close(r)
-        elif r.on_gone != NULL:
-            r.on_gone(r)      # may answer, and thereby free, it
+        else:
+            request_leave(r)
+            if r.on_gone != NULL:
+                r.on_gone(r)  # may answer, and thereby free, it
         r = following
 
 cdef void conn_drop(Conn* c) noexcept nogil:

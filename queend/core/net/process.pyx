@@ -182,7 +182,6 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     # Stops accepting, drains, closes, joins; process_halt follows. True when everything was answered in time.
     cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
     cdef int64_t left
-    cdef bint drained
     cdef int i
     acceptor_stop(p)
     for i in range(p.n):
@@ -194,7 +193,6 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         if left <= 0:
             break
         uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
-    drained = p.drained == p.n
     uv_mutex_unlock(&p.lock)
     watch_stop(p)             # from here on workers end
     for i in range(p.n):
@@ -203,7 +201,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
     requestlog_stop(p)
-    return drained
+    return p.drained == p.n
 
 cdef void process_halt(Process* p) noexcept nogil:
     # What the workers shared goes. The caller has the interpreter: whoever looks at it from there is done, and the next

@@ -22,6 +22,25 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     w.counters.live_requests += 1
     return r
 
+cdef void request_leave(Request* r) noexcept nogil:
+    # Its client has left, or it has none; it goes on all the same.
+    cdef Worker* w = r.worker
+    r.conn = NULL
+    r.alone = True
+    r.before = NULL
+    r.next = w.alone
+    if w.alone != NULL:
+        w.alone.before = r
+    w.alone = r
+
+cdef void request_unlist(Request* r) noexcept nogil:
+    if r.before != NULL:
+        r.before.next = r.next
+    else:
+        r.worker.alone = r.next
+    if r.next != NULL:
+        r.next.before = r.before
+
 cdef void request_settle(Request* r) noexcept nogil:
     # Its body, a large one (net/beside), is nothing that arrives any more.
     budget_give(r.arriving)
@@ -30,6 +49,8 @@ cdef void request_settle(Request* r) noexcept nogil:
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     pin_drop(w.pins, r.pin)
+    if r.alone:
+        request_unlist(r)
     if r.arriving:
         request_settle(r)
     if r.charged:

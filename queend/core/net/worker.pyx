@@ -51,7 +51,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
         service.dig(w)
     if chunkpool_turn(&w.chunks) and not w.ending:
         uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
-    if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
+    if w.stopping and not w.drained and not w.ending and worker_is_drained(w, CONN_IDLE):
         w.drained = True
         process_tell(w.process)
 
@@ -277,11 +277,11 @@ cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
         conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes, unless it is young
         c = c.next
 
-cdef bint worker_is_drained(Worker* w) noexcept nogil:
-    # Is everything said? Connections that only linger are done. The worker then goes on until all workers are drained:
-    # another's request may still need this one's part of the engine.
+cdef bint worker_is_drained(Worker* w, int least) noexcept nogil:
+    # Is everything said? Connections that only linger are done, and those in a state below `least`. The worker then
+    # goes on until all workers are drained: another's request may still need this one's part of the engine.
     cdef int state
-    for state in range(CONN_LINGER):
+    for state in range(least, CONN_LINGER):
         if w.conns[state].n:
             return False
     return w.counters.live_requests == 0 and service.idle(w)
@@ -289,6 +289,15 @@ cdef bint worker_is_drained(Worker* w) noexcept nogil:
 cdef void worker_halt(Worker* w, InboxMsg* m) noexcept nogil:
     # All are drained, or the grace is over. What has arrived with this message is run first.
     w.halted = True
+
+cdef void worker_cut_off(Worker* w) noexcept nogil:
+    # The grace is over. Where there was none nobody has asked yet whether anything is left to be said: whoever has just
+    # come and said nothing is owed nothing.
+    if worker_is_drained(w, CONN_HEAD):
+        w.drained = True
+        process_tell(w.process)
+    else:
+        service.left(w)
 
 cdef void worker_end(Worker* w) noexcept nogil:
     # Closes everything; the loop runs out when the last handle is gone.
@@ -298,6 +307,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
     w.stopping = True
     w.ending = True
     listener_stop(w.listener)
+    if w.phase != WORKER_FAILED and not w.drained:
+        worker_cut_off(w)
     if w.phase != WORKER_FAILED:
         service.close(w)
         service.forsake(w)

@@ -12,6 +12,7 @@ cdef void service_open() noexcept nogil:
     service.tick = service_tick
     service.stop = engine_stop
     service.idle = engine_idle
+    service.left = engine_left
     service.close = engine_close
     service.forsake = bridge_forsake
     service.request = engine_request

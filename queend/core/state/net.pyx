@@ -11,7 +11,9 @@ cdef enum:
     OUT_KEEP = 65536          # bytes of one of them at most
 
 cdef struct Request:
-    Request* next             # in its connection's order; in the worker's freelist
+    # in its connection's order; in the worker's freelist; in its list of those without a client
+    Request* next
+    Request* before           # in that one
     Conn* conn
     Worker* worker
     Arena arena
@@ -27,6 +29,7 @@ cdef struct Request:
     uint8_t keep_alive
     uint8_t replied
     uint8_t early             # its body was not read: it waits for its token (READ_LATER)
+    uint8_t alone             # it stands in the worker's list of those without a client
     uint8_t unanswerable      # its answer found no memory: a short one takes its place
     uint8_t asks              # bits of ASK_*
     uint8_t pin               # what it found may not be freed (base/era), 0: it looked nothing up

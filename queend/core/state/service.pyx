@@ -12,6 +12,7 @@ cdef struct Service:
     void (*tick)(Worker* w) noexcept nogil              # twice a second
     void (*stop)(Worker* w) noexcept nogil              # no new work
     bint (*idle)(Worker* w) noexcept nogil              # nothing is left to be done
+    void (*left)(Worker* w) noexcept nogil              # the log is told what is, as the grace is over
     void (*close)(Worker* w) noexcept nogil
     void (*forsake)(Worker* w) noexcept nogil           # the control plane's answers come too late
     void (*request)(Worker* w, Request* r) noexcept nogil       # it is complete

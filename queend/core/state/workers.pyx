@@ -107,6 +107,7 @@ cdef struct Worker:
     Beside* beside            # large bodies that are read beside the loop, the first one now
     Beside* beside_last
     RequestPool requests
+    Request* alone            # requests that are not done and have no client (any more)
     int64_t untaken           # bytes of answers that have not gone
     int64_t untaken_told      # of them, in the budget of all
     ChunkPool chunks
