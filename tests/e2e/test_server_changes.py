@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import psycopg
 import pytest
-from support.client import Client, ack_of, data
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
+from support.http import request as request_of
 from support.postgres import Postgres, running
+from support.proxy import CUT, Proxy
 from support.wait import until
 
 
@@ -180,6 +184,56 @@ def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database,
         push(client, f"{queue}.a", "m1")
         assert data(waiter.receive().json["messages"]) == ["m1"]
         assert "m1" in data(namespace.receive().json["messages"])
+
+
+def worker_of(daemon: Daemon, client: Client, eyes: Client) -> int:
+    """Which worker has taken the client's connection, that is opened here."""
+    def accepted() -> list[float]:
+        lines = eyes.get("/metrics/prometheus").body.decode().splitlines()
+        return [float(line.split()[1]) for line in lines if line.startswith("queend_worker_accepted_total{")]
+    before = accepted()
+    client.get("/livez")
+    return next(n for n, (now, then) in enumerate(zip(accepted(), before, strict=True)) if now > then)
+
+
+def test_a_worker_that_comes_late_keeps_no_group_from_what_is_there(request, queue):
+    """One worker has met the new server, and its scan of a group takes long. Another one has not met it yet: what it
+    would have in hand it would forget when it does."""
+    core, gate = b"\0application_name\0queend\0", threading.Semaphore(1 << 20)
+    with running(request.config.getoption("--postgres"), tcp=True) as server:
+        name = psycopg.conninfo.conninfo_to_dict(server.database())["dbname"]
+        front = Proxy(server.port)
+        front.rule = lambda to_server, data: (
+            [CUT] if to_server and core in data and not gate.acquire(blocking=False) else [data])
+        with Daemon(f"host=127.0.0.1 port={front.port} user=postgres dbname={name}", NUM_WORKERS=2,
+                    QUEEND_SLOTS=2) as daemon, ExitStack() as stack:
+            eyes, *both = (stack.enter_context(daemon.client()) for _ in range(3))
+            for one in both:
+                if worker_of(daemon, one, eyes) == 0:
+                    first = one
+                else:
+                    late = one
+            eyes.push(queue, "m", partition="p")
+            while True:               # until it is the first worker that gets the only connection
+                while gate.acquire(blocking=False):
+                    pass
+                server.restart()
+                gate.release()
+                until(lambda: 200 in [one.get("/readyz").status for one in (first, late)], "one has met it")
+                if first.get("/readyz").status == 200:
+                    break
+            groups = [f"g{n}" for n in range(4)]
+            assert data(first.pop(queue, consumerGroup="known")) == ["m"]     # from here on its end is no news
+            with psycopg.connect(server.dsn(dbname=name)) as lock:
+                lock.execute("LOCK TABLE queend.cursors IN ACCESS EXCLUSIVE MODE")
+                first.wire.send(b"".join(request_of("GET", pop_target(queue, consumerGroup=group, wait=True,
+                                                                      timeout=60_000)) for group in groups))
+                until(lambda: eyes.metric("queend_worker_parked") == len(groups), "all wait for a scan")
+                assert late.get("/livez").status == late.get("/livez").status == 200      # turns of its loop
+                gate.release(1 << 20)
+                until(lambda: late.get("/readyz").status == 200, "the other one has met it, too")
+            assert [data(first.receive().json["messages"]) for _ in groups] == [["m"]] * len(groups)
+        front.close()
 
 
 def test_a_crash_that_loses_nothing_stores_nothing_twice(serve, forgetful, database, queue):

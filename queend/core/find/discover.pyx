@@ -22,8 +22,9 @@ cdef void discover_next(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef Group* g
     uv_mutex_lock(&book.lock)
-    # the first look begins before the first scan
-    while book.looked and book.scan_first != NULL and d.scanning == NULL:
+    # The first look begins before the first scan. Who has not met this server yet takes none: it forgets what it has
+    # in hand when it does (discover_forget).
+    while book.looked and e.server == catalog.server and book.scan_first != NULL and d.scanning == NULL:
         g = book.scan_first
         book.scan_first = g.scan_next
         book.n_scans -= 1
