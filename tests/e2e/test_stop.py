@@ -128,6 +128,24 @@ def test_an_idle_daemon_stops_clean_without_any_grace(start_daemon):
         daemon.ended()
 
 
+@pytest.mark.parametrize("what", ["PUSH", "POP", "RENEW_LEASE"])
+def test_who_waits_for_company_is_done_at_once(start_daemon, what):
+    """A hold that the operator asked for ends with the daemon."""
+    daemon = start_daemon(**{f"QUEEN_{what}_MAX_HOLD_MS": 600_000, f"QUEEN_{what}_PREFERRED_BATCH_SIZE": 2,
+                             "QUEEN_POP_MAX_BATCH_SIZE": 2})
+    with daemon.client() as client, daemon.client() as eyes:
+        if what != "PUSH":
+            client.push("q", 1)
+        requests = {"PUSH": ("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}'),
+                    "POP": ("GET", pop_target("q"), None),
+                    "RENEW_LEASE": ("POST", "/api/v1/lease/00000000-0000-7000-8000-000000000000/extend", b"{}")}
+        client.send(*requests[what])
+        until(lambda: eyes.metric("queend_worker_jobs") == 1, "it waits")
+        daemon.terminate()
+        assert client.receive().status in (200, 201, 404)
+    daemon.ended()
+
+
 def test_a_parked_pop_is_answered(start_daemon):
     daemon = start_daemon()
     with daemon.client() as other, daemon.client() as client:

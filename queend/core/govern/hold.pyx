@@ -103,10 +103,13 @@ cdef bint hold_fires(Engine* e, JobQueue* q) noexcept nogil:
 cdef bint hold_waits(Engine* e, const Hold* h, Hold* returning, int jobs, int64_t since_us, int gathered,
                      const Limit* l) noexcept nogil:
     # Do jobs that have gathered since then wait, for others (h) or for clients that return? The timer looks again. l:
-    # of their statements; NULL: none of them is in flight.
+    # of their statements; NULL: none of them is in flight. Nobody else comes while the engine stops.
     cdef int64_t now = clock_mono_us()
     cdef int in_flight = l.in_flight if l != NULL else 0
-    cdef int64_t wait = hold_for(h, jobs, now - since_us, in_flight, l.fastest if l != NULL else 0)
+    cdef int64_t wait
+    if e.stopping:
+        return False
+    wait = hold_for(h, jobs, now - since_us, in_flight, l.fastest if l != NULL else 0)
     if wait == 0 and in_flight == 0:
         wait = hold_returning(returning, gathered, now)
     if wait > 0:
