@@ -2,9 +2,11 @@
 again."""
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 
+import psycopg
 from support.client import Client, ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
@@ -242,3 +244,32 @@ def test_a_push_whose_outcome_was_lost_is_not_stored_twice(start_daemon, postgre
     assert len(seen) == len(set(seen)), "stored twice"
     assert set(results) <= set(seen)
     daemon.stop()
+
+
+def test_who_repeats_what_is_not_stored_yet_is_told_the_same(start_daemon, postgres: Postgres) -> None:
+    """A push and its repetition are on their way together as the database goes: neither is stored, and both are to be
+    tried again."""
+    conninfo = postgres.database()
+    name = psycopg.conninfo.conninfo_to_dict(conninfo)["dbname"]
+    daemon = start_daemon(conninfo, NUM_WORKERS=1, QUEEND_PATIENCE_MS=500)
+    item = json.dumps({"items": [{"queue": "q", "transactionId": "once", "payload": 1}]}).encode()
+    clients = [daemon.client() for _ in range(3)]
+    with psycopg.connect(conninfo) as lock, postgres.connect() as admin:
+        clients[0].push("q", 0)
+        lock.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
+        clients[0].send("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}')
+        until(lambda: admin.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND database ="
+                                    " (SELECT oid FROM pg_database WHERE datname = %s)", (name,)).fetchone()[0],
+              "a push is under way")
+        for one in clients[1:]:
+            one.send("POST", "/api/v1/push", item)
+        with daemon.client() as eyes:
+            for _ in range(2):            # what the worker had received before is done with
+                assert eyes.get("/livez").status == 200
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> %s",
+                      (name, lock.info.backend_pid))
+        assert [one.receive().status for one in clients] == [503, 503, 503]
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    for one in clients:
+        one.close()

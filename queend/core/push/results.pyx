@@ -153,6 +153,8 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
         it.offset = first.offset + (it.original_at if first.run != NULL else 0)
         it.created_us = first.created_us
         it.status = 1 if first.status < 2 else first.status
+        if it.status == 4 and first.of_part.failed > it.of_part.failed:
+            it.of_part.failed = first.of_part.failed      # its request is told what the first one's is
         item_done(s, it)
         it = following
 
