@@ -176,3 +176,22 @@ def test_a_subscription_that_removes_a_cursor(slow: tuple[Daemon, Holder, psycop
         holder.released.set()
         assert client.receive().status in (200, 204)
         assert [one["data"] for one in other.pop(queue, "a", consumerGroup="g", wait=True, timeout=100_000)] == ["a"]
+
+
+def test_a_lease_that_has_ended_meanwhile_is_in_nobodys_way(request: pytest.FixtureRequest, queue: str) -> None:
+    """A pop of a partition found it leased; before its answer is here the lease is acknowledged. No look comes to its
+    help for half a minute."""
+    with running(request.config.getoption("--postgres"), tcp=True) as cluster:
+        proxy = Proxy(cluster.port)
+        holder = Holder(proxy)
+        with Daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"),
+                    POP_WAIT_MAX_INTERVAL_MS=30_000) as daemon, daemon.client() as client, daemon.client() as other:
+            client.push(queue, 1, 2, partition="p")
+            (message,) = client.pop(queue, "p", batch=1)
+            holder.arm("pop")
+            other.send("GET", pop_target(queue, "p", wait=True, timeout=10_000))
+            assert holder.answered.wait(PATIENCE)
+            assert client.ack(message)["success"]
+            holder.released.set()
+            assert [one["data"] for one in other.receive().json["messages"]] == [2]
+        proxy.close()

@@ -66,7 +66,7 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
             pop_consumed(j, i, first, c.next_offset)
         else:
             unacked_rows(c, j, res, row)
-    elif status == 2 and c.again == AGAIN_FREE:
+    elif status == 2 and c.again & AGAIN_FREE:
         cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has ended meanwhile
     elif status == 2 or status == 3:
         until = pg_int8_or(res, row, POP_UNTIL, 0)

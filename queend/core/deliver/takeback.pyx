@@ -68,7 +68,7 @@ cdef void takebacks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             continue
         x.cursor.next_offset = x.span.first
         if x.cursor.state == CURSOR_BUSY:
-            x.cursor.again = 1
+            x.cursor.again |= AGAIN_NEWS
         elif x.cursor.state != CURSOR_READY:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)

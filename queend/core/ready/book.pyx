@@ -193,7 +193,7 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
                     cursor_move(c, CURSOR_READY, 0)
                     book_wake_cursor(c, wake)
             elif c.state == CURSOR_BUSY:
-                c.again = 1
+                c.again |= AGAIN_NEWS
         g = g.next
 
 cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
@@ -212,7 +212,7 @@ cdef void book_hears(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         if not g.dead:
             c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
         if c != NULL and c.state == CURSOR_BUSY:
-            c.again = 1
+            c.again |= AGAIN_NEWS
         elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
             cursor_move(c, CURSOR_READY, 0)
             book_wake_cursor(c, wake)
@@ -227,7 +227,7 @@ cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     if c == NULL:
         return
     if c.state == CURSOR_BUSY:
-        c.again = 1
+        c.again |= AGAIN_FREE
     elif c.state == CURSOR_LEASED:
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
@@ -262,7 +262,7 @@ cdef void book_forget(Group* g) noexcept nogil:
         atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
         c.open = 0
         if c.state == CURSOR_BUSY:
-            c.again = 1
+            c.again |= AGAIN_NEWS
         elif c.state != CURSOR_READY:
             cursor_move(c, CURSOR_IDLE, 0)
         c = c.all_next
@@ -303,7 +303,7 @@ cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int
     if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
         tell_free(p.id, g.id)
     if c.state == CURSOR_BUSY:
-        c.again = 1
+        c.again |= AGAIN_FREE if released else AGAIN_NEWS
         return
     if not released:
         return

@@ -38,7 +38,7 @@ cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept no
     if c == NULL:
         return False
     if c.state == CURSOR_BUSY:
-        c.again = AGAIN_FREE
+        c.again |= AGAIN_FREE
     elif c.state == CURSOR_LEASED and c.fed == NULL:
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)

@@ -9,7 +9,8 @@ cdef enum CursorState:
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
     FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
-    AGAIN_FREE = 2            # Cursor.again: another daemon says that its lease has ended
+    AGAIN_NEWS = 1            # Cursor.again: there may be more to deliver,
+    AGAIN_FREE = 2            # or the lease that was in the way has ended
 
 cdef struct Fed
 
@@ -28,7 +29,7 @@ cdef struct Cursor:
     uint8_t state
     uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
     uint8_t dead              # its partition is buried: in no list but that one's
-    uint8_t again             # something happened while it was busy: look again
+    uint8_t again             # AGAIN_*: something happened while it was busy, look again
     uint32_t moved            # book.moves when it last changed its state
     # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
     uint8_t open
