@@ -4,13 +4,15 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 import uuid
 from collections import defaultdict
 
 import pytest
-from support.client import ack_of
+from support.client import ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.http import request as request_of
 from support.postgres import running
 from support.proxy import Proxy
 
@@ -181,3 +183,23 @@ def fail_on_several_threads(daemon: Daemon, proxy: Proxy, queue: str) -> None:
 
         with Crowd() as crowd:
             crowd.all(push, range(20))
+
+
+def test_who_looks_while_something_is_stored_is_told_or_finds_it(start_daemon) -> None:
+    """Pops of a namespace by many groups, one after the other, while a message is stored by way of another worker: each
+    gets it, those that looked before and wait as well as those that look later. What falls in between is rare: without
+    the care that is taken for it some thousand rounds see one."""
+    groups, chance = [f"g{n}" for n in range(60)], random.Random(7)
+    daemon = start_daemon(NUM_WORKERS=2)
+    burst = b"".join(request_of("GET", pop_target(None, namespace="ns", consumerGroup=group, autoAck=True, wait=True,
+                                                  timeout=20_000)) for group in groups)
+    with daemon.client() as one, daemon.client() as other:      # of one worker each
+        assert one.push("ns.q", -1) and other.get("/livez").status == 200 and other.wire
+        for group in groups:
+            assert one.pop(None, namespace="ns", consumerGroup=group, autoAck=True, wait=True, timeout=20_000)
+        for n in range(500):
+            one.send("POST", "/api/v1/push", b'{"items":[{"queue":"ns.q","payload":%d}]}' % n)
+            time.sleep(chance.uniform(0.0, 0.0015))     # the pops are to meet the commit
+            other.wire.send(burst)
+            assert one.receive().status == 201
+            assert [data(other.receive().json["messages"]) for _ in groups] == [[n]] * len(groups)

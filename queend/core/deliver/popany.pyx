@@ -74,6 +74,10 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
+cdef inline bint pop_any_came(PopJob* j, Queue* q) noexcept nogil:
+    # Has it something for the pop, or is it new? Catalog and book locked.
+    return popjob_matches(j, q) and (catalog_group(q, j.req.group) == NULL or pop_may_serve(j, q) != NULL)
+
 cdef void pop_ask_any(Engine* e, PopJob* j) noexcept nogil:
     # Makes the group in some of the queues that do not know it. Catalog lock held.
     cdef Queue* q = catalog.list

@@ -11,6 +11,9 @@ POP_JOB.refuse = pop_refuse
 POP_JOB.until = pop_until
 POP_JOB.expire = pop_expire
 
+cdef enum:
+    POP_TRIES = 20            # for names, since it was last woken
+
 # ---- in ------------------------------------------------------------------------------------------------------------
 
 cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
@@ -125,7 +128,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     if not ask:
         return True
-    if j.job.tries >= 20:
+    if j.job.tries >= POP_TRIES:
         return True
     j.job.tries += 1
     j.asked = True
@@ -152,6 +155,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int take
     cdef bint parked = False
+    cdef bint looks_on = False
     cdef const char* refused = NULL
     cdef bint cached = False
     cdef PopJob* wake = NULL
@@ -169,7 +173,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         elif j.only == NULL and j.group.scan != SCAN_DONE and take == TAKE_DONE:
             parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
-            parked = True
+            parked = not j.any_queue
+            looks_on = j.any_queue
         else:
             book.missed = True
         refused = pop_park(e, j) if parked else NULL
@@ -180,6 +185,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         refused = "Out of memory"
     if refused != NULL:
         pop_fail(j, 503, refused)
+    elif looks_on:
+        pop_wait_or_answer(w, j, j.why)       # another queue may have something
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
@@ -255,16 +262,37 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
-    # For pops that have no group to wait in: unknown names, namespaces without work.
-    cdef const char* refused
-    if j.until_us > clock_mono_us():
-        uv_mutex_lock(&book.lock)
-        refused = pop_park(engine_of(w), j)
-        uv_mutex_unlock(&book.lock)
-        if refused != NULL:
-            pop_fail(j, 503, refused)
-    else:
+    # For pops that have no group to wait in: unknown names, namespaces without work. Another worker may have told of
+    # what they wait for since they looked: who parks has looked under the same locks.
+    cdef const char* refused = NULL
+    cdef bint again
+    if j.until_us <= clock_mono_us():
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    again = j.job.tries < POP_TRIES and pop_came(j)
+    if not again:
+        refused = pop_park(engine_of(w), j)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if again:
+        pop_move(j, POP_LEASING)
+        job_queue(&j.job, &engine_of(w).woken)
+    elif refused != NULL:
+        pop_fail(j, 503, refused)
+
+cdef bint pop_came(PopJob* j) noexcept nogil:
+    # Is there what it did not find? Catalog and book locked.
+    cdef Queue* q
+    if j.any_queue:
+        q = catalog.list
+        while q != NULL and not pop_any_came(j, q):
+            q = q.next
+        return q != NULL
+    q = catalog_queue(j.req.queue)
+    return q != NULL and (j.queue == NULL or j.want_partition.p != NULL
+                          and catalog_partition(q, j.want_partition) != NULL)
 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
