@@ -11,6 +11,8 @@ import os
 import re
 import socket
 import tomllib
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from .credentials import credentials
 from .keyring import keyring
 from .nearby import nearest
+from .wrong import expected, given, told, veiled
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
@@ -98,7 +101,7 @@ class Server(BaseSettings):
     port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2),
                              "worker threads, each with its own loop and connections", ge=1, le=256)
-    log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error",
+    log_level: Literal[LOG_LEVELS] = setting("info", "the log has lines of this level and above",
                                              live=True)  # type: ignore[valid-type]
     queend_request_log: Literal["off", "sampled", "all"] = setting(
         "off", "a line in the log for each answer, without payloads: of none, of some and of those with status 500 and "
@@ -117,7 +120,8 @@ class Server(BaseSettings):
                                     "read; without JWT_ENABLED others are refused")
     queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, "
                                     "with commas, that Host may have; `*`: any")
-    queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
+    queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock; "
+                                                     "a relative one is below the folder in which the daemon starts")
     queend_listen_mode: Literal["acceptor", "reuseport"] = setting(
         "acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
@@ -177,17 +181,20 @@ class Database(BaseSettings):
                                                      "believed")
     db_pool_size: int = count(150, "a twentieth of it is the upper bound of the control plane's pool, a tenth that of "
                                    "its calls of streams; of each at least 2", "connections", ge=1, le=10_000)
-    db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
+    db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout; 0: none", "ms")
     db_connection_timeout: int = count(2_000, "time to connect to the server (whole seconds, at least 2), and for a "
                                              "request to wait for a connection of the control plane", "ms", ge=1)
-    db_statement_timeout: int = count(30_000, "statement_timeout", "ms")
-    db_lock_timeout: int = count(10_000, "lock_timeout", "ms")
-    db_tcp_user_timeout_ms: int = count(30_000, "unacknowledged TCP data", "ms")
+    db_statement_timeout: int = count(30_000, "statement_timeout; 0: none, and LIBQUEEN_INFLIGHT_DEADLINE_MS alone "
+                                              "ends what takes too long", "ms")
+    db_lock_timeout: int = count(10_000, "lock_timeout; 0: none", "ms")
+    db_tcp_user_timeout_ms: int = count(30_000, "how long the server may leave sent data unconfirmed before the "
+                                                "connection counts as lost; 0: as the system has it", "ms")
     db_keepalives_idle: int = count(60, "TCP keepalive: idle time", "s", ge=1, le=32_767)
     db_keepalives_interval: int = count(10, "TCP keepalive: interval", "s", ge=1, le=32_767)
     db_keepalives_count: int = count(3, "TCP keepalive: probes", ge=1, le=127)
     libqueen_inflight_deadline_ms: int | None = count(None, "a connection that has not answered for so long is "
-                                                            "replaced; default: DB_STATEMENT_TIMEOUT + 5000", "ms",
+                                                            "replaced; default: DB_STATEMENT_TIMEOUT + 5000, "
+                                                            "35000 where that is 0", "ms",
                                                             ge=2000)
 
 
@@ -245,9 +252,10 @@ class Queues(BaseSettings):
     queend_configure_replaces: bool = setting(False, "true: a configure returns every option that it does not name to "
                                                      "its default, as Queen MQ does; "
                                               "false: what it does not name stays", live=True)
-    queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, and a name that is a "
-                                        "known one but for its case or one letter, "
-                                  "are 400; false: they count as not given, as with Queen MQ")
+    queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, a name that is a "
+                                        "known one but for its case or one letter, and, in POST /api/v1/configure, an "
+                                        "option that stands beside `options`, are 400; false: they count as not given, "
+                                        "as with Queen MQ")
     queend_priority_share: int = count(10, "pops of a namespace or task: of so many, one goes to queues of lower "
                                            "priority; 0: none", "pops")
     pop_wait_max_interval_ms: int = count(1_000, "while pops are parked: time between two looks for what other daemons "
@@ -382,17 +390,28 @@ LISTS = {
     "jwt_skip_paths": (r"/[!-~]*", "path; one is `/metrics`"),
     "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; one is `name=value`")}
 NOTICES = "application/x-queend-notices"      # packets of another daemon as a body
+PLACE = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 
 
 def peers_read(text: str, port: int) -> list[tuple[str, int]]:
     """QUEEN_UDP_PEERS: host and port of each. ValueError names what is none."""
     found = []
     for one in listed(text):
-        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", one)
-        if not match or not 0 < int(match[2] or port) < 65536:
-            raise ValueError(f"{one} is no peer; one is `host` or `host:port`, with an IPv6 address in brackets")
+        match = re.fullmatch(f"{PLACE}(?::(\\d+))?", one)
+        if not match or not _is_place(match[1], match[2]):
+            raise ValueError(f"{veiled(one)} is no peer; one is `host` or `host:port`, with a port from 1 to 65535 and "
+                             "an IPv6 address in brackets")
         found.append((match[1].strip("[]"), int(match[2] or port)))
     return found
+
+
+def _is_place(host: str, port: str | None) -> bool:
+    """Can something be there?"""
+    with suppress(ValueError):
+        if host.startswith("["):
+            ip_address(host.strip("[]"))
+        return port is None or 0 < int(port) < 65536
+    return False
 
 
 def urls_read(text: str) -> list[str]:
@@ -400,8 +419,10 @@ def urls_read(text: str) -> list[str]:
     found = []
     for one in listed(text):
         url = one if "://" in one else f"http://{one}"
-        if not re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[!-~]*)?", url):
-            raise ValueError(f"{one} is no address of a daemon; one is `http://host:6632`")
+        match = re.fullmatch(f"https?://{PLACE}(?::(\\d+))?(/[!-~]*)?", url)
+        if not match or not _is_place(match[1], match[2]):
+            raise ValueError(f"{veiled(one)} is no address of a daemon; one is `http://host:6632`, with a port from 1 "
+                             "to 65535 and an IPv6 address in brackets")
         place = urlsplit(url)
         found.append(url if place.port else f"{place.scheme}://{place.netloc}:6632{place.path}")
     return found
@@ -466,8 +487,10 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
     @classmethod
     def _counted(cls, value: Any, info: ValidationInfo) -> Any:
         """`port = true` in the file would be port 1."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise ValueError("a number or a word is meant, not true or false")
+        name = info.field_name or ""
+        field = cls.model_fields[name]
+        if isinstance(value, bool) and field.annotation is not bool:
+            raise ValueError(f"{given(value, is_secret(name))} is {expected(field)}")
         return value
 
     @model_validator(mode="after")
@@ -476,11 +499,15 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
             self.migration_targets()
         except ValueError as error:
             raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
+        if self.queend_dsn or self.database_url:
+            from .connect import dsn_words  # here: as above
+
+            dsn_words(self)
         self._peers_consistent()
         for name, (form, what) in LISTS.items():
             for one in listed(getattr(self, name)):
                 if not re.fullmatch(form, one, re.IGNORECASE):
-                    shown = "one" if is_secret(name) else one
+                    shown = "one" if is_secret(name) else veiled(one)
                     raise ValueError(f"{name.upper()}: {shown} is no {what}")
         if self.queend_max_arriving_bytes is not None and self.queend_max_arriving_bytes < self.queend_max_body_bytes:
             raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
@@ -536,10 +563,7 @@ def load(**arguments: Any) -> Settings:
     try:
         settings = Settings(**arguments)
     except ValidationError as error:
-        for one in error.errors():
-            name = str(one["loc"][0]).upper() if one["loc"] else ""
-            text = "no such setting" if one["type"] == "extra_forbidden" else one["msg"].removeprefix("Value error, ")
-            problems.append(f"{name}: {text}" if name else text)
+        problems += told(error, Settings.model_fields)
     if problems:
         raise ConfigError("\n".join(problems))
     return settings
@@ -568,4 +592,5 @@ def _file() -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"QUEEND_CONFIG: {path}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"QUEEND_CONFIG: {path}: {why}") from None

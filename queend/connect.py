@@ -77,8 +77,6 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         base = conninfo_to_dict(local)
     elif settings.queend_dsn or settings.database_url:
         base = dsn_words(settings)
-        log.hide({name: str(value) for name, value in base.items() if value and name != "sslmode"
-                  and not (name == "port" and str(value).isdigit())})
     else:
         base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
                 "password": settings.pg_password, **tls(settings)}
@@ -102,13 +100,33 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
 
 
 def dsn_words(settings: Settings) -> dict[str, Any]:
-    """QUEEND_DSN, or DATABASE_URL, word by word. Raises ConfigError where libpq cannot read it."""
+    """QUEEND_DSN, or DATABASE_URL, word by word; the log does not quote them from then on. Raises ConfigError where
+    libpq cannot read it, or takes a value of it for none."""
+    name = "QUEEND_DSN" if settings.queend_dsn else "DATABASE_URL"
     try:
-        return conninfo_to_dict(settings.queend_dsn or settings.database_url)
+        words = conninfo_to_dict(settings.queend_dsn or settings.database_url)
     except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
-        raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, "
-                          "neither `host=… user=…` nor postgresql://…; special characters of a URI's password are "
-                          "written as %40") from None
+        raise ConfigError(f"{name}: it is no connection string, neither `host=… user=…` nor postgresql://…; special "
+                          "characters of a URI's password are written as %40") from None
+    log.hide({word: str(value) for word, value in words.items() if value and word != "sslmode"
+              and not (word == "port" and str(value).isdigit())})
+    if problem := _unusable(words):
+        raise ConfigError(f"{name}: {log.masked(problem)}")
+    return words
+
+
+def _unusable(words: dict[str, Any]) -> str:
+    """What libpq says of values that can be none, wherever the server is: it is asked to connect where nothing can be,
+    and looks at them first. Empty: nothing."""
+    if words.get("service"):      # others stand in a file
+        return ""
+    hosts = str(words.get("hostaddr") or words.get("host") or "").count(",") + 1
+    nowhere = {**words, "hostaddr": None, "host": ",".join(["/dev/null/none"] * hosts)}
+    tried = psycopg.pq.PGconn.connect_start(
+        make_conninfo("", **{word: value for word, value in nowhere.items() if value is not None}).encode())
+    text = tried.get_error_message().strip()      # a line for each host
+    tried.finish()
+    return "" if text.startswith("connection to server") else text.splitlines()[0]
 
 
 def tls(settings: Settings) -> dict[str, str]:
@@ -143,6 +161,12 @@ def connections(settings: Settings, slots: int) -> dict[str, int]:
             there // 2, there - slots - settings.db_pool_size - RESERVE)
     one = settings.queend_max_connections_per_address
     return {"max_connections": most, "max_per_address": -(-most // 2) if one is None else one}
+
+
+def deadline_ms(settings: Settings) -> int:
+    """How long a connection may take to answer. Without a statement_timeout this bound is the only one."""
+    limit = settings.db_statement_timeout or Settings.model_fields["db_statement_timeout"].default
+    return settings.libqueen_inflight_deadline_ms or min(limit + 5000, 2**31 - 1)
 
 
 # What the core takes as it is set, by the core's name.
@@ -193,8 +217,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "max_control_body": min(settings.queend_max_control_body_bytes, body),
         "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),
         "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * body), "buffer_dir": buffer_dir,
-        "inflight_deadline_ms": (settings.libqueen_inflight_deadline_ms
-                                 or min(settings.db_statement_timeout + 5000, 2**31 - 1)),
+        "inflight_deadline_ms": deadline_ms(settings),
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),

@@ -1,14 +1,10 @@
 """Settings as people may see them."""
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from .config import Settings, is_secret
-
-# parts of URLs that may be secrets
-LOGIN = re.compile(r"//[^/?#,\s]*@")
-QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
+from .wrong import veiled
 
 
 def masked(settings: Settings, name: str) -> Any:
@@ -16,6 +12,4 @@ def masked(settings: Settings, name: str) -> Any:
     value = getattr(settings, name)
     if is_secret(name) and value:
         return "********"
-    if isinstance(value, str):
-        return QUERY.sub("?********", LOGIN.sub("//********@", value))
-    return value
+    return veiled(value) if isinstance(value, str) else value

@@ -6,10 +6,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pydantic import ValidationError
+
 from . import log, secrecy
 from .config import ConfigError, Settings, is_live, load
 from .control.app import Control
 from .notify import notify
+from .wrong import told
 
 
 def differing(before: Settings, after: Settings) -> set[str]:
@@ -37,8 +40,8 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
     # with the others as they are, what changes has to hold
     try:
         mixed = Settings.model_validate({**settings.model_dump(), **{name: getattr(wanted, name) for name in changed}})
-    except ValueError as error:
-        log.line("error", "reload_refused", str(error))
+    except ValidationError as error:
+        log.line("error", "reload_refused", "\n".join(told(error, Settings.model_fields)))
         return False
     for name in sorted(names - changed):
         log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; it stays as it "

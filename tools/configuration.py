@@ -3,16 +3,25 @@ from queend.config import (
     NO_EFFECT, OLD_STREAMS, Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues, Sealing,
     Server,
     Settings, Telling, Tokens)
+from queend.wrong import values
 
 HEAD = """# Settings
 
-Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`); or, for what is
-secret, files of the folder `CREDENTIALS_DIRECTORY`, one a setting: `LoadCredential=jwt_secret:/path` of systemd and
-secrets that a container mounts make such a folder. A file has the name of its setting (`pg_password`), perhaps
-behind `queend.`; its text is the value. Credentials win over the environment, the environment over the TOML file,
-the command line (`--host`, `--port`, `--log-level`) over all. A wrong value, an unknown `QUEEND_…` variable or an
-unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is in effect and
-where it comes from. Booleans are `true` or `false`.
+None has to be set: `queend serve` alone runs. There are four places for them; the first that has a value wins.
+
+1. The command line: `queend serve --host`, `--port`, `--log-level`.
+2. Credentials, for what is secret: files of the folder `CREDENTIALS_DIRECTORY`, one a setting.
+   `LoadCredential=jwt_secret:/path` of systemd and secrets that a container mounts make such a folder. A file has the
+   name of its setting (`pg_password`), perhaps behind `queend.`; its text is the value.
+3. The environment: `PORT=7000 LOG_LEVEL=debug queend serve`.
+4. A TOML file that `QUEEND_CONFIG` names. Its keys are in lower case: `port = 7000`.
+
+`queend config --show-origin` prints what is in effect and where it comes from. A wrong value, an unknown `QUEEND_…`
+variable or an unknown key stops the daemon with status 2 and a line that says what was given and what may be.
+
+How to read the tables: where the default is empty there is none, or the meaning says what it is. A number is a whole
+one, in the unit that stands beside it and without a unit behind it (`10000`, not `10s`); where no largest one stands
+it is 2147483647. Where no values stand it is a text.
 
 At SIGHUP (`systemctl reload queend`) the daemon reads the TOML file and the credentials again. Those marked with ↻
 change then, and no connection ends. Another one that differs stays as it was, and the log says so
@@ -39,13 +48,14 @@ def shown(value) -> str:
 def document() -> str:
     parts = [HEAD]
     for title, group in GROUPS.items():
-        parts.append(f"## {title}\n\n| setting | default | unit | meaning |\n|---|---|---|---|")
+        parts.append(f"## {title}\n\n| setting | default | unit | values | meaning |\n|---|---|---|---|---|")
         for name in group.__annotations__:
             field = Settings.model_fields[name]
             extra = field.json_schema_extra
             default = "half the processors" if name == "num_workers" else shown(field.default)
             mark = " ↻" if extra["live"] else ""
-            parts.append(f"| {name.upper()}{mark} | {default} | {extra['unit']} | {field.description} |")
+            parts.append(f"| {name.upper()}{mark} | {default} | {extra['unit']} | {values(field)} | "
+                         f"{field.description} |")
         parts.append("")
     parts.append("## Names without effect\n\n| names | why |\n|---|---|")
     for why in dict.fromkeys(NO_EFFECT.values()):

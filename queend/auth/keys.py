@@ -25,9 +25,10 @@ def usable(settings: Settings) -> None:
     than meant."""
     algorithm, url = settings.jwt_algorithm, settings.jwt_jwks_url
     if algorithm == HS256 and not settings.jwt_secret:
-        raise ValueError("JWT_SECRET: HS256 needs it")
+        raise ValueError("JWT_SECRET: it is not set; JWT_ENABLED with JWT_ALGORITHM HS256 needs it")
     if algorithm in (RS256, EDDSA) and not settings.jwt_public_key and not url:
-        raise ValueError(f"JWT_PUBLIC_KEY: {algorithm} needs it, or JWT_JWKS_URL")
+        raise ValueError(f"JWT_PUBLIC_KEY: it is not set; JWT_ENABLED with JWT_ALGORITHM {algorithm} needs it, or "
+                         "JWT_JWKS_URL")
     if algorithm == "auto" and not (settings.jwt_secret or settings.jwt_public_key or url):
         raise ValueError("JWT_ALGORITHM: auto needs JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL")
     if settings.jwt_secret:

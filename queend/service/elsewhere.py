@@ -36,8 +36,9 @@ def targets_read(text: str) -> set[tuple[str, int, str]]:
     found = set()
     for one in listed(text):
         match = TARGET.fullmatch(one)
-        if not match:
-            raise ValueError(f"{one} is no target; one is host:port/database, or host:port/* for all of a server")
+        if not match or not 0 < int(match[2] or 5432) < 65536:
+            raise ValueError(f"{one} is no target; one is host:port/database, with a port from 1 to 65535, or "
+                             "host:port/* for all of a server")
         found.add((match[1].strip("[]").lower(), int(match[2] or 5432), match[3]))
     return found
 

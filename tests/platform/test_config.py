@@ -35,21 +35,29 @@ def problems() -> list[str]:
 
 
 @pytest.mark.parametrize("name, value, words", [
-    ("PORT", "abc", "valid integer"), ("PORT", "66a", "valid integer"),
-    ("PORT", "65536", "less than or equal to 65535"),
-    ("DB_STATEMENT_TIMEOUT", "-1", "greater than or equal to 0"), ("DB_STATEMENT_TIMEOUT", "1.5", "valid integer"),
-    ("PG_USE_SSL", "maybe", "valid boolean"), ("LOG_LEVEL", "loud", "'trace', 'debug', 'info', 'warn' or 'error'"),
-    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"), ("LOG_LEVEL", "INFO", "'info'"),
-    ("QUEEND_BUFFER_BYTES", "1GB", "valid integer"), ("STATS_INTERVAL_MS", "10s", "valid integer"),
-    ("DB_KEEPALIVES_IDLE", "0", "greater than or equal to 1"), ("DB_KEEPALIVES_IDLE", "32768", "equal to 32767"),
-    ("DB_KEEPALIVES_INTERVAL", "32768", "equal to 32767"), ("DB_KEEPALIVES_COUNT", "128", "equal to 127"),
-    ("METRICS_RETENTION_DAYS", "36501", "equal to 36500"),
-    ("PG_PASSWORD", "p\udcff", "no text in UTF-8"), ("CORS_ORIGINS", "\udcff", "no text in UTF-8"),
+    ("PORT", "abc", "abc is no whole number from 0 to 65535"), ("PORT", "66 a", "'66 a' is no whole number from"),
+    ("PORT", "65536", "65536 is no whole number from 0 to 65535"),
+    ("DB_STATEMENT_TIMEOUT", "-1", "-1 is no whole number of milliseconds from 0 to 2147483647"),
+    ("DB_STATEMENT_TIMEOUT", "1.5", "1.5 is no whole number of milliseconds"),
+    ("PG_USE_SSL", "maybe", "maybe is neither true nor false"),
+    ("LOG_LEVEL", "loud", "loud is none of trace, debug, info, warn, error"), ("LOG_LEVEL", "INFO", "INFO is none of"),
+    ("DEFAULT_SUBSCRIPTION_MODE", "old", "old is none of all, new, new-only"),
+    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "0 is no whole number of jobs from 1 to"),
+    ("QUEEND_BUFFER_BYTES", "1GB", "1GB is no whole number of bytes"),
+    ("QUEEND_LEAST_RATE", "x" * 1000, f"{'x' * 60}… is no whole number of bytes a second"),
+    ("STATS_INTERVAL_MS", "10s", "10s is no whole number of milliseconds"),
+    ("DB_KEEPALIVES_IDLE", "0", "0 is no whole number of seconds from 1 to 32767"),
+    ("DB_KEEPALIVES_IDLE", "32768", "32768 is no"), ("DB_KEEPALIVES_INTERVAL", "32768", "32768 is no"),
+    ("DB_KEEPALIVES_COUNT", "128", "128 is no whole number from 1 to 127"),
+    ("METRICS_RETENTION_DAYS", "36501", "36501 is no whole number of days from 1 to 36500"),
+    ("QUEEND_MIGRATION_TARGETS", "a/b,h:99999/d", "h:99999/d is no target"),
+    ("PG_PASSWORD", "p\udcff", "it is no text in UTF-8"), ("CORS_ORIGINS", "\udcff", "it is no text in UTF-8"),
+    ("QUEEND_CONFIG", "/none", "/none: No such file or directory"),
 ])
 def test_a_wrong_value_is_named(monkeypatch, name, value, words):
     monkeypatch.setenv(name, value)
     (problem,) = problems()
-    assert problem.startswith(f"{name}: ") and words in problem
+    assert problem.startswith(f"{name}: {words}"), problem
 
 
 def numbers() -> Iterator[tuple[str, int, int]]:
@@ -64,7 +72,12 @@ def numbers() -> Iterator[tuple[str, int, int]]:
 def test_every_number_has_its_bounds_and_no_unit(monkeypatch, wrong):
     for name, least, most in numbers():
         monkeypatch.setenv(name, {"below": str(least - 1), "above": str(most + 1)}.get(wrong, wrong))
-    assert [problem.split(":")[0] for problem in problems()] == [name for name, _, _ in numbers()]
+    told = {problem.split(":")[0]: problem for problem in problems()}
+    assert list(told) == [name for name, _, _ in numbers()]
+    for name, least, most in numbers():
+        unit = Settings.model_fields[name.lower()].json_schema_extra["unit"]
+        assert f" is no whole number{' of ' if unit else ' from '}" in told[name]
+        assert told[name].endswith(f" from {least} to {most}"), told[name]
 
 
 @pytest.mark.parametrize("bound", [1, 2], ids=["least", "most"])
@@ -116,8 +129,12 @@ def test_names_of_others_are_theirs(monkeypatch, name):
     ({"QUEEN_UDP_PEERS": "http://a"}, "QUEEN_UDP_PEERS: http://a is no peer"),
     ({"QUEEN_UDP_PEERS": "::1"}, "QUEEN_UDP_PEERS: ::1 is no peer"),
     ({"QUEEN_PEERS": "ftp://a"}, "QUEEN_PEERS: ftp://a is no address"),
-    ({"QUEEN_PEERS": "http://user:word@a"}, "QUEEN_PEERS: http://user:word@a is no address"),
-    ({"QUEEN_PEERS": "http://a:66666"}, "QUEEN_PEERS: "),
+    ({"QUEEN_PEERS": "http://user:word@a"}, "QUEEN_PEERS: http://********@a is no address"),
+    ({"QUEEN_PEERS": "b,http://a:66666"}, "QUEEN_PEERS: http://a:66666 is no address"),
+    ({"QUEEN_PEERS": "http://a:0"}, "QUEEN_PEERS: http://a:0 is no address"),
+    ({"QUEEN_PEERS": "b,http://[:::]:1"}, "QUEEN_PEERS: http://[:::]:1 is no address"),
+    ({"QUEEN_UDP_PEERS": "b,a:99999"}, "QUEEN_UDP_PEERS: a:99999 is no peer"),
+    ({"QUEEN_UDP_PEERS": "b,[:::]:1"}, "QUEEN_UDP_PEERS: [:::]:1 is no peer"),
     ({"QUEEN_SYNC_HEARTBEAT_MS": "5000"}, "QUEEN_SYNC_DEAD_THRESHOLD_MS is not above"),
     ({"QUEEN_PEERS": "a", "JWT_ENABLED": "true", "JWT_SECRET": "0" * 32}, "QUEEN_PEERS with JWT_ENABLED needs"),
 ], ids=str)
@@ -177,8 +194,11 @@ def test_the_environment_wins_over_the_file_and_the_argument_over_both(monkeypat
 
 @pytest.mark.parametrize("text, problem", [
     ("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: "),
-    ("port = true", "PORT: a number"), ("port = 1.5", "PORT: "), ("log_level = true", "LOG_LEVEL: "),
-    ("cors_origins = ['*']", "CORS_ORIGINS: "), ("[server]\nport = 1", "SERVER: no such setting")])
+    ("port = true", "PORT: true is no whole number"), ("port = 1.5", "PORT: 1.5 is no whole number from 0 to 65535"),
+    ("log_level = true", "LOG_LEVEL: true is none of trace,"), ("queend_data_dir = 5", "QUEEND_DATA_DIR: 5 is no path"),
+    ("cors_origins = ['*']", "CORS_ORIGINS: ['*'] is no text"),
+    ("pg_password = 4711", "PG_PASSWORD: what is given is no text"),
+    ("pg_password = true", "PG_PASSWORD: what is given is no text"), ("[server]\nport = 1", "SERVER: no such setting")])
 def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
     (tmp_path / "queend.toml").write_text(text)
     monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))
@@ -203,7 +223,7 @@ def test_what_has_no_effect_is_known(monkeypatch, tmp_path):
                                   "PG_DB"])
 def test_naming_a_server_turns_the_embedded_one_off(monkeypatch, name):
     assert uses_embedded(load())
-    monkeypatch.setenv(name, "5433")
+    monkeypatch.setenv(name, "host=h" if name in ("QUEEND_DSN", "DATABASE_URL") else "5433")
     assert not uses_embedded(load())
 
 
@@ -241,6 +261,30 @@ def test_a_dsn_libpq_cannot_read_is_refused(monkeypatch):
         with pytest.raises(ConfigError, match="QUEEND_DSN: ") as told:
             connect.conninfo(load())
         assert "s3cret" not in str(told.value)
+
+
+@pytest.mark.parametrize("name, value, told", [
+    ("QUEEND_DSN", "host=h sslmode=requre", 'invalid sslmode value: "requre"'),
+    ("DATABASE_URL", "postgresql://u:p@a,b/d?port=99999", "invalid port number"),
+    ("DATABASE_URL", "host=a,b port=1,2,3", "could not match 3 port numbers to 2 hosts"),
+    ("QUEEND_DSN", "postgresql://u:p@h:s3cret/d", "invalid integer value (port)"),
+    ("QUEEND_DSN", "hostaddr=1.2.3.4 sslmode=no", 'invalid sslmode value: "no"')])
+def test_a_value_that_libpq_takes_for_none_is_told(monkeypatch, name, value, told):
+    monkeypatch.setenv(name, value)
+    (problem,) = problems()
+    assert problem.startswith(f"{name}: {told}") and "s3cret" not in problem
+    done = command("serve", **{name: value})
+    assert done.returncode == 2 and f"queend: {name}: {told}" in done.stderr
+
+
+@pytest.mark.parametrize("variables, deadline", [
+    ({}, 35_000), ({"DB_STATEMENT_TIMEOUT": "1000"}, 6_000), ({"DB_STATEMENT_TIMEOUT": "0"}, 35_000),
+    ({"DB_STATEMENT_TIMEOUT": "2147483647"}, 2147483647),
+    ({"DB_STATEMENT_TIMEOUT": "0", "LIBQUEEN_INFLIGHT_DEADLINE_MS": "90000"}, 90_000)], ids=str)
+def test_the_deadline_of_an_answer(monkeypatch, variables, deadline):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert connect.core_settings(load())["inflight_deadline_ms"] == deadline
 
 
 @pytest.mark.parametrize("variables, mode, verified", [
@@ -399,7 +443,7 @@ def test_an_empty_credential_is_none(secrets):
     ("jwt_secrte", b"x", "jwt_secrte: no such setting; jwt_secret is one (credential)"),
     ("queend.nothing", b"x", "queend.nothing: no such setting (credential)"),
     ("jwt_secret", b"\xff", "JWT_SECRET: credential jwt_secret is no text of at most 1048576 bytes"),
-    ("port", b"none", "PORT: Input should be a valid integer, unable to parse string as an integer")])
+    ("port", b"none", "PORT: none is no whole number from 0 to 65535")])
 def test_a_wrong_credential_is_told(secrets, name, text, told):
     (secrets / name).write_bytes(text)
     assert problems() == [told]

@@ -1,0 +1,77 @@
+"""A setting that cannot be used, in words: its name, what was given and what it may be."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+UNITS = {"ms": "milliseconds", "s": "seconds", "bytes/s": "bytes a second"}
+ENDLESS = 2**31 - 1      # the bound of whatever has no better one
+MOST = 60                # characters of what was given
+# parts of URLs that may be secrets
+LOGIN = re.compile(r"//[^/?#,\s]*@")
+QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
+
+
+def veiled(text: str) -> str:
+    """Without the parts of URLs that may be secrets."""
+    return QUERY.sub("?********", LOGIN.sub("//********@", text))
+
+
+def values(field: FieldInfo) -> str:
+    """What the setting may be, in few words; empty where any text may be."""
+    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind in (int, bool)]
+    if kinds == [bool]:
+        return "true, false"
+    if kinds == [int]:
+        least, most = bounds(field)
+        return f"from {least}" if most == ENDLESS else f"{least} to {most}"
+    return ", ".join(word for word in get_args(field.annotation) if isinstance(word, str) and word)
+
+
+def bounds(field: FieldInfo) -> tuple[int, int]:
+    limits = {name: getattr(one, name) for one in field.metadata for name in ("ge", "le") if hasattr(one, name)}
+    return limits["ge"], limits["le"]
+
+
+def expected(field: FieldInfo) -> str:
+    """What a value of it is not that is none."""
+    allowed = values(field)
+    if allowed == "true, false":
+        return "neither true nor false"
+    if re.match(r"(from )?\d", allowed):
+        least, most = bounds(field)
+        unit = str((field.json_schema_extra or {}).get("unit", ""))      # type: ignore[union-attr]
+        of = f" of {UNITS.get(unit, unit)}" if unit else ""
+        return f"no whole number{of} from {least} to {most}"
+    return f"none of {allowed}" if allowed else "no path" if Path in get_args(field.annotation) or (
+        field.annotation is Path) else "no text"
+
+
+def given(value: Any, secret: bool) -> str:
+    """What was given, as far as it may be shown."""
+    if secret:
+        return "what is given"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = veiled(value if isinstance(value, str) else str(value))
+    shown = text if len(text) <= MOST else text[:MOST] + "…"
+    return shown if re.fullmatch(r"[!-~…]+", shown) else repr(shown)
+
+
+def told(error: ValidationError, fields: dict[str, FieldInfo]) -> Iterator[str]:
+    """A line for each setting at fault."""
+    for one in error.errors(include_url=False):
+        name = str(one["loc"][0]) if one["loc"] else ""
+        if one["type"] == "extra_forbidden":
+            yield f"{name.upper()}: no such setting"
+        elif one["type"] == "value_error":
+            text = one["msg"].removeprefix("Value error, ")
+            yield f"{name.upper()}: {text}" if name else text
+        else:
+            secret = bool(fields[name].json_schema_extra["secret"])      # type: ignore[index,call-overload]
+            yield f"{name.upper()}: {given(one['input'], secret)} is {expected(fields[name])}"
