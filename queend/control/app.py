@@ -11,7 +11,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from starlette.exceptions import HTTPException
 
 from .. import __version__, log, session
-from .._core import verdict
+from .._core import verdict, verdict_meaning
 from ..config import Settings
 from ..connect import bounds, changing, with_options
 from ..service.buffer import Folder
@@ -31,6 +31,11 @@ from .etag import Tagged
 from .holds import Holds
 from .route import routers
 from .sweeper import Sweeper
+
+# What is said of a database to which there is no connection, by what is known of it (control/health): the first.
+AWAY = {"read_only": "the database is read-only", "refused": "the database refuses connections",
+        "crowded": "the database has no connection left", "away": "the database is not reachable",
+        "silent": "the database does not answer"}
 
 
 class Control:
@@ -174,5 +179,15 @@ async def _database(request: Request, error: Exception) -> Json:
         "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
     if unreachable:
-        return Refusal(503, "Database unavailable", "database_unavailable", {"retry-after": "1"}).answer()
-    return Refusal(500, "Database error", "database_error").answer()
+        return Refusal(503, f"Database unavailable: {_why(request, error)}", "database_unavailable",
+                       {"retry-after": "1"}).answer()
+    return Refusal(500, f"Database error: {_why(request, error)}", "database_error").answer()
+
+
+def _why(request: Request, error: Exception) -> str:
+    """What is wrong with the database, for who asked: nothing that its own words may quote."""
+    if code := getattr(error, "sqlstate", None):
+        return verdict_meaning(code)
+    doubts = request.app.state.control.core.database()["doubts"]
+    return next((text for doubt, text in AWAY.items() if doubt in doubts),
+                "no connection was free in time" if isinstance(error, PoolTimeout) else verdict_meaning(None))

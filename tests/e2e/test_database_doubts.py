@@ -124,7 +124,8 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
                                END$$""")
         connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON queend.log EXECUTE FUNCTION full_disk()")
         refused = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]})
-        assert refused.status == 503 and "The database has no space on its disk; " in refused.json["error"]
+        assert refused.status == 503 and refused.json["error"] == (
+            "Nothing is known to be stored: the database has no space on its disk; try again")
         assert ready(client) == (503, "The database has no space on its disk")
         assert doubts(client) == (503, ["disk_full"])
         connection.execute("DROP TRIGGER full_disk ON queend.log")
@@ -226,7 +227,8 @@ def test_with_messages_in_its_buffer_it_serves_and_says_why(start_daemon, cluste
 def test_a_password_that_is_changed_while_it_serves(start_daemon, cluster, queue, wrong):
     cluster.execute("ALTER ROLE keeper PASSWORD 'right' SUPERUSER")
     daemon = start_daemon(cluster.dsn(user="keeper", password="right",
-                                      dbname=psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]))
+                                      dbname=psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]),
+                          QUEEND_PATIENCE_MS=100, DB_CONNECTION_TIMEOUT=100)
     with daemon.client() as client:
         client.push(queue, 1)
         cluster.execute("ALTER ROLE keeper PASSWORD 'other'")
@@ -237,6 +239,14 @@ def test_a_password_that_is_changed_while_it_serves(start_daemon, cluster, queue
         until(lambda: "refused" in doubts(client)[1], "told")
         until(lambda: any(line["level"] == "error" and "28P01" in line.get("detail", "") for line in daemon.log),
               "said as an error")
+        refused = client.pop_answer(queue, "p")
+        assert (refused.status, refused.json["error"]) == (503, "The database refuses connections")
+        refused = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]})
+        assert (refused.status, refused.json["error"]) == (
+            503, "The database refuses connections; nothing is known to be stored, try again")
+        refused = client.get("/api/v1/resources/queues")
+        assert (refused.status, refused.json["error"]) == (
+            503, "Database unavailable: the database refuses connections")
         cluster.execute("ALTER ROLE keeper PASSWORD 'right'")
         until(lambda: doubts(client) == (200, []), "ready again")
 

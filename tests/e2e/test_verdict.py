@@ -57,7 +57,8 @@ class Push(Case):
     function = "push"
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.post("/api/v1/push", {"items": [{"queue": self.queue, "partition": "p", "payload": 1}]})
+        answer = self.answer = client.post("/api/v1/push", {"items": [
+            {"queue": self.queue, "partition": "p", "payload": 1}]})
         return answer.status, answer.status == 201 and answer.json[0]["status"] == "queued"
 
     def status(self, blame: str) -> int:
@@ -85,7 +86,7 @@ class Pop(Case):
         self.client.push(self.queue, 1, partition="p")
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.pop_answer(self.queue, "p", autoAck=True, batch=100)
+        answer = self.answer = client.pop_answer(self.queue, "p", autoAck=True, batch=100)
         return answer.status, answer.status == 200 and data(answer.json["messages"])[-1:] == [1]
 
 
@@ -97,7 +98,7 @@ class Ack(Case):
         (self.message,) = self.client.pop(self.queue, "p")
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.post("/api/v1/ack", {**ack_of(self.message, "dlq")})
+        answer = self.answer = client.post("/api/v1/ack", {**ack_of(self.message, "dlq")})
         return answer.status, answer.status == 200 and answer.json[0]["success"]
 
 
@@ -105,7 +106,8 @@ class Transaction(Ack):
     function = "transaction"
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.post("/api/v1/transaction", {"operations": [{"type": "ack", **ack_of(self.message)}]})
+        answer = self.answer = client.post("/api/v1/transaction", {"operations": [
+            {"type": "ack", **ack_of(self.message)}]})
         return answer.status, answer.status == 200 and answer.json["success"]
 
 
@@ -113,7 +115,7 @@ class Lease(Ack):
     function = "renew"
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.post(f"/api/v1/lease/{self.message['leaseId']}/extend", {"seconds": 60})
+        answer = self.answer = client.post(f"/api/v1/lease/{self.message['leaseId']}/extend", {"seconds": 60})
         if answer.status == 200:
             client.ack(self.message)
         return answer.status, answer.status == 200
@@ -136,13 +138,19 @@ class Cycle(Case):
                                      [{"queue": f"{self.queue}-sink", "partition": "p", "payload": 1}])
 
     def ask(self, client: Client) -> tuple[int, bool]:
-        answer = client.post("/streams/v1/cycle", self.body)
+        answer = self.answer = client.post("/streams/v1/cycle", self.body)
         return answer.status, answer.status == 200 and answer.json["success"]
 
     def status(self, blame: str) -> int:
         return 200 if blame == "data" else 503      # success: false, with the database's words
 
 
+# What a refusal says of the database.
+SAID = {"53100": "the database has no space on its disk", "53200": "the database is out of memory",
+        "53300": "the database has no connection left", "57P03": "the database takes no connections:",
+        "58030": "the server's system failed: a file, a disk", "42501": "this daemon lacks a right in the database",
+        "42883": "the database lacks a function", "P0001": "a function of the database gave up",
+        "57014": "the statement was cancelled, or took longer than statement_timeout"}
 KINDS = (Push, Names, Pop, Ack, Transaction, Lease, Cycle)
 
 
@@ -178,6 +186,37 @@ def test_one_error_is_nobodys_trouble_and_one_without_end_is_told(shop, queue, k
                 faults.clear(kind.function)
             status, done = case.ask(client)
             assert done, (code, status)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not Cycle], ids=lambda kind: kind.__name__)
+def test_a_refusal_says_what_the_database_said(shop, queue, kind) -> None:
+    """A cycle is told in the database's own words."""
+    patient, hasty, faults = shop
+    with patient.client() as client, hasty.client() as other:
+        case = kind(client, queue)
+        for code, said in SAID.items():
+            case.prepare()
+            faults.plant(kind.function, code)
+            try:
+                assert told(case, other, (503, False)), code
+            finally:
+                faults.clear(kind.function)
+            text = case.answer.json["error"]
+            assert f": {said}" in text and text.endswith("; try again"), (code, text)
+            case.ask(client)
+
+
+def test_a_page_says_what_the_database_said(start_daemon, postgres, queue) -> None:
+    daemon = start_daemon(postgres.database())
+    faults = Faults(daemon.conninfo, "configure")
+    with daemon.client() as client:
+        for code, said in SAID.items():
+            faults.plant("configure", code)
+            answer = client.post("/api/v1/configure", {"queue": queue, "options": {}})
+            unclear = verdict(code) == "unclear"
+            assert answer.status == (500 if unclear else 503), code
+            assert answer.json["error"].startswith(f"Database {'error' if unclear else 'unavailable'}: {said}"), code
+    faults.close()
 
 
 def told(case: Case, client: Client, wanted: tuple[int, bool]) -> bool:
@@ -220,10 +259,11 @@ def test_nobody_waits_for_ever_for_what_is_not_known(start_daemon, postgres, que
     with daemon.client() as client:
         client.push(queue, 1, partition="p")
         for function, target in (("pop_scan", queue), ("catalog_load", "nobody-knows")):
-            faults.plant(function, "XX000")
+            faults.plant(function, "53100")
             asked = {"consumerGroup": f"g-{function}"}
             answer = client.get(pop_target(target, **asked))
             assert answer.status == 503 and answer.headers["retry-after"], (function, answer)
+            assert answer.json["error"].endswith(": the database has no space on its disk; try again"), answer.json
             assert client.pop(target, wait=True, timeout=100, **asked) == []
             faults.clear(function)
         assert data(client.pop(queue, wait=True, timeout=100_000, consumerGroup="g-pop_scan")) == [1]

@@ -129,27 +129,31 @@ cdef void pops_expire(Engine* e) noexcept nogil:
             pop_empty(j, WHY_EXPIRED)
         elif not j.until_us and now - j.job.born_us > e.patience_us:
             pop_drop_candidates(j)
-            pop_fail(j, 503, "The database is not reachable")
+            pop_fail(j, 503, doubt_why())
         else:
             joblist_add(&e.pops.jobs, &j.job)
 
-cdef void popcall_again(PopCall* call, int status) noexcept nogil:
+cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept nogil:
     # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or
-    # is refused with `status`.
+    # is refused with `status`. said: by the server; NULL: nothing.
+    cdef char[VERDICT_TEXT] text
+    cdef const char* why = b"The database did not answer in time; try again"
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     cdef int64_t now = clock_mono_us()
+    if said != NULL:
+        why = verdict_text(text, b"Nothing can be delivered", said)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         pop_drop_candidates(j)
         if j.gone:
             pop_forget(j)
         elif status == 500:
-            pop_fail(j, status, "The database refused the pop")
+            pop_fail(j, status, why)
         elif j.until_us and now >= j.until_us:
             pop_empty(j, WHY_EXPIRED)
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
-            pop_fail(j, 503, "The database did not answer in time; try again")
+            pop_fail(j, 503, why)
         else:
             pop_move(j, POP_LEASING)
             job_queue(&j.job, &e.woken)
@@ -184,13 +188,13 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     if outcome >= SLOT_UNSENT:
-        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503)
+        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503, NULL)
         return
     if outcome != SLOT_OK:
         e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
         if res == NULL:
             popcall_disown(call)
-            popcall_again(call, 0)
+            popcall_again(call, 0, NULL)
         else:
             popcall_error(call, res)
         return
@@ -214,4 +218,4 @@ cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
         engine_reload(call.base.engine.worker)
     if not again:
         log_line(b"error", b"pop_refused", pg_error(res))
-    popcall_again(call, 0 if again else 500 if v.blame == BLAME_DATA else 503)
+    popcall_again(call, 0 if again else 500 if v.blame == BLAME_DATA else 503, v)

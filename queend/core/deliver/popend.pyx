@@ -20,7 +20,18 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     if j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
     else:
-        pop_fail(j, 503, "What this group has to consume is not known yet; try again")
+        pop_fail_unknown(j)
+
+cdef void pop_fail_unknown(PopJob* j) noexcept nogil:
+    cdef char[VERDICT_TEXT] text
+    cdef const char* why = b"What this group has to consume is not known yet; try again"
+    cdef const Verdict* said
+    uv_mutex_lock(&book.lock)
+    said = book.scan_said
+    uv_mutex_unlock(&book.lock)
+    if said != NULL:
+        why = verdict_text(text, b"What this group has to consume is not known yet", said)
+    pop_fail(j, 503, why)
 
 cdef void pop_gone(Request* r) noexcept nogil:
     # The client left. Parked: forget it. On its way: whatever it claims is given back.

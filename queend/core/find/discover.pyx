@@ -180,6 +180,9 @@ cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef int32_t last = -1
     cdef bint more = False
     d.finding = FIND_NOTHING
+    uv_mutex_lock(&book.lock)
+    book.scan_said = verdict_of(res) if outcome == SLOT_ERROR else NULL
+    uv_mutex_unlock(&book.lock)
     if outcome != SLOT_OK:
         if outcome == SLOT_ERROR:
             if verdict_of(res).blame >= BLAME_UNFIT:

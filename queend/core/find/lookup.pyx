@@ -6,7 +6,6 @@ cdef enum:
     ASK_TRIES = 200           # of a statement whose connection was lost
 
 cdef const char* NAMES_NOT = "The names could not be looked up"
-cdef const char* NAMES_NOT_NOW = "The names could not be looked up; try again"
 
 cdef Job* round_take(JobList* waiting) noexcept nogil:
     # Those a round asks for: one that goes alone, or all up to it.
@@ -26,6 +25,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.running = True
         e.round.failures = 0
         e.round.why = 503
+        e.round.said = NULL
         e.round.apart = False
         e.round.reload = False
         table_init(&e.round.refused)
@@ -83,6 +83,7 @@ cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     else:
         e.round.failures += 1
         e.round.apart = blames_request(v.blame)
+        e.round.said = v if res != NULL else NULL
         if v.blame == BLAME_DATA:
             e.round.why = 500
         log_line(b"error", b"lookup_refused", pg_error(res))
@@ -97,6 +98,7 @@ cdef void round_end(Engine* e) noexcept nogil:
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef bint failed = e.round.failures > 0
+    cdef char[VERDICT_TEXT] text
     cdef bint apart = failed and e.round.apart and job.next != NULL
     while e.round.refused.used and job != NULL:
         if job.kind.barred != NULL:
@@ -107,6 +109,10 @@ cdef void round_end(Engine* e) noexcept nogil:
     e.round.running = False
     e.round.jobs = NULL
     arena_close(&e.round.arena)
+    if failed and e.round.said != NULL:
+        verdict_text(text, NAMES_NOT, e.round.said)
+    elif failed:
+        snprintf(text, sizeof(text), b"%s: the database did not answer in time; try again", NAMES_NOT)
     while job != NULL:
         following = job.next
         job.next = NULL
@@ -115,7 +121,7 @@ cdef void round_end(Engine* e) noexcept nogil:
         if job.bound:
             refused_answer(e, job)
         elif failed and not apart:
-            job.kind.refuse(job, e.round.why, NAMES_NOT_NOW if e.round.why == 503 else NAMES_NOT)
+            job.kind.refuse(job, e.round.why, text)
         elif e.round.reload and e.want_reload and job.kind.reloads:
             joblist_add(&e.wait_reload, job)
         else:
@@ -142,7 +148,7 @@ cdef void round_expire(Engine* e) noexcept nogil:
         t = job.kind
         if not job_outlasts(job, &e.resolving, now):
             if t.hurries or lost:
-                t.refuse(job, 503, b"The database is not reachable")
+                t.refuse(job, 503, doubt_why())
             else:
                 joblist_add(&e.resolving, job)
         job = following

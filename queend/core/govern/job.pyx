@@ -84,6 +84,7 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
     cdef bint shared = c.jobs.n > 1 and blames_request(v.blame)
     cdef Job* job
     cdef bint refused
+    cdef char[VERDICT_TEXT] text
     e.want_reload = e.want_reload or v.reload
     if res != NULL:
         e.pause_until = c.ended_us + TROUBLE_PAUSE_US
@@ -97,7 +98,8 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
         else:
             log_line(b"error", texts.event, pg_error(res))
             refused = v.blame == BLAME_DATA and texts.refused != NULL
-            job_refuse(job, 500 if refused else 503, texts.refused if refused else texts.put_off)
+            verdict_text(text, texts.refused if refused else texts.put_off, v)
+            job_refuse(job, 500 if refused else 503, text)
 
 cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) noexcept nogil:
     # The call of one job was not sent: it waits on, or is refused. False: it was. large: what is told where PostgreSQL
@@ -142,6 +144,6 @@ cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
         n -= 1
         job = joblist_take(list)
         if now - job.born_us > e.patience_us:
-            job.kind.refuse(job, 503, b"The database is not reachable")
+            job.kind.refuse(job, 503, doubt_why())
         else:
             joblist_add(list, job)

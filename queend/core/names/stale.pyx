@@ -12,6 +12,7 @@ cdef bint catalog_reload_allowed() noexcept nogil:
 cdef uv_mutex_t reload_lock
 
 cdef SharedFlag reload_running    # set under reload_lock
+cdef const Verdict* reload_said   # by the server, of the last one; NULL: it was done
 
 cdef SharedInt64 reload_at        # monotonic, when the last one ended
 

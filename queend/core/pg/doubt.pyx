@@ -36,10 +36,18 @@ cdef bint doubt_repeats(int64_t now) noexcept nogil:
     atomic_set64(&doubt.told_us, now)
     return True
 
-cdef bint doubt_disk(int64_t now) noexcept nogil:
-    # Its disk is full, as far as is known.
-    cdef int64_t since = atomic_get64(&doubt.disk_us)
-    return since != 0 and now - since < DOUBT_DISK_US
+cdef const char* doubt_away(int64_t doubts) noexcept nogil:
+    # Why nothing reaches it.
+    if doubts & DOUBT_READ_ONLY:
+        return b"The database is read-only"
+    if doubts & DOUBT_REFUSED:
+        return b"The database refuses connections"
+    if doubts & DOUBT_CROWDED:
+        return b"The database has no connection left"
+    return b"The database is not reachable"
+
+cdef inline const char* doubt_why() noexcept nogil:
+    return doubt_away(atomic_get64(&doubt.why))
 
 cdef int doubt_of_state(const char* state) noexcept nogil:
     # What an SQLSTATE says about why there is no connection; 0: nothing that lasts.

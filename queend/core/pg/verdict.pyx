@@ -22,10 +22,11 @@ cdef struct Verdict:
     int blame
     bint anew                 # the connection is replaced: it would say the same for ever
     bint reload               # names or numbers may be out of date
-    const char* meaning
+    const char* meaning       # a clause, which refusals end with
 
 cdef enum:
     VERDICTS_MOST = 48
+    VERDICT_TEXT = 240
 
 cdef Verdict[VERDICTS_MOST] verdicts
 cdef int n_verdicts
@@ -46,46 +47,55 @@ cdef void verdicts_open() noexcept nogil:
     verdict_unknown.blame = BLAME_UNCLEAR
     verdict_unknown.anew = False
     verdict_unknown.reload = False
-    verdict_unknown.meaning = b"an error that is in no class of this table"
-    verdict_add(b"40001", BLAME_AGAIN, False, False, b"serialization failure")
-    verdict_add(b"40P01", BLAME_AGAIN, False, False, b"deadlock")
-    verdict_add(b"40", BLAME_AGAIN, False, False, b"the transaction was rolled back")
-    verdict_add(b"QD408", BLAME_AGAIN, False, False, b"executed after its moment: the clock has jumped")
+    verdict_unknown.meaning = b"the database met an error that has no class here"
+    verdict_add(b"40001", BLAME_AGAIN, False, False, b"the database met a serialization failure")
+    verdict_add(b"40P01", BLAME_AGAIN, False, False, b"the database met a deadlock")
+    verdict_add(b"40", BLAME_AGAIN, False, False, b"the database rolled the transaction back")
+    verdict_add(b"QD408", BLAME_AGAIN, False, False,
+                b"the statement was executed after its moment: the clock has jumped")
     verdict_add(b"55P03", BLAME_AGAIN, False, False, b"a lock was not to be had in time")
-    verdict_add(b"55006", BLAME_AGAIN, False, False, b"in use")
-    verdict_add(b"55", BLAME_AWAY, False, False, b"not in a state to do it")
-    verdict_add(b"57014", BLAME_AGAIN, False, False, b"cancelled, or longer than statement_timeout")
+    verdict_add(b"55006", BLAME_AGAIN, False, False, b"something that is needed is in use")
+    verdict_add(b"55", BLAME_AWAY, False, False, b"the database is not in a state to do it")
+    verdict_add(b"57014", BLAME_AGAIN, False, False,
+                b"the statement was cancelled, or took longer than statement_timeout")
+    verdict_add(b"57P03", BLAME_AWAY, False, False, b"the database takes no connections: it starts, or ends")
     verdict_add(b"57", BLAME_AWAY, False, False, b"the server or somebody who runs it ended the session")
     verdict_add(b"26000", BLAME_AGAIN, True, False, b"the prepared statement is gone")
     verdict_add(b"0A000", BLAME_AGAIN, True, False, b"a function returns other columns than when it was prepared")
-    verdict_add(b"23503", BLAME_AGAIN, False, True, b"a key of ours that is gone")
-    verdict_add(b"23505", BLAME_AGAIN, False, True, b"a key of ours that is there")
-    verdict_add(b"23514", BLAME_DATA, False, False, b"a check of a table on what it holds")
-    verdict_add(b"23P01", BLAME_AGAIN, False, False, b"an exclusion of ours")
-    verdict_add(b"25006", BLAME_AWAY, True, False, b"read-only: a standby, or default_transaction_read_only")
+    verdict_add(b"23503", BLAME_AGAIN, False, True, b"a key of ours is gone")
+    verdict_add(b"23505", BLAME_AGAIN, False, True, b"a key of ours is there already")
+    verdict_add(b"23514", BLAME_DATA, False, False, b"a check of a table refuses what it would hold")
+    verdict_add(b"23P01", BLAME_AGAIN, False, False, b"an exclusion of ours refuses it")
+    verdict_add(b"25006", BLAME_AWAY, True, False,
+                b"the database is read-only: a standby, or default_transaction_read_only")
     verdict_add(b"25", BLAME_AWAY, True, False,
                 b"the session or its transaction ran into a time limit, or is in no state to go on")
-    verdict_add(b"53", BLAME_AWAY, False, False, b"out of disk, memory or connections")
+    verdict_add(b"53100", BLAME_AWAY, False, False, b"the database has no space on its disk")
+    verdict_add(b"53200", BLAME_AWAY, False, False, b"the database is out of memory")
+    verdict_add(b"53300", BLAME_AWAY, False, False, b"the database has no connection left")
+    verdict_add(b"53", BLAME_AWAY, False, False, b"the database is out of disk, memory or connections")
     verdict_add(b"58", BLAME_AWAY, False, False, b"the server's system failed: a file, a disk")
     verdict_add(b"08", BLAME_AWAY, True, False, b"the connection failed")
     verdict_add(b"3D", BLAME_AWAY, True, False, b"the database is gone")
-    verdict_add(b"28", BLAME_UNFIT, True, False, b"not let in")
-    verdict_add(b"42501", BLAME_UNFIT, False, False, b"a right is missing")
-    verdict_add(b"42883", BLAME_UNFIT, False, False, b"a function is missing: another version's, or half restored")
-    verdict_add(b"42703", BLAME_UNFIT, False, False, b"a column is missing")
+    verdict_add(b"28", BLAME_UNFIT, True, False, b"the database does not let this daemon in")
+    verdict_add(b"42501", BLAME_UNFIT, False, False, b"this daemon lacks a right in the database")
+    verdict_add(b"42883", BLAME_UNFIT, False, False,
+                b"the database lacks a function: it is another version's, or half restored")
+    verdict_add(b"42703", BLAME_UNFIT, False, False, b"the database lacks a column")
     verdict_add(b"42", BLAME_UNFIT, False, False, b"the schema is another one, or a right is missing")
     verdict_add(b"3F", BLAME_UNFIT, False, False, b"the schema is gone")
-    verdict_add(b"0L", BLAME_UNFIT, False, False, b"a right is missing")
-    verdict_add(b"0P", BLAME_UNFIT, False, False, b"the role is gone")
+    verdict_add(b"0L", BLAME_UNFIT, False, False, b"this daemon lacks a right in the database")
+    verdict_add(b"0P", BLAME_UNFIT, False, False, b"the role of this daemon is gone")
     verdict_add(b"F0", BLAME_UNFIT, False, False, b"the server's configuration is broken")
-    verdict_add(b"22", BLAME_DATA, False, False, b"a value that cannot be stored")
-    verdict_add(b"54", BLAME_DATA, False, False, b"larger than PostgreSQL can take")
-    verdict_add(b"21", BLAME_UNCLEAR, False, False, b"more than one row where there is one")
-    verdict_add(b"23", BLAME_UNCLEAR, False, False, b"a rule of a table")
-    verdict_add(b"P0", BLAME_UNCLEAR, False, False, b"a function gave up")
+    verdict_add(b"22", BLAME_DATA, False, False, b"the database cannot store a value of it")
+    verdict_add(b"54", BLAME_DATA, False, False, b"it is larger than PostgreSQL can take")
+    verdict_add(b"21", BLAME_UNCLEAR, False, False, b"the database has more than one row where there is one")
+    verdict_add(b"23", BLAME_UNCLEAR, False, False, b"a rule of a table refuses it")
+    verdict_add(b"P0", BLAME_UNCLEAR, False, False, b"a function of the database gave up")
     verdict_add(b"38", BLAME_UNCLEAR, False, False, b"a function of an extension gave up")
     verdict_add(b"39", BLAME_UNCLEAR, False, False, b"a function of an extension gave up")
-    verdict_add(b"XX", BLAME_UNCLEAR, False, False, b"an internal error, or data on disk that is damaged")
+    verdict_add(b"XX", BLAME_UNCLEAR, False, False,
+                b"the database met an internal error, or data on its disk is damaged")
 
 cdef const Verdict* verdict_code(const char* code) noexcept nogil:
     cdef int i
@@ -97,6 +107,11 @@ cdef const Verdict* verdict_code(const char* code) noexcept nogil:
 
 cdef inline const Verdict* verdict_of(PGresult* res) noexcept nogil:
     return verdict_code(PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL)
+
+cdef const char* verdict_text(char* out, const char* what, const Verdict* v) noexcept nogil:
+    # A refusal: what was not done, and why. out: VERDICT_TEXT bytes.
+    snprintf(out, VERDICT_TEXT, b"%s: %s%s", what, v.meaning, b"" if v.blame == BLAME_DATA else b"; try again")
+    return out
 
 cdef inline bint blames_request(int blame) noexcept nogil:
     # May it be tied to what was asked for? Then those that share the statement are asked for apart.
@@ -122,6 +137,11 @@ def verdict(code):
         return "away"
     cdef bytes text = code.encode()
     return BLAMES[verdict_code(text).blame]
+
+def verdict_meaning(code):
+    """Why it was so, as a clause. None: no code, the connection failed."""
+    cdef bytes text = b"08000" if code is None else code.encode()
+    return verdict_code(text).meaning.decode()
 
 def verdict_table():
     """The table as [(code or class, verdict, connection replaced, catalog reloaded, meaning)], in the order it is read.

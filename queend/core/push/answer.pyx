@@ -8,6 +8,7 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
     cdef PushJob* j = part.job
     if part.failed > j.failed:
         j.failed = part.failed
+        j.said = part.said
     j.parts_left -= 1
     if j.parts_left == 0:
         push_answer(j)
@@ -93,6 +94,19 @@ cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) 
         span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
                  it.offset if n == 1 and it.status < 2 else -1)
 
+cdef void push_tell_none(PushJob* j) noexcept nogil:
+    # Nothing of it is known to be stored.
+    cdef char[VERDICT_TEXT] text
+    cdef Request* r = j.job.r
+    cdef const char* why = b"The database did not answer in time"
+    if j.said != NULL:
+        verdict_text(text, b"Nothing is known to be stored", j.said)
+    else:
+        if not slotpool_ready(engine_of(r.worker).slots):
+            why = doubt_why()
+        snprintf(text, sizeof(text), b"%s; nothing is known to be stored, try again", why)
+    reply_error(r, 503, text)
+
 cdef void push_tell(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
@@ -130,10 +144,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
         return
     if not stored and (j.failed > 500 or j.spilled):
-        if doubt_disk(clock_mono_us()):
-            reply_error(r, 503, "The database has no space on its disk; nothing is known to be stored, try again")
-            return
-        reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
+        push_tell_none(j)
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
     push_reply(out, &j.req, n)

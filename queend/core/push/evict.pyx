@@ -39,7 +39,7 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if g.partition.open is g:
                 g.partition.open = NULL
             if b.unsure and not g.partition.dead:
-                group_fail(s, g, 503)      # they may be stored, in clear
+                group_fail(s, g, 503, NULL)      # they may be stored, in clear
             else:
                 items_evict(s, g.dups, b.unsure)
                 items_evict(s, g.first, b.unsure)

@@ -177,6 +177,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             part.stream = &streams[i]
             part.items = it
             part.failed = 0
+            part.said = NULL
             part.unsure = j.unsure
             j.parts_left += 1
         else:

@@ -33,7 +33,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     while g != NULL:
         following = g.next
         if not g.answered:
-            group_fail(s, g, 501)
+            group_fail(s, g, 501, NULL)
         else:
             group_done(s, g)
         g = following
@@ -168,12 +168,13 @@ cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
         item_done(s, it)
         it = following
 
-cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
+cdef void group_fail(PushStream* s, PushGroup* g, int status, const Verdict* said) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
         it.status = 2 if status == 500 else 4
         if status > it.of_part.failed:
             it.of_part.failed = status
+            it.of_part.said = said
         it = it.next
     group_done(s, g)
 
@@ -182,7 +183,7 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
     cdef PushGroup* following
     while g != NULL:
         following = g.next
-        group_fail(s, g, status)
+        group_fail(s, g, status, b.said)
         g = following
     stream_drop(s, b)
 

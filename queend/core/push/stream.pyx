@@ -238,6 +238,7 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
     cdef int64_t now = clock_mono_us()
     cdef const Verdict* v = verdict_of(res)
     cdef bint refuted = heads_refuted(b, res)
+    b.said = v if res != NULL else NULL
     handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
     if outcome == SLOT_UNSENT:
         stream_first(s, b)

@@ -136,7 +136,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         reply_error(r, 503, "The server is shutting down")      # but the first one of a connection is served
         return
     if not catalog.loaded and not (spool.on and route.buffered):
-        reply_error(r, 503, "The database is not reachable yet")
+        reply_error(r, 503, doubt_why())
         return
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
         reply_error(r, 503, "Too many requests are waiting; try again")
@@ -183,7 +183,8 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         connected += atomic_get64(&p.workers[i].counters.connected)
     if connected == 0:
         doubts |= DOUBT_AWAY | atomic_get64(&doubt.why)
-    if doubt_disk(now):
+    since = atomic_get64(&doubt.disk_us)
+    if since and now - since < DOUBT_DISK_US:
         doubts |= DOUBT_DISK
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
@@ -196,14 +197,9 @@ cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
     cdef const char* why = NULL
     if e.stopping:
         why = b"The server is shutting down"
-    elif doubts & DOUBT_READ_ONLY:
-        why = b"The database is read-only"
-    elif doubts & DOUBT_REFUSED:
-        why = b"The database refuses connections"
-    elif doubts & DOUBT_CROWDED:
-        why = b"The database has no connection left"
-    elif not slotpool_ready(e.slots) or not catalog.loaded:
-        why = b"The database is not reachable"
+    elif (doubts & (DOUBT_READ_ONLY | DOUBT_REFUSED | DOUBT_CROWDED) or not slotpool_ready(e.slots)
+            or not catalog.loaded):
+        why = doubt_away(doubts)
     elif doubts & DOUBT_SILENT:
         why = b"The database does not answer"
     elif doubts & DOUBT_DISK:

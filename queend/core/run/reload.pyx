@@ -29,6 +29,12 @@ cdef void reload_waits(Engine* e) noexcept nogil:
     cdef int64_t now = clock_mono_us()
     cdef Job* job
     cdef bint lost = e.unready_since != 0 and now - e.unready_since > e.patience_us
+    cdef char[VERDICT_TEXT] text
+    cdef const char* why = b"What queues there are could not be loaded; try again"
+    uv_mutex_lock(&reload_lock)
+    if reload_said != NULL:
+        why = verdict_text(text, b"What queues there are could not be loaded", reload_said)
+    uv_mutex_unlock(&reload_lock)
     if not e.want_reload and not reload_running:
         e.want_reload = True
     while n:
@@ -36,14 +42,14 @@ cdef void reload_waits(Engine* e) noexcept nogil:
         job = joblist_take(&e.wait_reload)
         if not job_outlasts(job, &e.wait_reload, now):
             if lost:
-                job.kind.refuse(job, 503, b"The database is not reachable")
+                job.kind.refuse(job, 503, doubt_why())
             elif e.unready_since == 0 and now - job.born_us > 2 * e.patience_us:
-                job.kind.refuse(job, 503, b"What queues there are could not be loaded; try again")
+                job.kind.refuse(job, 503, why)
             else:
                 joblist_add(&e.wait_reload, job)
 
 cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    global reload_running, reload_at, reload_of
+    global reload_running, reload_at, reload_of, reload_said
     cdef Engine* e = c.engine
     cdef int i
     cdef bint missed = False
@@ -55,6 +61,7 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         log_line(b"error", b"reload_refused", pg_error(res))
     uv_mutex_lock(&reload_lock)
     reload_running = False
+    reload_said = verdict_of(res) if outcome == SLOT_ERROR else NULL
     reload_at = clock_mono_us()
     if outcome == SLOT_OK:
         reload_of = reload_sent

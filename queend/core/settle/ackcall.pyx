@@ -5,8 +5,8 @@
 cdef CallTexts ACK_TEXTS
 ACK_TEXTS.event = b"ack_refused"
 ACK_TEXTS.unknown = ACK_UNKNOWN
-ACK_TEXTS.refused = b"The database refused the acknowledgments"
-ACK_TEXTS.put_off = b"The database could not take the acknowledgments; try again"
+ACK_TEXTS.refused = b"The acknowledgments were refused"
+ACK_TEXTS.put_off = b"The acknowledgments could not be taken"
 
 cdef struct AckCall:
     Call base

@@ -111,7 +111,7 @@ cdef void cycle_lost(CycleCall* call) noexcept nogil:
     elif call.step == STEP_DO or j.doubt:
         job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
     else:
-        job_refuse(&j.job, 503, b"The database is not reachable")
+        job_refuse(&j.job, 503, doubt_why())
 
 cdef void cycle_unsure(Worker* w, CycleReq* q) noexcept nogil:
     # Whether its lease has ended is not known: the next pop asks the database.

@@ -12,7 +12,7 @@ cdef CallTexts LEASE_TEXTS
 LEASE_TEXTS.event = b"lease_refused"
 LEASE_TEXTS.unknown = b"The database did not answer; whether the lease was extended is not known"
 LEASE_TEXTS.refused = NULL
-LEASE_TEXTS.put_off = b"The database could not extend the lease; try again"
+LEASE_TEXTS.put_off = b"The lease could not be extended"
 
 cdef CallTexts LEASE_ASK_TEXTS
 LEASE_ASK_TEXTS = LEASE_TEXTS

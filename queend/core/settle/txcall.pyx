@@ -218,6 +218,7 @@ cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
     cdef const Verdict* v = verdict_of(res)
     cdef TxJob* j = call.job
     cdef Engine* e = call.base.engine
+    cdef char[VERDICT_TEXT] text
     if job_again(&j.job, v.blame, call.base.ended_us):
         e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
         if v.reload:
@@ -227,9 +228,9 @@ cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
         return
     log_line(b"error", b"transaction_refused", pg_error(res))
     if v.blame == BLAME_DATA:
-        job_refuse(&j.job, 500, "The database refused the transaction")
+        job_refuse(&j.job, 500, verdict_text(text, b"The transaction was refused", v))
     else:
-        job_refuse(&j.job, 503, "The database could not take the transaction, and nothing of it took effect; try again")
+        job_refuse(&j.job, 503, verdict_text(text, b"The transaction could not be taken, nothing of it took effect", v))
 
 cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.

@@ -46,6 +46,7 @@ cdef struct Round:
     int flying
     int failures
     int why                   # the answer where one of its statements failed: 500 or 503
+    const Verdict* said       # and what the server said; NULL: nothing
     bint apart                # which of its jobs is to blame is not known: each asks for itself
     bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
     Table refused             # names that may not be made, as Refused

@@ -25,6 +25,7 @@ cdef struct PushPart:
     bint parted               # some of its items went home before it: it comes behind them, by the same way
     # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
     int failed
+    const Verdict* said
 
 cdef struct PushJob:
     Job job
@@ -38,6 +39,7 @@ cdef struct PushJob:
     # why items could not be stored, the largest of all: 0 all were stored, 500 the database refuses them, 501 nobody
     # knows whose fault it is (BLAME_UNCLEAR), 503 the database could not take them
     int failed
+    const Verdict* said       # by the server, of those; NULL: it said nothing
     bint drain                # comes from the failover buffer (failover/refill); it has no client
     int records               # of those
     bint unsure               # items that came home may be stored: every id is checked
@@ -115,6 +117,7 @@ cdef struct PushBatch:
     int n_items
     int n_jobs                # requests that have items in it
     PushJob* job              # the last of them
+    const Verdict* said       # by the server, when it was sent last; NULL: nothing
     size_t bytes
     PushChunk* chunks
     int n_chunks

@@ -83,6 +83,7 @@ cdef struct Book:
     uint32_t moves            # of all cursors, so far
     int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
     bint looked               # there was a look: scans may begin
+    const Verdict* scan_said  # by the server, of the last scan; NULL: it was done
     SharedInt64 rates_at          # monotonic, when rates are looked at next (find/rates), 0: never
 
 cdef Book book
