@@ -54,9 +54,11 @@ def hint(message: str, ctx: Any) -> str:
             return f"It is `queend {ctx.info_name} {verbs[0]}`."
         return f"There are {', '.join(here)}." if here else ""
     if found := OPTION.fullmatch(message):
-        if found[1][1].isdecimal():      # `message search q -77`
+        if habit := "".join(f"Here {text}." for text in _named(OPTIONS, found[1])):
+            return habit
+        parameters = getattr(getattr(ctx, "command", None), "params", ())
+        if any(one.param_type_name == "argument" for one in parameters):      # `message search q -77`
             return "What begins with a dash and is no option stands behind `--`."
-        return "".join(f"Here {text}." for text in _named(OPTIONS, found[1]))
     return ""
 
 

@@ -28,6 +28,8 @@ WRONG = {
     "queue list --json": "Here -o json, ndjson or names says how it is printed.",
     "--server http://x queue list": "Here --url names the server.",
     "message search q -77": "No such option: -7. What begins with a dash and is no option stands behind `--`.\n",
+    "message search q -x1": "No such option: -x. What begins with a dash and is no option stands behind `--`.\n",
+    "status -x": "No such option: -x\n",
     "push q -5": "What begins with a dash and is no option stands behind `--`.\n",
     "queue list --token x": "Here QUEEND_TOKEN, --token-file or a context gives the token.",
 }
