@@ -82,7 +82,10 @@ class Supervisor:
 
     def __init__(self, settings: Settings, arguments: dict[str, Any] | None = None):
         self.settings, self.arguments = settings, arguments or {}
-        self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
+        try:
+            self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
+        except EmbeddedError as error:
+            raise StartError(str(error)) from None
         self.core: Any = None
         self.unreachable = ""      # why the database could not be reached, as last told
         self.fault: Exception | None = None      # found while serving; ends the daemon
@@ -176,17 +179,22 @@ class Supervisor:
                     log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve "
                                                        f"this one, edition {ours.number}; used as they are")
                 return await asyncio.to_thread(identity_of, target)
-            except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, TimeoutError,
-                    MigrationBusy) as error:
-                busy = isinstance(error, MigrationBusy)
+            except (psycopg.Error, TimeoutError, MigrationBusy) as error:
+                waits = isinstance(error, MigrationBusy)
                 reason = str(error).strip() or "no answer: a pooler in between may have no connection left"
-                refused = not busy and (isinstance(error, psycopg.errors.InsufficientPrivilege)
-                                        or await asyncio.to_thread(refusal_of, target))
+                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):      # a standby, until it is promoted
+                    waits, reason = True, f"the database is read-only: {reason}"
+                elif not isinstance(error, (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege,
+                                            TimeoutError, MigrationBusy)):
+                    raise StartError(f"the database cannot be used: {error.diag.message_primary or reason}; it is half "
+                                     "restored, or somebody changed it") from None
+                refused = not waits and (isinstance(error, psycopg.errors.InsufficientPrivilege)
+                                         or await asyncio.to_thread(refusal_of, target))
                 if refused and not patient:
                     raise StartError(f"PostgreSQL refuses this daemon: {reason}") from None
-                why = reason if busy else f"PostgreSQL cannot be reached: {reason}"
+                why = reason if waits else f"PostgreSQL cannot be reached: {reason}"
                 if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
-                    log.line("error" if refused else "warn", "migration_waits" if busy else "database_unreachable",
+                    log.line("error" if refused else "warn", "migration_waits" if waits else "database_unreachable",
                              reason)
                     told = time.monotonic()
                 self.unreachable = why

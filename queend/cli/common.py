@@ -10,7 +10,7 @@ import typer
 
 from .. import log, session
 from ..config import ConfigError, Settings, load
-from .remote import NOT_FOUND, Stop
+from .remote import NOT_FOUND, REFUSED, USAGE, Stop
 
 
 def settings_or_exit(**arguments: Any) -> Settings:
@@ -18,14 +18,19 @@ def settings_or_exit(**arguments: Any) -> Settings:
     try:
         return load(**arguments)
     except ConfigError as error:
-        for problem in str(error).splitlines():
-            typer.echo(f"queend: {problem}", err=True)
-        raise typer.Exit(2) from None
+        refuse(error)
+
+
+def refuse(error: ConfigError) -> NoReturn:
+    """The settings cannot be used: a line for each problem."""
+    for problem in str(error).splitlines():
+        typer.echo(f"queend: {log.masked(problem)}", err=True)
+    raise typer.Exit(USAGE)
 
 
 def fail(text: str) -> NoReturn:
     typer.echo(f"queend: {log.masked(text)}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(REFUSED)
 
 
 def place(conninfo: str) -> str:
@@ -47,8 +52,9 @@ def database(settings: Settings, running: bool = False,
     from ..service.migrate import MigrationError
     from ..supervisor import uses_embedded
 
-    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
+    cluster = None
     try:
+        cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
         local = None
         if cluster:
             if running and not (cluster.folder / "created").exists():
@@ -61,7 +67,9 @@ def database(settings: Settings, running: bool = False,
                     raise
                 local = cluster.conninfo()
         yield connect.conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
-    except (ConfigError, EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error,
+    except ConfigError as error:
+        refuse(error)
+    except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error,
             *also) as error:
         fail(str(error).strip())
     finally:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..config import ConfigError
-from .common import fail, settings_or_exit
+from .common import fail, refuse, settings_or_exit
 
 SESSION = """
 queend listens on {address} - try:
@@ -31,7 +31,7 @@ def serve(
 
     words = (("host", host), ("port", port), ("log_level", log_level))
     given = {name: value for name, value in words if value is not None}
-    supervisor = Supervisor(settings_or_exit(**given), given)
+    settings = settings_or_exit(**given)
 
     def greet(address: str) -> None:
         where = str(supervisor.embedded.folder) if supervisor.embedded else "the database"
@@ -39,8 +39,11 @@ def serve(
         sys.stdout.flush()
 
     try:
+        supervisor = Supervisor(settings, given)
         status = supervisor.run(greet if sys.stdout.isatty() or supervisor.embedded else None)
-    except (StartError, ConfigError) as error:
+    except ConfigError as error:
+        refuse(error)
+    except StartError as error:
         fail(str(error))
     # All is ended in order and written. To take the interpreter down object by object would keep whoever stops us
     # waiting.

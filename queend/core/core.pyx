@@ -178,8 +178,7 @@ cdef class Core:
         with nogil:
             ok = process_start(&self.p, reason, sizeof(reason)) and (not accepts or process_accept(&self.p))
         if not ok:
-            host = (<bytes>self.p.settings.host).decode()
-            raise OSError(f"cannot serve on {host or '*'} port {self.p.settings.port}: {(<bytes>reason).decode()}")
+            raise OSError((<bytes>reason).decode(errors="replace"))
         return self.p.port
 
     def accept(self):

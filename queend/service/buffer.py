@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .. import log
 from ..config import Settings
-from .disk import write
+from .disk import reason, write
 
 MOST = 256
 
@@ -44,8 +44,8 @@ class Folder:
         self.foreign: list[Path] = []      # folders with messages for other databases, which nobody else has
         if not settings.queend_buffer_bytes:
             return
-        root = root_of(settings)
         try:
+            root = root_of(settings)
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take(root, identity)
             assert self.path
@@ -53,8 +53,8 @@ class Folder:
                 self.claim(identity)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
-            raise FolderError(f"failover buffer: {error}; FILE_BUFFER_DIR names another folder, QUEEND_BUFFER_BYTES=0 "
-                              "does without") from error
+            raise FolderError(f"failover buffer: {reason(error)}; FILE_BUFFER_DIR names another folder, "
+                              "QUEEND_BUFFER_BYTES=0 does without") from error
         if free < settings.queend_buffer_bytes:
             log.line("warn", "buffer_disk_small",
                      f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")

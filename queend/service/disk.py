@@ -22,3 +22,8 @@ def write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused it, and of which file."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

@@ -30,7 +30,7 @@ import psycopg
 
 from . import binaries, leftovers
 from .binaries import Account, Binaries, BinariesError
-from .disk import sync
+from .disk import reason, sync
 from .leftovers import LeftoverError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
@@ -59,7 +59,11 @@ class Embedded:
     """
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None, major: int | None = None):
-        self.folder = Path(folder).resolve()
+        try:
+            self.folder = Path(folder).resolve()
+        except (OSError, RuntimeError):      # RuntimeError: up to Python 3.12
+            raise EmbeddedError(f"QUEEND_DATA_DIR: {folder} leads nowhere: links go in a circle, or the current folder "
+                                "was removed") from None
         self.data = self.folder / "pg"
         self.log = self.folder / "postgres.log"
         self.settings = settings or {}
@@ -86,7 +90,11 @@ class Embedded:
             self._take_lock()
             self._prepare()
             self._launch()
-        except (BinariesError, LeftoverError, OSError, subprocess.SubprocessError) as error:
+        except OSError as error:
+            self.stop()
+            ours = str(error.filename or "").startswith(str(self.folder))
+            raise EmbeddedError(f"{'QUEEND_DATA_DIR: ' if ours else ''}{reason(error)}") from error
+        except (BinariesError, LeftoverError, subprocess.SubprocessError) as error:
             self.stop()
             raise EmbeddedError(str(error)) from error
         except BaseException:

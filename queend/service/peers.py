@@ -4,6 +4,7 @@ packet asks of the control plane."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import os
 import re
@@ -197,8 +198,12 @@ class Link:
 def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
     """UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every address."""
     wanted: dict[int, Any] = {}
-    for family, _, _, _, address in socket.getaddrinfo(None if host in EVERY else host, port, type=socket.SOCK_DGRAM,
-                                                       flags=socket.AI_PASSIVE):
+    try:
+        found = socket.getaddrinfo(None if host in EVERY else host, port, type=socket.SOCK_DGRAM,
+                                   flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise OSError(f"HOST: {host} is no address of this machine: {error.strerror}") from None
+    for family, _, _, _, address in found:
         wanted.setdefault(family, address)
     made: list[socket.socket] = []
     try:
@@ -215,5 +220,6 @@ def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
     except OSError as error:
         for one in made:
             one.close()
-        raise OSError(f"cannot hear peers on UDP port {port}: {error.strerror}") from None
+        at_fault = "HOST" if error.errno == errno.EADDRNOTAVAIL else "QUEEN_UDP_NOTIFY_PORT"
+        raise OSError(f"{at_fault}: cannot hear peers on UDP port {port}: {error.strerror}") from None
     return [(one.detach(), one_family == socket.AF_INET6) for one, one_family in zip(made, wanted, strict=True)]

@@ -453,7 +453,7 @@ def test_an_address_in_use_is_told(edge):
     edge.stop()
     del edge.core
     core = Core({"host": "127.0.0.1", "port": taken.getsockname()[1]})
-    with pytest.raises(OSError, match=r"cannot serve on 127.0.0.1 port \d+: Address already in use"):
+    with pytest.raises(OSError, match=r"PORT: 127.0.0.1 port \d+ is taken: Address already in use"):
         core.start()
     port = taken.getsockname()[1]
     taken.close()

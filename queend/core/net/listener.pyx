@@ -19,6 +19,21 @@ cdef struct FdMsg:
     int fd
     uint64_t from_            # whose connection it is
 
+cdef void listener_why(const char* host, int port, int code, char* reason, size_t size) noexcept nogil:
+    # Which setting is at fault, and how.
+    cdef const char* where = b"*"
+    if host[0]:
+        where = host
+    if code == EADDRNOTAVAIL:
+        snprintf(reason, size, b"HOST: %.100s is no address of this machine: %s", where, strerror(code))
+    elif code == EADDRINUSE:
+        snprintf(reason, size, b"PORT: %.100s port %d is taken: %s", where, port, strerror(code))
+    elif code == EACCES:
+        snprintf(reason, size, b"PORT: %.100s port %d needs a right that this account lacks: %s", where, port,
+                 strerror(code))
+    else:
+        snprintf(reason, size, b"HOST and PORT: cannot serve on %.100s port %d: %s", where, port, strerror(code))
+
 cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason,
                        size_t size) noexcept nogil:
     # A listening descriptor, or -1 and the reason. Host "" is every address of both families where the system has them.
@@ -37,7 +52,7 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
     snprintf(number, sizeof(number), b"%d", port)
     code = getaddrinfo(host if host[0] else NULL, number, &hints, &found)
     if code != 0:
-        snprintf(reason, size, b"%s", gai_strerror(code))
+        snprintf(reason, size, b"HOST: %.100s is no address of this machine: %s", host, gai_strerror(code))
         return -1
     a = found
     if not host[0]:
@@ -54,11 +69,11 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
             if a.ai_family == AF_INET6 and not host[0]:
                 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero))
             if bind(fd, a.ai_addr, a.ai_addrlen) != 0 or listen(fd, backlog) != 0:
-                snprintf(reason, size, b"%s", strerror(errno))
+                listener_why(host, port, errno, reason, size)
                 close(fd)
                 fd = -1
         else:
-            snprintf(reason, size, b"%s", strerror(errno))
+            listener_why(host, port, errno, reason, size)
         a = a.ai_next
     freeaddrinfo(found)
     return fd

@@ -1,0 +1,134 @@
+"""Starts that cannot be: each ends with one clear sentence and its status, and no traceback."""
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from support.daemon import ROOT, Daemon
+
+PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
+
+
+def serve(folder: Path, **more: Any) -> subprocess.CompletedProcess:
+    """`queend serve` to its end, with nothing in its environment but what is given."""
+    given = {"cwd": "/", "preexec_fn": more.pop("preexec_fn", None)}
+    settings = {"QUEEND_DATA_DIR": folder, "PORT": 0, **more}
+    return subprocess.run([sys.executable, "-m", "queend", "serve"], capture_output=True, text=True, **given,
+                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT),
+                               **{name: str(value) for name, value in settings.items() if value is not None}})
+
+
+def said(done: subprocess.CompletedProcess, status: int = 1) -> str:
+    """The sentence it ended with."""
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    sentences = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert len(sentences) == 1 and sentences[0].startswith("queend: "), done.stderr
+    return sentences[0].removeprefix("queend: ")
+
+
+@pytest.fixture(scope="module")
+def conninfo(postgres) -> str:
+    return postgres.database()
+
+
+@pytest.mark.parametrize("mode", ["acceptor", "reuseport"])
+@pytest.mark.parametrize("host, told", [
+    ("999.1.1.1", "HOST: 999.1.1.1 is no address of this machine: "),
+    ("no-such-host.invalid", "HOST: no-such-host.invalid is no address of this machine: "),
+    ("192.0.2.1", "HOST: 192.0.2.1 is no address of this machine: Cannot assign requested address")])
+def test_a_host_that_is_not_ours(conninfo, tmp_path, host, mode, told):
+    done = serve(tmp_path, QUEEND_DSN=conninfo, HOST=host, QUEEND_LISTEN_MODE=mode, NUM_WORKERS=2)
+    assert said(done).startswith(told)
+
+
+def test_a_port_that_is_taken(conninfo, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = serve(tmp_path, QUEEND_DSN=conninfo, PORT=port)
+        assert said(done) == f"PORT: 127.0.0.1 port {port} is taken: Address already in use"
+
+
+def test_a_port_that_is_not_allowed(conninfo, tmp_path):
+    first = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if first == 0:
+        pytest.skip("here everybody may have every port")
+
+    def drop() -> None:      # of no effect for who is not root, and lacks the right anyway
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE, 0, 0, 0)
+
+    done = serve(tmp_path, QUEEND_DSN=conninfo, PORT=first - 1, preexec_fn=drop)
+    assert said(done) == (f"PORT: 127.0.0.1 port {first - 1} needs a right that this account lacks: Permission denied")
+
+
+@pytest.mark.parametrize("host, told", [
+    ("999.1.1.1", "HOST: 999.1.1.1 is no address of this machine: "),
+    ("192.0.2.1", "HOST: cannot hear peers on UDP port ")])
+def test_a_host_where_peers_cannot_be_heard(conninfo, tmp_path, host, told):
+    done = serve(tmp_path, QUEEND_DSN=conninfo, HOST=host, QUEEN_UDP_PEERS="127.0.0.1")
+    assert said(done).startswith(told)
+
+
+def test_a_udp_port_that_is_taken(conninfo, tmp_path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        done = serve(tmp_path, QUEEND_DSN=conninfo, QUEEN_UDP_PEERS="127.0.0.1", QUEEN_UDP_NOTIFY_PORT=port)
+    assert said(done) == (f"QUEEN_UDP_NOTIFY_PORT: cannot hear peers on UDP port {port}: Address already in use")
+
+
+def test_folders_that_cannot_be(conninfo, tmp_path):
+    (tmp_path / "file").touch()
+    assert said(serve(tmp_path / "file")) == (
+        f"QUEEND_DATA_DIR: {tmp_path / 'file'} cannot be a folder of the daemon's: File exists")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    assert said(serve(tmp_path / "circle")).startswith("QUEEND_DATA_DIR: ")
+    (tmp_path / "own" / "lock").mkdir(parents=True)
+    assert said(serve(tmp_path / "own")) == f"QUEEND_DATA_DIR: {tmp_path / 'own' / 'lock'}: Is a directory"
+    assert said(serve(tmp_path, QUEEND_DSN=conninfo, FILE_BUFFER_DIR=tmp_path / "file")) == (
+        f"failover buffer: {tmp_path / 'file'}: File exists; FILE_BUFFER_DIR names another folder, "
+        "QUEEND_BUFFER_BYTES=0 does without")
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_current_folder_that_is_gone(conninfo, tmp_path, embedded):
+    def go() -> None:
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        os.chdir(gone)
+        gone.rmdir()
+
+    done = serve(Path("data"), preexec_fn=go, **({} if embedded else {"QUEEND_DSN": conninfo}))
+    assert said(done).startswith("QUEEND_DATA_DIR: data leads nowhere" if embedded
+                                 else "failover buffer: No such file or directory; FILE_BUFFER_DIR")
+
+
+def test_a_database_that_is_read_only_and_empty(postgres, tmp_path):
+    """As a standby: it may be promoted, so the daemon waits for it, and says why."""
+    conninfo = postgres.empty_database()
+    name = conninfo_to_dict(conninfo)["dbname"]
+    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with Daemon.own(tmp_path, QUEEND_DSN=conninfo) as daemon:
+        told = daemon.await_event("migration_waits")["detail"]
+        assert told.startswith("the database is read-only: cannot execute CREATE SCHEMA in a read-only transaction")
+        daemon.await_ready()
+        with daemon.client() as client:
+            assert client.push("q", 1)[0]["status"] == "buffered"
+        postgres.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        daemon.await_event("database_taken_up")
+        assert daemon.end() == 0
+
+
+def test_a_database_that_is_half_there(postgres, tmp_path):
+    conninfo = postgres.database()
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("DROP TABLE queend.catalog CASCADE")
+    done = serve(tmp_path, QUEEND_DSN=conninfo)
+    assert said(done).startswith('the database cannot be used: relation "queend.catalog" does not exist')
