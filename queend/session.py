@@ -63,6 +63,13 @@ def _literal(text: str) -> str:
     return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
+def told(error: BaseException) -> str:
+    """What the server said, else what libpq says, on one line; empty: nothing."""
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    lines = [line.strip() for line in re.sub(r"\[Errno -?\d+\] ", "", said or str(error)).splitlines()]
+    return "; ".join(line for line in lines if line)
+
+
 class Connection(psycopg.Connection[Any]):
     @classmethod
     def connect(cls, conninfo: str = "", **more: Any) -> Any:

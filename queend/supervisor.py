@@ -181,12 +181,12 @@ class Supervisor:
                 return await asyncio.to_thread(identity_of, target)
             except (psycopg.Error, TimeoutError, MigrationBusy) as error:
                 waits = isinstance(error, MigrationBusy)
-                reason = str(error).strip() or "no answer: a pooler in between may have no connection left"
+                reason = session.told(error) or "no answer: a pooler in between may have no connection left"
                 if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):      # a standby, until it is promoted
                     waits, reason = True, f"the database is read-only: {reason}"
                 elif not isinstance(error, (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege,
                                             TimeoutError, MigrationBusy)):
-                    raise StartError(f"the database cannot be used: {error.diag.message_primary or reason}; it is half "
+                    raise StartError(f"the database cannot be used: {reason}; it is half "
                                      "restored, or somebody changed it") from None
                 refused = not waits and (isinstance(error, psycopg.errors.InsufficientPrivilege)
                                          or await asyncio.to_thread(refusal_of, target))

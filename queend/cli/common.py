@@ -69,8 +69,9 @@ def database(settings: Settings, running: bool = False,
         yield connect.conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
     except ConfigError as error:
         refuse(error)
-    except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error,
-            *also) as error:
+    except psycopg.Error as error:
+        fail(session.told(error))
+    except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, *also) as error:
         fail(str(error).strip())
     finally:
         if cluster:

@@ -19,6 +19,7 @@ import ctypes
 import fcntl
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import psycopg
 
+from .. import session
 from . import binaries, leftovers
 from .binaries import Account, Binaries, BinariesError
 from .disk import reason, sync
@@ -39,6 +41,7 @@ PORT = "5432"  # only names the socket: nothing listens on a network
 # sun_path holds 108 bytes; libpq appends "/.s.PGSQL.5432" and a zero.
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
+LAST = re.compile(r"(?:FATAL|PANIC|error): +(.*)")
 PR_SET_PDEATHSIG = 1
 OURS = {"lock", "pg", "creating", "created", "postgres.log", "postgres.log.1", "buffer"}
 LOCK_S = 2.0  # how long another daemon's lock is waited for
@@ -115,10 +118,10 @@ class Embedded:
                 psycopg.connect(self.conninfo(), connect_timeout=5).close()
                 return True
             except psycopg.OperationalError as error:
-                reason = str(error)
+                why = session.told(error)
             now = time.monotonic()
             # starting up, in recovery: however long that takes, beginning anew takes longer
-            if "the database system is " in reason:
+            if "the database system is " in why:
                 heard = now
                 if now - begin > recovery:
                     return False
@@ -127,9 +130,10 @@ class Embedded:
             if server.poll() is not None or now - heard > timeout:
                 with open(self.log, "rb") as log:
                     log.seek(self._log_begin)
-                    told = log.read()[-4000:].decode(errors="replace").strip()
+                    told = log.read()[-4000:].decode(errors="replace")
                 self._halt()
-                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {reason}\n{told}")
+                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {last_words(told) or why}; {self.log} "
+                                    "says more")
             time.sleep(min(0.1, 0.01 + (now - begin) / 20))      # each attempt is a process of the server
 
     def conninfo(self) -> str:
@@ -245,7 +249,7 @@ class Embedded:
             cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             preexec_fn=_dying_with(os.getpid(), signal.SIGKILL), **self.account.become())
         if done.returncode != 0:
-            raise EmbeddedError(f"initdb failed in {self.data}:\n{done.stderr.strip()}")
+            raise EmbeddedError(f"initdb failed in {self.data}: {last_words(done.stderr) or done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
         sync(self.folder)      # before anything is stored: a start that finds `creating` removes the cluster
 
@@ -311,6 +315,11 @@ class Embedded:
             return "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
         self._open()
         return f"/proc/{os.getpid()}/fd/{self._opened}"
+
+
+def last_words(text: str) -> str:
+    """Why a program of PostgreSQL ended, of all it wrote; empty: it did not say."""
+    return ([""] + LAST.findall(text))[-1].strip()
 
 
 def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:

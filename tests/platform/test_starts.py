@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from support.command import command
 from support.daemon import ROOT, Daemon
 
 PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
@@ -95,6 +97,29 @@ def test_folders_that_cannot_be(conninfo, tmp_path):
     assert said(serve(tmp_path, QUEEND_DSN=conninfo, FILE_BUFFER_DIR=tmp_path / "file")) == (
         f"failover buffer: {tmp_path / 'file'}: File exists; FILE_BUFFER_DIR names another folder, "
         "QUEEND_BUFFER_BYTES=0 does without")
+
+
+def test_an_embedded_server_that_cannot_start(tmp_path):
+    """What it wrote last says why; the rest is in its log."""
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+    why = "insufficient file descriptors available to start server process"
+    assert said(serve(tmp_path, preexec_fn=few)) == f"initdb failed in {tmp_path}/pg: {why}"
+    assert command("migrate", QUEEND_DATA_DIR=str(tmp_path)).returncode == 0
+    assert said(serve(tmp_path, preexec_fn=few)) == (
+        f"PostgreSQL did not start in {tmp_path}/pg: {why}; {tmp_path}/postgres.log says more")
+
+
+def test_a_server_that_is_not_there(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:      # and gone
+        port = taken.getsockname()[1]
+    lost = "failed to resolve host 'no-such-host.invalid': Name or service not known"
+    assert said(serve(tmp_path, PG_HOST="no-such-host.invalid")) == f"PostgreSQL refuses this daemon: {lost}"
+    for words in (["migrate"], ["backup", str(tmp_path / "backup")]):
+        assert said(command(*words, PG_HOST="127.0.0.1", PG_PORT=str(port))).startswith(
+            f'connection failed: connection to server at "127.0.0.1", port {port} failed: Connection refused')
+        assert said(command(*words, PG_HOST="no-such-host.invalid")) == lost
 
 
 @pytest.mark.parametrize("embedded", [True, False])
