@@ -100,11 +100,16 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
 
 
 def dsn_words(settings: Settings) -> dict[str, Any]:
-    """QUEEND_DSN, or DATABASE_URL, word by word; the log does not quote them from then on. Raises ConfigError where
-    libpq cannot read it, or takes a value of it for none."""
-    name = "QUEEND_DSN" if settings.queend_dsn else "DATABASE_URL"
+    """QUEEND_DSN, or DATABASE_URL, word by word."""
+    return words_of(settings.queend_dsn or settings.database_url,
+                    "QUEEND_DSN" if settings.queend_dsn else "DATABASE_URL")
+
+
+def words_of(dsn: str, name: str) -> dict[str, Any]:
+    """A connection string word by word; the log does not quote them from then on. name: where it comes from. Raises
+    ConfigError where libpq cannot read it, or takes a value of it for none."""
     try:
-        words = conninfo_to_dict(settings.queend_dsn or settings.database_url)
+        words = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
         raise ConfigError(f"{name}: it is no connection string, neither `host=… user=…` nor postgresql://…; special "
                           "characters of a URI's password are written as %40") from None

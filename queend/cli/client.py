@@ -148,7 +148,7 @@ class Server:
         try:
             return opened(self.url, timeout, cafile=self.ca)
         except OSError as error:
-            raise ServerError(f"the certificates cannot be read: {error}", 2) from None
+            raise ServerError(f"the certificates cannot be read: {self.ca}: {error.strerror}", 2) from None
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Server:
             return ServerError(f"the connection to {self.url} broke before the answer was there", 6, doubt)
         if isinstance(error, http.client.HTTPException):
             return ServerError(f"what answers at {self.url} is no HTTP server", 6)
-        return ServerError(f"the connection to {self.url} broke: {error}", 6, doubt)
+        return ServerError(f"the connection to {self.url} broke: {getattr(error, 'strerror', None) or error}", 6, doubt)
 
     def read(self, answer: Answer, method: str, path: str) -> Any:
         """The body as JSON. Refuses errors, also those that Queen MQ sends with status 200."""

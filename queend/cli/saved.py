@@ -28,7 +28,7 @@ def load() -> dict[str, Any]:
     except FileNotFoundError:
         return {"current": None, "contexts": {}}
     except (OSError, ValueError) as error:
-        raise ContextError(f"{file} cannot be read: {error}") from None
+        raise ContextError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("contexts"), dict):
         raise ContextError(f"{file} is no file of contexts")
     return found
@@ -45,7 +45,7 @@ def save(state: dict[str, Any]) -> None:
             os.fsync(new.fileno())
         os.replace(new.name, file)
     except OSError as error:
-        raise ContextError(f"{file} cannot be written: {error}") from None
+        raise ContextError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def chosen(name: str | None) -> dict[str, Any] | None:

@@ -129,6 +129,12 @@ def test_saved_servers(nowhere, daemon):
     with open(file, "w") as broken:
         broken.write("{")
     assert nowhere("status").status == 2
+    done = nowhere("context", "add", "x", daemon.url, XDG_CONFIG_HOME="/proc")
+    assert (done.status, done.err) == (
+        2, "queend: /proc/queend/contexts.json cannot be written: No such file or directory\n")
+    done = nowhere("status", "--url", "https://127.0.0.1:1", "--ca", "/none")
+    assert (done.status, done.err) == (
+        2, "queend: the certificates cannot be read: /none: No such file or directory\n")
 
 
 def test_the_token_of_a_saved_server_goes_to_no_other(nowhere):

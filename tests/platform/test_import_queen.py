@@ -263,4 +263,13 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
     assert "is none of Queen MQ" in bring(here, postgres.empty_database(), status=1)
     assert "no queue nix" in bring(here, queen.conninfo, "--queue", "nix", status=1)
     assert "of queend" in bring(postgres.empty_database(), here, status=1)
-    assert "cannot be reached" in bring(here, "host=127.0.0.1 port=1 dbname=x", status=1)
+    lost = bring(here, "host=127.0.0.1 port=1 dbname=x", status=1)
+    assert "cannot be reached: connection failed: " in lost and len(lost.splitlines()) == 1
+    assert bring(here, "host=no-such-host.invalid", status=1) == (
+        "queend: the database cannot be reached: failed to resolve host (host): Name or service not known\n")
+
+
+@pytest.mark.parametrize("there", ["postgresql://u:s3cret@[h/d", "host=h s3cret", "host=h port=s3cret"])
+def test_a_connection_string_that_is_none_is_not_quoted(postgres, there) -> None:
+    told = bring(postgres.empty_database(), there, status=2)
+    assert told.startswith("queend: the connection string: ") and "s3cret" not in told

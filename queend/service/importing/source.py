@@ -11,6 +11,9 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import namedtuple_row
 
+from ... import session
+from ...connect import words_of
+
 QUEUE_MODE = "__QUEUE_MODE__"
 TABLES = ("queues", "partitions", "messages", "partition_consumers", "consumer_groups_metadata", "dead_letter_queue")
 PAGE = 500           # partitions
@@ -64,16 +67,18 @@ class Cursor:
 
 
 class Source:
-    """Reads in one snapshot, taken when it is made. Raises SourceError where that is no database of Queen MQ."""
+    """Reads in one snapshot, taken when it is made. Raises SourceError where that is no database of Queen MQ,
+    ConfigError where it is no connection string."""
 
     def __init__(self, dsn: str, schema: str):
+        words_of(dsn, "the connection string")
         try:
             self.connection = psycopg.connect(
                 dsn, row_factory=namedtuple_row, application_name="queend import-queen", client_encoding="UTF8",
                 options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c "
                         "default_transaction_read_only=on -c timezone=UTC")
         except psycopg.Error as error:
-            raise SourceError(f"the database cannot be reached: {str(error).strip()}") from None
+            raise SourceError(f"the database cannot be reached: {session.told(error)}") from None
         self.schema = sql.Identifier(schema)
         self.connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         self.connection.read_only = True
