@@ -1,5 +1,6 @@
 # Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
-# list. The first worker is woken here as well, when there is something for it to do.
+# list. The first worker is woken here as well, when there is something for it to do. Who takes jobs out of the book
+# needs catalog and book, as a rule: both are locked here.
 
 cdef inline void boss_wake() noexcept nogil:
     # Any thread: the first worker looks around.

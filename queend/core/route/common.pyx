@@ -1,4 +1,5 @@
-# What several routes need: the checks of names and ids, and where an item is refused.
+# What several routes need: names, ids and numbers checked and read, and where an item or a parameter is refused. In:
+# literals, or texts. Out: what they stand for, or a refusal.
 
 cdef const char* QUEUE_TEXT = b"Queue must be a non-empty text of at most 255 bytes"
 cdef const char* PARTITION_TEXT = b"Partition must be valid text of at most 255 bytes"
