@@ -136,9 +136,9 @@ cdef void discover_loaded(Engine* e) noexcept nogil:
         engine_reload(e.worker)        # it was under way before
         return
     e.discover.load_after = 0
-    world_lock()
+    catalog_book_lock()
     book_wake_known(&wake)
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)
 
 cdef void discover_forget(Engine* e) noexcept nogil:
     # Another server: nothing that was found before is worth anything, everything is looked for.
@@ -276,7 +276,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef int64_t wall = dbclock_at(now)
     cdef int i
     d.finding = FIND_NOTHING
-    world_lock()
+    catalog_book_lock()
     if d.server != catalog.server:
         discover_forget(e)    # its numbers mean other things by now
         finding = FIND_NOTHING
@@ -291,7 +291,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
             book_found(p, f.head, &wake)
         elif not found_scanned(d, f, p, wall, now, &wake):
             complete = False
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)
     d.n_found = 0
     if finding == FIND_RECENT:
         recent_end(e, complete)

@@ -46,7 +46,7 @@ cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
         look_again(d)
         return
     d.finding = FIND_NOTHING
-    world_lock()
+    catalog_book_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, 0)
         p = catalog_partition_id(d.checked[i].partition) if 0 <= i < d.n_checked else NULL
@@ -55,4 +55,4 @@ cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
         if c != NULL and c.state == CURSOR_LEASED and c.due.at == d.checked[i].due:
             cursor_move(c, CURSOR_READY, 0)
             book_wake_cursor(c, &wake)
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)

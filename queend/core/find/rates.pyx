@@ -19,7 +19,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
     call_begin(&s.call, e, STMT_RATES_TAKE, rates_done)
     a = <RateArgs*>e.args.at
     s.n = 0
-    world_lock()
+    catalog_book_lock()
     book.rates_at = 0
     q = catalog.shared
     while q != NULL:
@@ -38,7 +38,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
         q = q.shared_next
     if due:
         rates_look(due)
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)
     if s.n:
         s.busy = True
         call_send(&s.call)
@@ -110,7 +110,7 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     s.busy = False
     if outcome == SLOT_ERROR:
         log_line(b"error", b"rates_refused", pg_error(res))
-    world_lock()
+    catalog_book_lock()
     for row in range(s.n):
         i = pg_int4(res, row, 0) if outcome == SLOT_OK and row < PQntuples(res) else row
         q = catalog_queue_id(s.asks[i].queue) if 0 <= i < s.n else NULL
@@ -133,4 +133,4 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if before != NULL:
         rates_answered(before, &wake)
     rates_look(2)             # what is due now
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)

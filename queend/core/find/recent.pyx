@@ -71,7 +71,7 @@ cdef void book_doubt() noexcept nogil:
     # What was committed for a while is not known: every group in use is scanned.
     cdef Queue* q
     cdef Group* g
-    world_lock()
+    catalog_book_lock()
     q = catalog.list
     while q != NULL:
         g = q.group_list
@@ -80,4 +80,4 @@ cdef void book_doubt() noexcept nogil:
                 scan_again(g)
             g = g.next
         q = q.next
-    world_unlock(NULL, NULL)
+    catalog_book_unlock(NULL, NULL)

@@ -100,7 +100,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef bint look = False
     cdef int i
-    world_lock()
+    catalog_book_lock()
     for i in range(n):
         entry = packet_entry(p, i)
         part = catalog_partition_id(entry.partition)
@@ -110,7 +110,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
             book_told(part, &wake)
         else:
             look = book_told_free(part, entry.group, &wake) or look
-    world_unlock(e.worker, wake)
+    catalog_book_unlock(e.worker, wake)
     return look
 
 cdef void peer_look(Engine* e) noexcept nogil:

@@ -11,7 +11,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     cdef int i
     batch_results(b, res)
     # After the commit, never before: waiters hear of it now.
-    world_lock()
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
     if b.n_claims:
         handover_book(b, clock_mono_us(), &wake)
     g = b.first
@@ -24,7 +25,10 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         c.keep = (c.group.answered and c.whole and not c.scheduled
                   and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
         keeps = keeps or c.keep
-    world_unlock(s.worker, wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if wake != NULL:
+        popjobs_wake(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:
@@ -155,6 +159,7 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
         it.status = 1 if first.status < 2 else first.status
         if it.status == 4 and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request is told what the first one's is
+            it.of_part.said = first.of_part.said
         item_done(s, it)
         it = following
 

@@ -40,12 +40,12 @@ cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
             worker_post(j.job.r.worker, &j.job.msg)
         j = following
 
-cdef inline void world_lock() noexcept nogil:
+cdef inline void catalog_book_lock() noexcept nogil:
     # Catalog (for reading) and book, in their order.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
 
-cdef inline void world_unlock(Worker* w, PopJob* wake) noexcept nogil:
+cdef inline void catalog_book_unlock(Worker* w, PopJob* wake) noexcept nogil:
     # wake: jobs taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)

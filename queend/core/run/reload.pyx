@@ -88,9 +88,9 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 
 cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
     # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
-    world_lock()
+    catalog_book_lock()
     book_wake_queues(False, &wake)
-    world_unlock(w, wake)
+    catalog_book_unlock(w, wake)
 
 cdef void book_wake_queues(bint all_, PopJob** wake) noexcept nogil:
     # Those parked on all queues, buried ones too, or on all that a reload changed. Both locks held.
@@ -140,7 +140,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
-    world_lock()
+    catalog_book_lock()
     q = catalog_queue(name)
     if q != NULL:
         g = q.group_list if moved else NULL
@@ -148,7 +148,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
             scan_again(g)
             g = g.next
         book_wake_queue(q, &wake)
-    world_unlock(NULL, wake)
+    catalog_book_unlock(NULL, wake)
     tell_flags(NOTICE_LOOK)
     boss_post(engine_changed if moved or paused else boss_woken)      # the scans are its business
 

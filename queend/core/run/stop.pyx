@@ -6,10 +6,10 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef PopJob* wake = NULL
     e.stopping = True
-    world_lock()
+    catalog_book_lock()
     book_wake_queues(True, &wake)
     book_wake_all_name_waiters(&wake)
-    world_unlock(w, wake)
+    catalog_book_unlock(w, wake)
     feeds_stop(e)
     engine_drain(w)
 

@@ -118,11 +118,11 @@ cdef void cycle_unsure(Worker* w, CycleReq* q) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef Group* g
     cdef Partition* p
-    world_lock()
+    catalog_book_lock()
     p = catalog_ids(cycle_partition(q), q.group, &g)
     if g != NULL:
         book_unsure(g, p, &wake)
-    world_unlock(w, wake)
+    catalog_book_unlock(w, wake)
 
 cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexcept nogil:
     # The server said why, and that nothing took effect.

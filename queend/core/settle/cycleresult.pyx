@@ -24,7 +24,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
         job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
         return
     cycle_olds(call, pg_bytes(res, 0, CYCLE_DUPS))
-    world_lock()
+    catalog_book_lock()
     for i in range(call.batch.n_chunks):
         pg_next8(&bases, &base)
         pg_next8(&moments, &at)
@@ -41,7 +41,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     if g != NULL:
         book_acked(g, p, call.base.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
-    world_unlock(w, wake)
+    catalog_book_unlock(w, wake)
     cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
 
 cdef void cycle_olds(CycleCall* call, Slice told) noexcept nogil:

@@ -31,12 +31,12 @@ cdef void pushed_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
     # Rows of queend.pushed: all of it is stored.
     cdef PopJob* wake = NULL
     cdef int row, i
-    world_lock()
+    catalog_book_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSHED_ORD)
         if 0 <= i < b.n_chunks:
             pushed_stored(&b.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
-    world_unlock(w, wake)
+    catalog_book_unlock(w, wake)
 
 cdef inline void pushed_named(PushItem* it) noexcept nogil:
     # For the answer.

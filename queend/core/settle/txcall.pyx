@@ -264,7 +264,7 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
         return tx_fault(&call.job.req)
     if call.dry:
         return TX_CLEAR
-    world_lock()
+    catalog_book_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
@@ -274,7 +274,7 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
             book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
                        &wake)
-    world_unlock(call.base.engine.worker, wake)
+    catalog_book_unlock(call.base.engine.worker, wake)
     return TX_DONE
 
 cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
