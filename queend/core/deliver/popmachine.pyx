@@ -269,13 +269,11 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     if j.until_us <= clock_mono_us():
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
         return
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    catalog_book_lock()
     again = j.job.tries < POP_TRIES and pop_came(j)
     if not again:
         refused = pop_park(engine_of(w), j)
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
+    catalog_book_unlock(w, NULL)
     if again:
         pop_move(j, POP_LEASING)
         job_queue(&j.job, &engine_of(w).woken)
