@@ -98,6 +98,18 @@ def test_a_clean_history(seed: int) -> None:
     assert queue.checker.faults() == []
 
 
+def test_what_came_while_a_group_was_moved_back_may_have_come_after_that() -> None:
+    """A pop that was under way beside the seek: nobody can tell which of the two was first."""
+    queue = Queue()
+    for _ in range(4):
+        queue.push("a")
+    queue.drain()
+    asked = queue.step()
+    queue.pop("red", "a", count=len(queue.log["a"]), at=2)
+    queue.checker.sought("red", asked, queue.step(), {"a": 2})
+    assert queue.kinds() == set()
+
+
 def lost(queue: Queue) -> None:
     queue.push("a", stored=False)
 

@@ -257,13 +257,13 @@ class Checker:
             found += [Fault("lost", key, f"of {push.partition}, told at {push.stored:.2f}, never came to {group}")
                       for key, push in self.pushed.items() if push.stored is not None and key not in seen
                       and key not in self.excused and push.asked > moved.get(push.partition, 0.0)]
-            for number, (_, answered, positions) in enumerate(self.eras[group], 1):
+            for number, (asked, answered, positions) in enumerate(self.eras[group], 1):
                 later = {partition for _, _, others in self.eras[group][number:]
                          for partition in (positions or {} if others is None else others)}
                 for partition, start in (positions or {}).items():
                     if partition in later:
                         continue
-                    again = {key for pop in self.pops[group] if pop.ended >= answered for key in pop.messages.values()}
+                    again = {key for pop in self.pops[group] if pop.ended >= asked for key in pop.messages.values()}
                     found += [Fault("lost", key, f"at {place}: never came to {group} after it was moved back to {start}"
                                                  f" at {answered:.2f}")
                               for key, where in places.items() for place in where
