@@ -1,6 +1,6 @@
 # Names that may not be made: there are as many queues, partitions of a queue or groups of a queue as the operator
 # allows. In: what a round of lookup was refused. Out: 409 to the jobs that asked for it, and to no other. The database
-# counts (sql/function/names_room); it is asked when a name is made, and only then. What the failover buffer holds was
+# counts (sql/function/names.sql); it is asked when a name is made, and only then. What the failover buffer holds was
 # accepted, and is bound by nothing.
 
 cdef enum:
