@@ -271,6 +271,22 @@ def test_nobody_waits_for_ever_for_what_is_not_known(start_daemon, postgres, que
     faults.close()
 
 
+def test_a_push_does_not_wait_for_ever_for_a_catalogue(start_daemon, postgres, queue) -> None:
+    """The database refuses it until the names are loaded anew, and they cannot be."""
+    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=500, NUM_WORKERS=1)
+    faults = Faults(daemon.conninfo, "catalog_load")
+    with daemon.client() as client:
+        client.push(queue, 1, partition="p")
+        client.push(queue + "-other", 1)
+        faults.plant("catalog_load", "XX000")
+        faults.admin.execute("SELECT queen.delete_queue_v1(%s)", (queue + "-other",))
+        item = {"items": [{"queue": queue, "partition": "p", "payload": 2}]}
+        assert client.post("/api/v1/push", item).status == 503
+        faults.clear("catalog_load")
+        until(lambda: client.post("/api/v1/push", item).status == 201, "pushes go on")
+    faults.close()
+
+
 def test_only_the_message_at_fault_is_refused(start_daemon, postgres, queue) -> None:
     daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=1000)
     faults = Faults(daemon.conninfo)
