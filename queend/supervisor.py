@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -34,7 +35,7 @@ LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before th
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
 # At the end, to write down what queues did: as long as something of it was written in so many seconds, and in all.
 LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
-
+LAST_LINE_MS = 1000      # how long whoever reads the log is waited for with the last line
 
 POOLER_S = 20.0
 AGAIN_S = 60.0           # between two lines that say why the database cannot be used
@@ -269,6 +270,7 @@ class Supervisor:
             raise StartError(str(self.fault)) from self.fault
         leaks = core.leaks()
         clean = drained and not any(leaks.values())
+        log.through(partial(log_write, wait_ms=LAST_LINE_MS))
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
                  ms=round((time.monotonic() - begin) * 1000))
         return 0 if clean else 1

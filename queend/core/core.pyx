@@ -29,12 +29,13 @@ def hot_routes_of_core():
     return [(hot_routes[i].level, METHODS[method], hot_routes[i].path.decode().strip("/").replace("?", ""))
             for i in range(n_hot_routes) for method in (METHOD_GET, METHOD_POST) if hot_routes[i].methods >> method & 1]
 
-def log_write(bytes line):
-    """One whole line of the log, of at most 4096 bytes; who does not read the log is not waited for."""
+def log_write(bytes line, int wait_ms=0):
+    """One whole line of the log, of at most 4096 bytes. It is dropped, and counted, where nobody reads the log: who is
+    late is waited for so long."""
     cdef const char* text = line
     cdef size_t n = <size_t>len(line)
     with nogil:
-        if not log_put(text, n):
+        if not log_put(text, n, wait_ms):
             log_drop()
 
 cdef class Core:

@@ -1,11 +1,16 @@
 """Log lines are for machines too: one JSON object per line whatever the detail says, never longer than promised."""
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from queend._core import probe_log
+from support.forked import PACKAGE
+from support.wait import PATIENCE
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
 
@@ -58,3 +63,25 @@ def test_a_line_without_detail(capfd):
 def test_levels_from_info_on_are_written(capfd, level, written):
     probe_log(level.encode(), b"noise", None)
     assert (capfd.readouterr().err != "") == written
+
+
+WRITES = """
+import sys
+from queend._core import log_write
+write = lambda n, ms: log_write(b"%d" % n + b"x" * 4000 + b"\\n", ms)
+for n in range(100):     # more than a pipe takes
+    write(n, 0)
+print("full", flush=True)
+write(100, 170000)
+"""
+
+
+def test_a_line_that_waits_for_its_reader_comes_behind_the_number_of_those_that_were_dropped():
+    with subprocess.Popen([sys.executable, "-c", WRITES], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": str(PACKAGE)}) as process:
+        assert process.stdout.readline() == "full\n"
+        lines = process.stderr.readlines()
+        assert process.wait(PATIENCE) == 0
+    *taken, dropped, last = lines
+    assert [int(line.rstrip("x\n")) for line in taken] == list(range(len(taken))) and last.startswith("100x")
+    assert json.loads(dropped).items() >= {"event": "log_lines_dropped", "lines": 100 - len(taken)}.items()

@@ -74,10 +74,11 @@ def test_polls_of_a_client_that_left_are_withdrawn(daemon: Daemon, client: Clien
 
 
 def test_their_descriptors_come_back(daemon: Daemon, client: Client, queue: str) -> None:
-    before = client.metric("queend_worker_connections")
+    before, accepted = client.metric("queend_worker_connections"), client.metric("queend_worker_accepted_total")
     for _ in range(100):
         with Wire(daemon.address) as wire:
             wire.send(poll(queue) * PIPELINE)
+    until(lambda: client.metric("queend_worker_accepted_total") == accepted + 100, "all have come")
     until(lambda: client.metric("queend_worker_connections") <= before, "all are closed", 100)
     assert parked(client) == 0
 

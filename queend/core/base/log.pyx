@@ -91,20 +91,21 @@ cdef bint log_takes(int wait_ms) noexcept nogil:
         found = poll(&p, 1, wait_ms)
     return found > 0
 
-cdef bint log_put(const char* lines, size_t n) noexcept nogil:
-    # Whole lines, at most LOG_WRITE bytes. False: standard error takes none now.
+cdef bint log_put(const char* lines, size_t n, int wait_ms) noexcept nogil:
+    # Whole lines, at most LOG_WRITE bytes. wait_ms: how long for a reader. False: standard error takes none now.
     global log_dropped
     cdef char[128] note
     cdef char[32] now
     cdef bint takes
     uv_mutex_lock(&log_lock)
-    if log_dropped and log_takes(0):
+    takes = log_takes(wait_ms)
+    if takes and log_dropped:
         clock_format(clock_wall_us(), 3, now)
         if write(2, note, <size_t>snprintf(
                 note, sizeof(note), b'{"time":"%.24s","level":"warn","event":"log_lines_dropped","lines":%lld}\n', now,
                 <long long>log_dropped)) >= 0:
             log_dropped = 0
-    takes = log_takes(0)
+        takes = log_takes(wait_ms)
     if takes and write(2, lines, n) < 0:
         pass                  # nobody is left to tell
     uv_mutex_unlock(&log_lock)
@@ -141,5 +142,5 @@ cdef void log_line(const char* level, const char* event, const char* detail) noe
         at += 1
     line[at] = b'}'
     line[at + 1] = b'\n'
-    if not log_put(line, at + 2):
+    if not log_put(line, at + 2, 0):
         log_drop()

@@ -133,7 +133,7 @@ cdef void requestlog_write(RequestLog* l, Routine* x) noexcept nogil:
             stop = LOG_WRITE
             while lines[done + stop - 1] != b'\n':
                 stop -= 1
-        if log_takes(REQUESTLOG_MS) and log_put(lines + done, stop):
+        if log_takes(REQUESTLOG_MS) and log_put(lines + done, stop, 0):
             done += stop
         elif requestlog_ends(x):
             waits += 1
