@@ -11,6 +11,7 @@ from support import shared
 from support.client import Client
 from support.daemon import Daemon
 from support.postgres import Postgres, running
+from support.wait import until
 
 SPARK = Path(__file__).parent / "spark"
 DASHBOARD = Path(__file__).parent / "dashboard"
@@ -116,7 +117,9 @@ def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
 
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
+    """Tests count pops that wait: those of clients of the test before have to be withdrawn first."""
     with daemon.client() as one:
+        until(lambda: one.metric("queend_worker_parked") == 0, "pops of the test before are withdrawn")
         yield one
 
 
