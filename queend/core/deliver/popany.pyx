@@ -70,7 +70,10 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     if not popjob_matches(j, q):
         return NULL
     g = catalog_group(q, j.req.group)
-    if g == NULL or g.paused or q.shared and rate_empty(g):
+    if g == NULL or g.paused:
+        return NULL
+    if q.shared and rate_empty(g):
+        rates_look(rate_next(g), True)        # it is told when there is something again
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 

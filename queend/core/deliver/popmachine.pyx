@@ -90,8 +90,7 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     if j.group == NULL:
         return
     uv_mutex_lock(&book.lock)
-    if j.queue.shared:
-        rates_turn(j.queue, &wake)
+    rate_settle(j, 0, &wake)
     if j.only != NULL and j.only.state == CURSOR_READY:
         book_wake_cursor(j.only, &wake)
     for n in range(min(j.width, j.group.n_ready) if not j.group.paused else 0):
@@ -103,6 +102,8 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
 cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
     cdef bint ask = False
+    if j.reserved:
+        return True           # it was woken with tokens of the queue and the group that it has
     j.partition = NULL
     j.only = NULL
     j.group = NULL
@@ -163,6 +164,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if j.req.autopilot:
         pop_choose(j)
     take = book_take(j)
+    if j.n_cursors == 0:
+        rate_settle(j, 0, &wake)
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
     elif take == TAKE_DONE or take == TAKE_PAUSED or take == TAKE_PACED:

@@ -37,7 +37,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
         rates_resume(q, now, &due, &wake)
         q = q.shared_next
     if due:
-        rates_look(due)
+        rates_look(due, False)
     catalog_book_unlock(e.worker, wake)
     if s.n:
         s.busy = True
@@ -83,11 +83,7 @@ cdef void rates_resume(Queue* q, int64_t now, int64_t* due, PopJob** wake) noexc
     cdef int64_t at
     while g != NULL:
         if book.n_name_waiters and g.n_ready:
-            at = 0
-            if q.shared & SHARED_GROUP and g.rate.tokens <= 0:
-                at = g.rate.next_us
-            if q.shared & SHARED_QUEUE and q.rate.tokens <= 0 and q.rate.next_us > at:
-                at = q.rate.next_us
+            at = rate_next(g)
             if at > now:
                 if due[0] == 0 or at < due[0]:
                     due[0] = at
@@ -132,5 +128,5 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             r.next_us = now + RATE_PAUSE_US
     if before != NULL:
         rates_answered(before, &wake)
-    rates_look(2)             # what is due now
+    rates_look(1, False)      # what is due now
     catalog_book_unlock(e.worker, wake)

@@ -134,7 +134,7 @@ cdef int book_take(PopJob* j) noexcept nogil:
         j.why = WHY_NO_PARTITION
         return TAKE_PAUSED
     if j.queue.shared and (j.group.ready_first != NULL if j.only == NULL else j.only.state != CURSOR_BUSY):
-        j.allowed = rate_reserve(j)
+        j.allowed = min(rate_reserve(j), j.req.batch)
         if j.allowed == 0:
             j.why = WHY_NO_PARTITION if j.only == NULL else WHY_NOTHING
             return TAKE_PACED

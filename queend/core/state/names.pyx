@@ -132,7 +132,6 @@ cdef struct Group:
     PopJob* paced_first       # pops that wait for tokens, of it or of the queue
     PopJob* paced_last
     int n_paced
-    int64_t given             # messages that those may take who were woken just now
     int n_wait_only           # waiters that named one partition
     int n_delayed             # cursors in that state
     uint32_t passed           # namespace pops that went to another queue while this one had something
