@@ -136,8 +136,8 @@ def test_groups_that_wait_are_served_in_turn(client: Client, daemon: Daemon, que
     served = dict.fromkeys(groups, 0)
 
     def wait(n: int) -> None:
-        waiting[n].send("GET", pop_target(queue, consumerGroup=groups[n], subscriptionMode="all", autoAck=True, wait=True,
-                                          timeout=60000, batch=1 + 9 * n, partitions=3))
+        waiting[n].send("GET", pop_target(queue, consumerGroup=groups[n], subscriptionMode="all", autoAck=True,
+                                          wait=True, timeout=60000, batch=1 + 9 * n, partitions=3))
 
     for n in range(len(groups)):
         wait(n)
