@@ -203,3 +203,37 @@ def test_who_looks_while_something_is_stored_is_told_or_finds_it(start_daemon) -
             other.wire.send(burst)
             assert one.receive().status == 201
             assert [data(other.receive().json["messages"]) for _ in groups] == [[n]] * len(groups)
+
+
+def test_a_queue_that_moves_between_namespaces_is_served_in_each(workers: Daemon, queue: str) -> None:
+    """It is filed anew again and again, while pops of both namespaces wait for it, and some leave with what they got,
+    which is leased for two seconds: each message is consumed all the same, once."""
+    spaces = [f"{queue}-left", f"{queue}-right"]
+    pushed, seen, lock = 1500, [], threading.Lock()
+
+    def file(n: int) -> None:
+        with workers.client() as own:
+            own.configure(queue, namespace=spaces[n % 2])
+
+    def consume(number: int) -> None:
+        chance = random.Random(number)
+        while len(seen) < pushed:
+            with workers.client() as own:
+                own.send("GET", f"/api/v1/pop?namespace={spaces[number % 2]}&wait=true&timeout=1000"
+                         "&batch=2&leaseSeconds=2")
+                if chance.random() < 0.2:
+                    continue
+                for message in own.receive().json["messages"]:
+                    if own.ack(message)["success"]:
+                        with lock:
+                            seen.append(message["data"])
+
+    file(0)
+    with Crowd() as crowd:
+        for number in range(6):
+            crowd.go(consume, number)
+        with workers.client() as own:
+            for n in range(pushed // 10):
+                own.push(queue, *range(10 * n, 10 * n + 10), partition=f"p{n % 20}")
+                file(n)
+    assert sorted(seen) == list(range(pushed))

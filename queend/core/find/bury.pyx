@@ -136,6 +136,17 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
         at[0] = kept
     return True
 
+cdef bint catalog_file(Queue* q, Slice ns, Slice task) noexcept nogil:
+    # What the queue is filed under. Whoever wakes those who wait for it reads that with the book locked alone.
+    if slice_eq(q.ns, ns) and slice_eq(q.task, task):
+        return True
+    uv_mutex_lock(&book.lock)
+    slice_replace(&q.ns, ns)
+    slice_replace(&q.task, task)
+    uv_mutex_unlock(&book.lock)
+    q.changed = True
+    return slice_eq(q.ns, ns) and slice_eq(q.task, task)
+
 cdef void catalog_pause(Queue* q) noexcept nogil:
     # Which of its groups are paused is another set. Who is parked there is woken after this (book_reloaded).
     cdef Group* g = q.group_list
@@ -175,9 +186,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
             catalog_forget_groups(q)
             q.epoch = pg_int4(res, i, 3)
             q.changed = True
-        if slice_replace(&q.ns, pg_bytes(res, i, 5)) | slice_replace(&q.task, pg_bytes(res, i, 6)):
-            q.changed = True
-            whole = whole and slice_eq(q.ns, pg_bytes(res, i, 5)) and slice_eq(q.task, pg_bytes(res, i, 6))
+        whole = catalog_file(q, pg_bytes(res, i, 5), pg_bytes(res, i, 6)) and whole
         q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
         if q.lease_us <= 0:
             q.lease_us = 60000000

@@ -37,7 +37,7 @@ cdef struct Queue:
     int32_t epoch
     SharedFlag dead
     Slice name
-    Slice ns
+    Slice ns                  # it and the task are replaced with the book locked as well
     Slice task
     SharedInt64 lease_us
     SharedInt64 delay_us
