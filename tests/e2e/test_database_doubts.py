@@ -2,8 +2,6 @@
 replaced."""
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 
 import psycopg
@@ -100,17 +98,10 @@ def test_a_server_that_says_nothing(start_daemon, cluster, queue):
     with daemon.client() as client:
         client.push(queue, 1)
         assert ready(client)[0] == 200
-        os.kill(cluster.cluster.pid, signal.SIGSTOP)      # first, so that it makes no more
-        pids = cluster.pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with cluster.frozen():
             until(lambda: ready(client) in ((503, "The database does not answer"),
-                                            (503, "The database is not reachable")), "not ready", 30)
+                                            (503, "The database is not reachable")), "not ready")
             assert "silent" in client.get("/health").json["doubts"]
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
         until(lambda: doubts(client) == (200, []) and ready(client)[0] == 200, "ready again")
 
 

@@ -1,10 +1,8 @@
 """A PostgreSQL all of whose processes stand still: it answers neither a statement nor the wish to cancel one."""
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -20,30 +18,13 @@ def cluster(request) -> Iterator[Postgres]:
         yield server
 
 
-@contextmanager
-def frozen(cluster: Postgres) -> Iterator[None]:
-    """No process is started by a postmaster that stands still: first it, then what it has started."""
-    stopped: list[int] = []
-    try:
-        for pid in cluster.pids():
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(pid)
-        yield
-    finally:
-        for pid in stopped:
-            try:
-                os.kill(pid, signal.SIGCONT)
-            except ProcessLookupError:
-                pass
-
-
 def test_a_daemon_stops(cluster):
     """Statements of its services are under way and are cancelled: it does not wait for the server to take note."""
     with Daemon(cluster.database(), STATS_INTERVAL_MS=100, QUEEND_SHUTDOWN_GRACE_MS=1000) as daemon:
         with daemon.client() as client, daemon.client() as waiting:
             client.push("q", 1)
             waiting.send("GET", pop_target("nothing", wait=True, timeout=60_000))
-            with frozen(cluster):
+            with cluster.frozen():
                 with daemon.client() as page:
                     page.send("GET", "/api/v1/resources/queues")
                     until(lambda: daemon.request("GET", "/health")[0] == 503, "it is seen that the database is silent")
@@ -57,7 +38,7 @@ def test_the_control_plane_goes_on(cluster):
     try:
         with daemon.client() as client:
             client.push("q", 1)
-            with frozen(cluster):
+            with cluster.frozen():
                 for _ in range(3):
                     with daemon.client() as page:
                         page.send("GET", "/api/v1/resources/queues")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -74,14 +73,8 @@ class History:
             with self.postgres.away():
                 self.settle(dice)
         elif what == "hang":
-            pids = [self.postgres.cluster.pid,
-                    *map(int, Path(f"/proc/{self.postgres.cluster.pid}/task/{self.postgres.cluster.pid}/children")
-                         .read_text().split())]
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
-            self.settle(dice)
-            for pid in reversed(pids):
-                os.kill(pid, signal.SIGCONT)
+            with self.postgres.frozen():
+                self.settle(dice)
         elif what.startswith("maintenance"):
             self.switch(True)
             self.settle(dice)

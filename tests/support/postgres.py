@@ -7,7 +7,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -96,11 +96,25 @@ class Postgres:
             cursor = connection.execute(statement, *values)
             return cursor.fetchall() if cursor.description else None
 
-    def pids(self) -> list[int]:
-        """The postmaster and its children."""
-        pid = self.cluster.pid
-        assert pid is not None
-        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """All its processes stand still meanwhile. One that the postmaster was about to start as it was stopped shows up
+        later, and a list of children is whole only where none of them comes or goes: so it is read until all stand."""
+        main = self.cluster.pid
+        assert main is not None
+        children = Path(f"/proc/{main}/task/{main}/children")
+        stopped = [main]
+        try:
+            stand(main)
+            while fresh := set(map(int, children.read_text().split())) - set(stopped):
+                for pid in fresh:
+                    stopped.append(pid)
+                    stand(pid)
+            yield
+        finally:
+            for pid in reversed(stopped):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def halt(self, number: int = signal.SIGQUIT) -> None:
         """Ends the server. SIGQUIT: as a crash would, no checkpoint, no farewell; SIGINT: cleanly."""
@@ -144,6 +158,17 @@ def running(major: int | None = None, tcp: bool = False, plain: bool = False, be
             yield server
         finally:
             server.stop()
+
+
+def stand(pid: int) -> None:
+    """Stops a process, and returns when it stands or has ended."""
+    def stands() -> bool:
+        # What comes after the name, which may have anything in it: stopped, a zombie, dead.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "TZX"
+
+    with suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(pid, signal.SIGSTOP)
+        until(stands, f"process {pid} stands")
 
 
 def free_port() -> int:

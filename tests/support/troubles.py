@@ -138,9 +138,7 @@ class Troubles:
 
     def do_freeze_the_server(self, left: float) -> None:
         """Every process of it."""
-        main = self.pair.primary.cluster.pid
-        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        with standing([main, *map(int, children)]):
+        with self.pair.primary.frozen():
             self.wait(1.0, 8.0, left)
 
     def do_end_sessions(self, left: float) -> None:
