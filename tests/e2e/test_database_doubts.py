@@ -105,6 +105,26 @@ def test_a_server_that_says_nothing(start_daemon, cluster, queue):
         until(lambda: doubts(client) == (200, []) and ready(client)[0] == 200, "ready again")
 
 
+def test_a_statement_that_waits_is_seen_after_others_were_answered(start_daemon, cluster, queue):
+    """The daemon's look at what was stored waits for a lock, a lease is renewed meanwhile, and then it is quiet."""
+    database = cluster.database()
+    daemon = start_daemon(database, NUM_WORKERS=1, DB_STATEMENT_TIMEOUT=0, DB_LOCK_TIMEOUT=0,
+                          LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    waits = ("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'queend' AND wait_event_type = 'Lock'"
+             " AND datname = current_database()")
+    with daemon.client() as client, psycopg.connect(database, autocommit=True) as look:
+        client.push(queue, 1)
+        (message,) = client.pop(queue)
+        with psycopg.connect(database) as holder:
+            holder.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
+            look.execute("CREATE TABLE something_new ()")
+            until(lambda: look.execute(waits).fetchone()[0] > 0, "the look waits")
+            assert client.extend(message["leaseId"], {"seconds": 600})["success"]
+            until(lambda: ready(client) == (503, "The database does not answer"), "not ready")
+            holder.rollback()
+        until(lambda: ready(client)[0] == 200, "ready again")
+
+
 def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, queue):
     database = cluster.database()
     daemon = start_daemon(database)

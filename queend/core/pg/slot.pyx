@@ -75,6 +75,7 @@ cdef struct SlotPool:
     int connect_ms            # from the first packet to the last PREPARE
     Slot* idle                # last in, first out: few warm connections carry a light load
     int ready                 # slots idle or busy
+    int busy
     int handles               # libuv handles not yet closed, and the look-up under way
     bint closing
     void (*closed)(void*) noexcept nogil
@@ -98,6 +99,7 @@ cdef void slot_move(Slot* s, int to) noexcept nogil:
             at[0] = s.next_idle
     if s.state == SLOT_IDLE or s.state == SLOT_BUSY:
         p.ready -= 1
+    p.busy += (to == SLOT_BUSY) - (s.state == SLOT_BUSY)
     s.state = to
     if to == SLOT_IDLE:
         s.next_idle = p.idle
