@@ -98,8 +98,8 @@ class Postgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """All its processes stand still meanwhile. One that the postmaster was about to start as it was stopped shows up
-        later, and a list of children is whole only where none of them comes or goes: so it is read until all stand."""
+        """All its processes stand still meanwhile. One that the postmaster was about to start as it was stopped shows
+        up later, and a list of children is whole only where none of them comes or goes: it is read until all stand."""
         main = self.cluster.pid
         assert main is not None
         children = Path(f"/proc/{main}/task/{main}/children")
