@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from support.client import Client, pop_target  # noqa: E402
 from support.daemon import Daemon  # noqa: E402
-from support.datagrams import udp_port  # noqa: E402
+from support.ports import free_port  # noqa: E402
 from support.postgres import running  # noqa: E402
 from support.wait import until  # noqa: E402
 
@@ -29,15 +29,11 @@ SECRET = "0123456789abcdef" * 4
 WAYS = ("UDP", "HTTP", "none")
 
 
-def free_ports() -> tuple[int, int]:
-    return udp_port(), udp_port()
-
-
 class Pair:
     """Two daemons on one database that tell each other in this way."""
 
     def __init__(self, conninfo: str, way: str):
-        self.way, (one, other) = way, free_ports()
+        self.way, one, other = way, free_port(), free_port()
         shared = {"QUEEN_SYNC_SECRET": SECRET, "NUM_WORKERS": 1}
         ports = {"UDP": ({"QUEEN_UDP_NOTIFY_PORT": one, "QUEEN_UDP_PEERS": f"127.0.0.1:{other}"},
                          {"QUEEN_UDP_NOTIFY_PORT": other, "QUEEN_UDP_PEERS": f"127.0.0.1:{one}"}),

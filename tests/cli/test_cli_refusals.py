@@ -1,8 +1,8 @@
 """What every command says of wrong words, of nothing to list, of a server that is not there or wants a token."""
-import socket
 
 import pytest
 from support.cli import Cli
+from support.ports import free_port
 from support.tokens import SECRET, token
 
 from queend.cli.output import Format
@@ -72,8 +72,7 @@ def test_an_empty_list(bare, tmp_path, words, how):
 
 @pytest.mark.parametrize("words", CALLS)
 def test_a_server_that_is_not_there(tmp_path, words):
-    with socket.create_server(("127.0.0.1", 0)) as taken:      # and gone
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     done = Cli(url, tmp_path)(*words.split())
     assert (done.status, done.out) == (6, "")
     assert done.err.startswith(f"queend: no server answers at {url}: Connection refused\n        queend serve ")

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 from support.daemon import ROOT, Daemon
+from support.ports import free_port
 from support.tokens import SECRET, token
 from support.wait import until
 
@@ -260,7 +261,7 @@ def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon],
 
 def test_a_daemon_that_restarts_comes_back_into_the_page(start_daemon: Callable[..., Daemon],
                                                          visit: Callable[..., Seen]) -> None:
-    daemon = start_daemon()
+    daemon = start_daemon(PORT=free_port())
     seen = visit(daemon)
     page = seen.go("overview")
     expect(page.get_by_text("serving", exact=True)).to_be_visible()

@@ -13,8 +13,9 @@ import pytest
 from support.client import Client, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
-from support.datagrams import Between, udp_port
+from support.datagrams import Between
 from support.parked import claims_wait
+from support.ports import free_port
 from support.tokens import SECRET as TOKENS
 from support.wait import until
 
@@ -30,7 +31,7 @@ class Two:
     """Daemons `a` and `b`, and who stands before each: `to_a`, `to_b`."""
 
     def __init__(self, start: Callable[..., Daemon], conninfo: str | None = None, **settings: Any):
-        ports = udp_port(), udp_port()
+        ports = free_port(), free_port()
         self.to_a, self.to_b = Between(ports[0]), Between(ports[1])
         common = {"QUEEN_SYNC_SECRET": SECRET, "POP_WAIT_MAX_INTERVAL_MS": SELDOM, **settings}
         self.a = start(conninfo, QUEEN_UDP_NOTIFY_PORT=ports[0], QUEEN_UDP_PEERS=f"localhost:{self.to_b.port}",
@@ -382,7 +383,7 @@ def test_who_counts_as_dead_is_a_setting(start_daemon: Callable[..., Daemon]) ->
 
 def test_how_often_a_daemon_says_that_it_lives_is_a_setting(start_daemon: Callable[..., Daemon]) -> None:
     """Where nothing is committed, one says so fifty times while the other, which has been there longer, hardly does."""
-    seldom, often = (start_daemon(QUEEN_UDP_NOTIFY_PORT=udp_port(), QUEEN_UDP_PEERS="127.0.0.1:9",
+    seldom, often = (start_daemon(QUEEN_UDP_NOTIFY_PORT=free_port(), QUEEN_UDP_PEERS="127.0.0.1:9",
                                   QUEEN_SYNC_HEARTBEAT_MS=beat, QUEEN_SYNC_DEAD_THRESHOLD_MS=3_600_000)
                      for beat in (60_000, 20))
     until(lambda: stats(often)["transport"]["sent"] + stats(often)["transport"]["unsent"] >= 50, "fifty times")
@@ -398,7 +399,7 @@ def test_a_peer_that_is_frozen_keeps_nobody_waiting(start_daemon: Callable[..., 
     settings: dict[str, Any] = {"QUEEN_SYNC_SECRET": SECRET, "POP_WAIT_MAX_INTERVAL_MS": SELDOM,
                                 "QUEEN_SYNC_HEARTBEAT_MS": 50, "QUEEN_SYNC_DEAD_THRESHOLD_MS": 500,
                                 "QUEEN_SYNC_RECV_BUFFER_MB": 1}
-    ports = udp_port(), udp_port()
+    ports = free_port(), free_port()
     if way == "UDP":
         frozen = start_daemon(daemon.conninfo, QUEEN_UDP_NOTIFY_PORT=ports[0], **settings,
                               QUEEN_UDP_PEERS=f"127.0.0.1:{ports[1]}")
@@ -432,7 +433,7 @@ def test_a_peer_that_is_frozen_keeps_nobody_waiting(start_daemon: Callable[..., 
 
 
 def test_who_is_in_its_own_list_hears_itself_and_does_nothing(start_daemon: Callable[..., Daemon]) -> None:
-    port = udp_port()
+    port = free_port()
     daemon = start_daemon(QUEEN_UDP_NOTIFY_PORT=port, QUEEN_UDP_PEERS="localhost,[::1]:1,no.such.host.invalid",
                           QUEEN_SYNC_HEARTBEAT_MS=20)
     until(lambda: refused(daemon, "own"), "it hears itself")
@@ -444,7 +445,7 @@ def test_who_is_in_its_own_list_hears_itself_and_does_nothing(start_daemon: Call
 
 
 def test_without_a_secret_only_addresses_of_peers_are_heard(start_daemon: Callable[..., Daemon]) -> None:
-    port = udp_port()
+    port = free_port()
     daemon = start_daemon(QUEEN_UDP_NOTIFY_PORT=port, QUEEN_UDP_PEERS="[::1]:9")
     now = int(time.time() * 1e6)
     with Between(port) as somebody:
@@ -502,7 +503,7 @@ def test_requests_to_a_peer_have_a_pause(start_daemon: Callable[..., Daemon], da
 
 
 def test_two_cannot_be_heard_on_one_port(start_daemon: Callable[..., Daemon], daemon: Daemon) -> None:
-    port = udp_port()
+    port = free_port()
     settings = {"QUEEN_UDP_PEERS": "localhost", "QUEEN_UDP_NOTIFY_PORT": port}
     one = start_daemon(daemon.conninfo, **settings)
     with pytest.raises(AssertionError, match=f"cannot hear peers on UDP port {port}: Address already in use"):

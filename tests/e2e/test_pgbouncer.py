@@ -13,7 +13,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.client import ack_of, data
 from support.daemon import Daemon
-from support.postgres import Postgres, free_port, running
+from support.ports import free_port
+from support.postgres import Postgres, running
 from support.wait import until
 
 PROGRAM = "/usr/sbin/pgbouncer"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from support.daemon import Daemon
+from support.ports import free_port
 from support.wait import PATIENCE, until
 from support.sdk import GENERATIONS, HERE, NEVER, TOKENS, bearer, documented, prepare
 
@@ -38,7 +39,7 @@ def test_every_operator(start_daemon, generation: str) -> None:
 def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
     """SIGKILL in the middle, twice; the SDK goes on with the next one on the same port. Only the first and the last
     want its token."""
-    one = start_daemon(NUM_WORKERS=1, **TOKENS)
+    one = start_daemon(NUM_WORKERS=1, PORT=free_port(), **TOKENS)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
     with psycopg.connect(one.conninfo, autocommit=True) as connection, subprocess.Popen(
             [prepare("2").python, HERE / "sdk_streams.py", one.url, bearer("read-write"), "survives"], env=environment,

@@ -22,8 +22,9 @@ from support.checker import Checker, Fault
 from support.clock import clock_of
 from support.crowd import Crowd
 from support.daemon import Daemon
-from support.datagrams import Between, udp_port
+from support.datagrams import Between
 from support.pair import MINE, Pair
+from support.ports import free_port
 from support.troubles import Troubles
 
 from queend.service.migrate import migrate
@@ -58,14 +59,14 @@ class Round(Troubles):
         self.clocks = [folder / f"clock-{place}" for place in range(DAEMONS)]
         for clock in self.clocks:
             clock.write_text("+0\n")
-        self.ears = [udp_port() for _ in range(DAEMONS)]
+        self.ports, self.ears = ([free_port() for _ in range(DAEMONS)] for _ in range(2))
         self.between = [Between(ear) for ear in self.ears]
         self.stage = Stage(QUEUE, seed, self.checker, [], self.dsn)
         self.stage.daemons += [self.start(place) for place in range(DAEMONS)]
         self.configure()
 
-    def start(self, place: int, port: int = 0) -> Daemon:
-        return Daemon(self.dsn, PORT=port, QUEEND_BUFFER_BYTES=256 << 20,
+    def start(self, place: int) -> Daemon:
+        return Daemon(self.dsn, PORT=self.ports[place], QUEEND_BUFFER_BYTES=256 << 20,
                       FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=2500,
                       LIBQUEEN_INFLIGHT_DEADLINE_MS=3000, DB_CONNECTION_TIMEOUT=1000, QUEEND_SLOTS=4,
                       QUEEND_COMPRESS_FROM=0, QUEEN_UDP_NOTIFY_PORT=self.ears[place],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 from support.daemon import ROOT
+from support.ports import free_port
 from support.wait import PATIENCE, until
 
 
@@ -24,9 +25,7 @@ def proxied(daemon, tmp_path: Path):
     certificate = authority.issue_cert("queue.example", "localhost")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "pem")
     certificate.private_key_pem.write_to_path(tmp_path / "key")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     for told, ours in (("listen 443", f"listen 127.0.0.1:{port}"),
                        ("/etc/ssl/queue.example.pem", str(tmp_path / "pem")),
                        ("/etc/ssl/queue.example.key", str(tmp_path / "key")),

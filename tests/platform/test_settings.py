@@ -15,9 +15,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
-from support.datagrams import udp_port
 from support.flat import core_limit
 from support.http import request
+from support.ports import free_port
 from support.postgres import running
 from support.tokens import SECRET, bearer, token
 from support.wait import until
@@ -413,7 +413,7 @@ def test_looks_for_what_others_stored(start: Callable[..., Daemon]) -> None:
 def test_room_for_packets(start: Callable[..., Daemon]) -> None:
     """Of a daemon that reads none. The kernel counts twice the size, with what it needs for each; whoever may not have
     so much gets what `rmem_max` says."""
-    port = udp_port()
+    port = free_port()
     daemon = start(QUEEN_UDP_NOTIFY_PORT=port, QUEEN_UDP_PEERS="127.0.0.1:9", QUEEN_SYNC_RECV_BUFFER_MB=1)
     daemon.process.send_signal(signal.SIGSTOP)
     try:

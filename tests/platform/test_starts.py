@@ -15,6 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.command import command
 from support.daemon import ROOT, Daemon
+from support.ports import free_port
 
 PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
 
@@ -112,8 +113,7 @@ def test_an_embedded_server_that_cannot_start(tmp_path):
 
 
 def test_a_server_that_is_not_there(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:      # and gone
-        port = taken.getsockname()[1]
+    port = free_port()
     lost = "failed to resolve host 'no-such-host.invalid': Name or service not known"
     assert said(serve(tmp_path, PG_HOST="no-such-host.invalid")) == f"PostgreSQL refuses this daemon: {lost}"
     for words in (["migrate"], ["backup", str(tmp_path / "backup")]):

@@ -1,12 +1,12 @@
 """PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED against a server that has a certificate."""
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
+from support.ports import free_port
 
 from queend import connect
 from queend.config import load
@@ -34,9 +34,7 @@ def server(tmp_path_factory):
     openssl("x509", "-req", "-in", f"{folder}/server.csr", "-CA", f"{folder}/known.crt", "-CAkey",
             f"{folder}/known.key", "-CAcreateserial",
             "-days", "2", "-extfile", f"{folder}/names", "-out", f"{folder}/server.crt")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # The embedded programs have no TLS; the system's do.
     system = max(int(path.name) for path in Path("/usr/lib/postgresql").glob("[0-9]*"))
     cluster = Embedded(tmp_path_factory.mktemp("data"), major=system)

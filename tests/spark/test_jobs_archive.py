@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from support.client import Client
 from support.daemon import Daemon
+from support.ports import free_port
 from support.wait import until
 
 from queend.spark.jobs import JobError, archive, read
@@ -291,7 +292,7 @@ def test_killed_again_and_again(daemon: Daemon, spark: SparkSession, client: Cli
 def test_the_daemon_is_killed(start_daemon: Callable[..., Daemon], spark: SparkSession, queue: str,
                               tmp_path: Path) -> None:
     """It comes back and the job goes on, as if nothing had been."""
-    own = start_daemon()
+    own = start_daemon(PORT=free_port())
     with own.client() as client:
         for at in range(0, 20_000, 5000):
             client.push(queue, *range(at, at + 5000))

@@ -13,6 +13,7 @@ from pathlib import Path
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
 from support.log import heads, stored
+from support.ports import free_port
 from support.wait import until
 
 KILLS = int(os.environ.get("SPARK_KILLS", 4))
@@ -84,7 +85,7 @@ def test_everything_is_killed(start_daemon: Callable[..., Daemon], queue: str, t
     """With SIGKILL, again and again: all processes of Spark at once, the daemon, the Python workers, the JVM. Each time
     the stream is under way."""
     dice, step = random.Random(SEED), ROWS // (KILLS + 2)
-    own = start_daemon()
+    own = start_daemon(PORT=free_port())
     with own.client() as client:
         for at in range(0, ROWS, 5000):
             client.push_items([{"queue": queue, "partition": f"k{n % KEYS}", "payload": n}

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from support.client import Client, data
 from support.daemon import Daemon
 from support.log import heads, stored
+from support.ports import free_port
 from support.proxy import TlsFront
 from support.wait import until
 
@@ -117,7 +118,7 @@ def test_a_batch_of_what_retention_took(spark: SparkSession, daemon: Daemon, cli
 
 def test_a_daemon_that_is_away_is_awaited(start_daemon: Callable[..., Daemon], queue: str) -> None:
     """By time, not by count: how many attempts a restart takes depends on the machine."""
-    own = start_daemon()
+    own = start_daemon(PORT=free_port())
     one, answers = link(own.url, retryMs=1), []
     own.kill()
     before = one.turn
@@ -142,7 +143,7 @@ def test_nobody_is_asked_for_ever(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_daemon_is_killed_in_the_middle_of_a_write(spark: SparkSession, start_daemon: Callable[..., Daemon],
                                                        queue: str) -> None:
-    rows, own, seen = 40_000, start_daemon(), []
+    rows, own, seen = 40_000, start_daemon(PORT=free_port()), []
 
     def restart() -> None:
         with own.client() as client:

@@ -8,13 +8,6 @@ from collections.abc import Callable
 from .http import Closing
 
 
-def udp_port() -> int:
-    """A free one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def pass_on(packet: bytes) -> list[bytes]:
     return [packet]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from queend.service import binaries
 
-from .postgres import Postgres, free_port
+from .ports import free_port
+from .postgres import Postgres
 from .proxy import Proxy, swallow
 from .wait import until
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from queend.service.embedded import Embedded
 from queend.service.migrate import migrate
 
+from .ports import free_port
 from .wait import until
 
 # No test cuts the power: what a server wrote before it was killed, the kernel has, and nobody needs to wait for the
@@ -169,8 +169,3 @@ def stand(pid: int) -> None:
     with suppress(ProcessLookupError, FileNotFoundError):
         os.kill(pid, signal.SIGSTOP)
         until(stands, f"process {pid} stands")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]

@@ -39,7 +39,7 @@ class Troubles:
     groups: list[str]
     longest: float
     happened: list[tuple[str, float, float]]
-    start: Callable[[int, int], Daemon]
+    start: Callable[[int], Daemon]
 
     def trouble(self, kind: str, end: float) -> None:
         """end: no trouble lasts longer."""
@@ -107,7 +107,7 @@ class Troubles:
         place = self.dice.randrange(len(self.stage.daemons))
         self.stage.daemons[place].kill()
         self.wait(0.0, 2.0, left)
-        self.stage.daemons[place] = self.start(place, self.stage.daemons[place].port)
+        self.stage.daemons[place] = self.start(place)
 
     def do_restart_the_database(self, left: float) -> None:
         with self.pair.primary.away():
