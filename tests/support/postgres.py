@@ -19,8 +19,8 @@ from .ports import free_port
 from .wait import until
 
 # No test cuts the power: what a server wrote before it was killed, the kernel has, and nobody needs to wait for the
-# disk.
-SETTINGS = {"shared_buffers": "256MB", "fsync": "off", "autovacuum_naptime": "1min"}
+# disk. The daemons of one module live until its end, fourteen of some: each may have twenty connections and more.
+SETTINGS = {"shared_buffers": "256MB", "fsync": "off", "autovacuum_naptime": "1min", "max_connections": "600"}
 # Over TCP everybody is let in, but who is called `keeper` needs a password; a standby may follow.
 BY_TCP = """\
 host all keeper 127.0.0.1/32 scram-sha-256
