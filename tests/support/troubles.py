@@ -240,6 +240,8 @@ class Troubles:
                     answer = client.post(path, body)
             except (OSError, Gone, AssertionError):
                 return None
+            if answer.status == 404 and answer.json["code"] == "group_not_found":
+                return None         # its consumers have not been served yet
             assert answer.status in (200, 503), (path, answer.status, answer.body)
             return answer.json if answer.status == 200 else None
         return until(ask, path, 60)
