@@ -14,7 +14,7 @@ from queen import Queen
 from queen.streams import Stream
 
 URL, TOKEN, RUNS = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
-AT_ONCE, QUIET_S = 10, 4.0      # without a window: that was all
+AT_ONCE, QUIET_S, FIRST_S = 10, 4.0, 120.0      # so long without a window: that was all; before the first: none comes
 SIZE, SLIDE, MESSAGES, PARTITIONS = 2, 1, 60, 2      # s
 PAUSE_S = 0.06
 
@@ -34,7 +34,7 @@ async def run(queen: Queen, name: str) -> str | None:
     seen: Counter = Counter()
     loop = asyncio.get_running_loop()
     news = loop.time()
-    while loop.time() < news + QUIET_S:
+    while loop.time() < news + (QUIET_S if seen else FIRST_S):
         for message in (await queen.queue(f"{name}-out").batch(100).partitions(20).wait(True)
                         .timeout_millis(1000).pop() or []):
             seen.update((message["partition"], message["data"]["start"], one) for one in message["data"]["ids"])
