@@ -199,7 +199,7 @@ class Troubles:
         group = self.dice.choice([None, *self.groups])
         path = (f"/api/v1/queues/{self.stage.queue}" if group is None
                 else f"/api/v1/consumer-groups/{group}/queues/{self.stage.queue}")
-        self.ask_for_sure(f"{path}/pause", {})
+        self.ask_for_sure(f"{path}/pause", {}, known=False)
         begin = time.monotonic()
         self.wait(0.5, 6.0, left)
         end = time.monotonic()
@@ -232,16 +232,17 @@ class Troubles:
         self.ask_for_sure("/api/v1/configure", {"queue": self.stage.queue, "options": {
             "leaseTime": LEASE, "retryLimit": 1000, **options}})
 
-    def ask_for_sure(self, path: str, body: dict) -> dict:
-        """Of any daemon, until it is done."""
+    def ask_for_sure(self, path: str, body: dict, known: bool = True) -> dict:
+        """Of any daemon, until it is done. known: a group that is not there is a fault; else it is one whose consumers
+        have not been served yet."""
         def ask() -> dict | None:
             try:
                 with self.dice.choice(self.stage.daemons).client(20) as client:
                     answer = client.post(path, body)
             except (OSError, Gone, AssertionError):
                 return None
-            if answer.status == 404 and answer.json["code"] == "group_not_found":
-                return None         # its consumers have not been served yet
+            if not known and answer.status == 404 and answer.json["code"] == "group_not_found":
+                return None
             assert answer.status in (200, 503), (path, answer.status, answer.body)
             return answer.json if answer.status == 200 else None
         return until(ask, path, 60)
