@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,11 @@ WORKERS ?= 4
 # A test that hangs is named, with the stacks of its threads; its process ends and the others go on.
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
-test: build system-tests ## install what the tests need besides, then run them all (ARGS: these, one after the other)
+check: $(or $(wildcard build/.quick),$(KIND)) ## style, names, rooms, documents and generated files: less than a minute, without a database
+	@$(BIN)/python -m pytest -q tests/check
+
+# A line that is too long is reported before minutes of tests, not after them.
+test: build $(if $(ARGS),,check) system-tests ## run the checks, install what the tests need besides, then run them all (ARGS: these, one after the other)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
 
 test-quick: build system-tests ## the tests of the core, the SQL functions and the tokens that need no daemon: less than two minutes

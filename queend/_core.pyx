@@ -2,7 +2,7 @@
 """The data plane of queend: from socket to socket without the interpreter.
 
 This file is the map. Rooms stand in the order in which data passes them; each opens with what comes in, what goes out
-and what it owns. A room uses only what stands above it (tests/platform/test_rooms.py); upwards it calls through
+and what it owns. A room uses only what stands above it (tests/check/test_rooms.py); upwards it calls through
 pointers that state/ declares: Service (sockets to the engine), JobKind (what is done with a job), HotRoute and Drain
 (rows of run/kinds), Elsewhere (the failover buffer).
 """

@@ -195,8 +195,8 @@ def _drain(load: Load, threads: list[threading.Thread], taken: list[Counts], pus
         time.sleep(0.01)
     ended = time.monotonic()
     load.stop.set()
-    for one in threads:
-        one.join(WAIT_MS / 1000 + 30)
+    for thread in threads:
+        thread.join(WAIT_MS / 1000 + 30)
     return ended
 
 

@@ -15,7 +15,8 @@ queend listens on {address} - try:
 
   curl -X POST {address}/api/v1/push -d '{{"items":[{{"queue":"demo","payload":{{"hello":"world"}}}}]}}'
   M=$(curl -s '{address}/api/v1/pop/queue/demo'); echo "$M"
-  curl -X POST {address}/api/v1/ack -d "{{$(echo "$M" | grep -oE '"(transactionId|partitionId|leaseId)":"[^"]*"' | sort -u | paste -sd,)}}"
+  curl -X POST {address}/api/v1/ack -d \\
+    "{{$(echo "$M" | grep -oE '"(transactionId|partitionId|leaseId)":"[^"]*"' | sort -u | paste -sd,)}}"
 
 Ctrl-C stops it; the messages stay in {where}.
 """

@@ -347,7 +347,10 @@ def test_stretches_of_a_partition_are_runs():
     one = table(partition=["a"] * n, payload=["1"] * n)
     mixed = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(n)]).dictionary_encode(),
                       "payload": pa.array(["1"] * n)})
-    runs = lambda data, query: [count for count, _ in probe_push_runs(stream(data), kind=ARROW, query=query)]
+
+    def runs(data, query):
+        return [count for count, _ in probe_push_runs(stream(data), kind=ARROW, query=query)]
+
     assert runs(one, b"queue=q") == [n] and runs(mixed, b"queue=q") == [1] * n
     assert runs(mixed, b"queue=q&format=counts") == [n // 2] * 2
 

@@ -394,7 +394,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
 cdef inline bint fuzz_inside(Slice s, const char* p, size_t n) noexcept nogil:
     return s.n == 0 or p <= s.p and s.p + s.n <= p + n
 
-# ---- packets of other daemons -----------------------------------------------------------------------------------------
+# ---- packets of other daemons ----------------------------------------------------------------------------------------
 
 cdef void fuzz_packet(const uint8_t* data, size_t n) noexcept nogil:
     # The first byte: with a secret or without; whether the HMAC is set right first, which no fuzzer finds.

@@ -1,9 +1,6 @@
 """Settings: where they come from, what is refused, how they become connection strings."""
 import json
 import os
-import runpy
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -314,25 +311,6 @@ def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
     flat = connect.core_settings(load())
     assert all(isinstance(value, (int, str)) for value in flat.values())
     assert (flat["push_max_hold_ms"], flat["ack_max_hold_ms"], flat["slots_per_worker"]) == (7, 3, 3)
-
-
-def test_the_document_is_what_the_code_says():
-    document = runpy.run_path(str(ROOT / "tools" / "configuration.py"))["document"]()
-    told = "run: python tools/configuration.py > docs/configuration.md"
-    assert (ROOT / "docs" / "configuration.md").read_text() == document, told
-
-
-@pytest.mark.parametrize("tool, page", [("api", "api"), ("sql_reference", "sql-reference")])
-def test_references_are_what_the_code_says(tool, page):
-    """In a process of its own: routes come in the order in which modules are imported."""
-    made = subprocess.run([sys.executable, ROOT / "tools" / f"{tool}.py"], check=True, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
-    assert (ROOT / "docs" / f"{page}.md").read_text() == made, "run: make documents"
-
-
-def test_what_is_made_of_the_queue_options_is_what_the_code_says():
-    for name, make in runpy.run_path(str(ROOT / "tools" / "options.py"))["MADE"].items():
-        assert (ROOT / name).read_text() == make(), "run: python tools/options.py"
 
 
 def test_command_config_tells_origins_and_hides_secrets():

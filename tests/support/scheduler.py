@@ -1,4 +1,4 @@
-"""How pytest-xdist deals the tests to its workers: whole files, those that take long first."""
+"""How pytest-xdist deals the tests to its workers: whole files; first those that failed most often, then long ones."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -8,6 +8,11 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
+# Files that failed by chance on busy machines before, or fail first after a change: a failure is seen within minutes.
+OFTEN = ("tests/e2e/test_shared_rates.py", "tests/e2e/test_leaving.py", "tests/platform/test_unread_log.py",
+         "tests/e2e/test_database_doubts.py", "tests/e2e/test_late_answers.py", "tests/e2e/test_peers.py",
+         "tests/e2e/test_verdict.py", "tests/e2e/test_streams_sdk.py", "tests/core/test_edge.py",
+         "tests/e2e/test_document_examples.py", "tests/golden/", "tests/sql/test_sql_instructions.py")
 # In this order, before all others: what begins late keeps one worker busy when the others have nothing left to do.
 LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_backup.py",
         "tests/e2e/test_database_doubts.py", "tests/e2e/test_verdict.py", "tests/platform/test_serve.py",
@@ -57,4 +62,5 @@ class Scheduler(LoadScopeScheduling):
 
 
 def rank(scope: str) -> int:
-    return next((place for place, beginning in enumerate(LONG) if scope.startswith(beginning)), len(LONG))
+    first = OFTEN + LONG
+    return next((place for place, beginning in enumerate(first) if scope.startswith(beginning)), len(first))

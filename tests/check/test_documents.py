@@ -50,13 +50,6 @@ def test_no_line_of_prose_is_longer_than_120():
     assert done.stdout == "", "python tools/wrap.py"
 
 
-def test_no_line_of_a_test_or_a_benchmark_is_longer_than_120():
-    files = subprocess.run(["git", "ls-files", "tests/*.py", "bench/*.py"], cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout.split()
-    assert [f"{file}:{number}" for file in files
-            for number, line in enumerate((ROOT / file).read_text().split("\n"), 1) if len(line) > 120] == []
-
-
 def test_what_is_filled_anew_says_the_same():
     wrapped = runpy.run_path(str(ROOT / "tools/wrap.py"))["wrapped"]
     words = "a word and `some code of more words` and [a link](to/somewhere.md) " * 4
@@ -209,13 +202,3 @@ def test_the_index_of_decisions_names_each():
 
 def test_what_costs_are_told_on_two_screens():
     assert len((ROOT / "docs/performance.md").read_text().splitlines()) <= 80
-
-
-def test_no_line_of_code_is_longer_than_120():
-    """But for one that cannot be broken: directives of Cython, and a command to be copied as a whole."""
-    files = [path for folder in ("queend", "tools", "bench") for suffix in ("py", "pyx")
-             for path in (ROOT / folder).rglob(f"*.{suffix}")]
-    assert len(files) > 300
-    assert not [f"{path.relative_to(ROOT)}:{number}" for path in files
-                for number, line in enumerate(path.read_text().splitlines(), 1)
-                if len(line) > 120 and not line.startswith(("# cython:", "  curl "))]
