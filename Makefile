@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-kills test-findings test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test-faults: build system-tests ## 20 minutes of random histories while everythi
 
 test-kills: build system-tests ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
 	@KILLS=$${KILLS:-200} $(BIN)/python -m pytest -s tests/platform/test_double_kill.py $(ARGS)
+
+test-findings: build system-tests ## run scripts from outside that print OK or FAULT against daemons that are started for them (FINDINGS=folder)
+	@$(BIN)/python -m pytest tests/findings --findings "$(FINDINGS)" -q -rf --tb=line $(ARGS)
 
 test-schema: build system-tests ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)

@@ -1,0 +1,144 @@
+"""Scripts from outside the project that show a fault on a running daemon: `make test-findings FINDINGS=folder`.
+
+Each prints OK or FAULT last. The tables below say what each of them needs: nothing is started for the others.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from support.daemon import Daemon
+from support.ports import free_port
+from support.postgres import Postgres
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "0123456789abcdef0123456789abcdef"
+LONGEST = 900
+TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET, "QUEEND_JWT_QUEUES_CLAIM": "queues"}
+
+
+@dataclass
+class Stage:
+    """What a script may ask for: it is started when it is asked for."""
+
+    postgres: Postgres
+    start: Callable[..., Daemon]
+    folder: Path
+    environment: dict[str, str]
+
+    def url(self, **settings: object) -> str:
+        return self.start(**settings).url
+
+    def database(self) -> str:
+        return self.postgres.database()
+
+    def two_ports(self) -> list[str]:
+        """Two daemons on one database that do not tell each other anything."""
+        database = self.database()
+        return [str(self.start(database).port) for _ in range(2)]
+
+    def own_stage(self) -> list[str]:
+        """A script that starts its own servers: the base of its ports and its folder are told by the environment."""
+        self.environment |= {"BASE": str(free_port()), "WDIR": str(self.folder / "stage"), "QDIR": str(ROOT)}
+        return []
+
+
+def socket_of(conninfo: str) -> tuple[str, str]:
+    parts = conninfo_to_dict(conninfo)
+    return str(parts["host"]), str(parts["dbname"])
+
+
+def throw_away(stage: Stage) -> list[str]:
+    """A daemon with a server of its own, whose database the script may spoil: URL and socket folder."""
+    daemon = Daemon.own(stage.folder / "own", HOST="127.0.0.1", PORT="0").await_ready()
+    stage.environment["STOP"] = str(daemon.pid)
+    return [daemon.url, str(stage.folder / "own" / "pg")]
+
+
+def without_daemon(stage: Stage) -> list[str]:
+    host, name = socket_of(stage.database())
+    stage.environment |= {"PGUSER": "postgres", "PGHOST": host}
+    return [str(ROOT), str(free_port()), host, name]
+
+
+def with_database(stage: Stage) -> list[str]:
+    database = stage.database()
+    return [stage.start(database).url, "", database]
+
+
+def tokens(stage: Stage) -> list[str]:
+    return [stage.url(**TOKENS), SECRET]
+
+
+def tokens_of_issuer(stage: Stage) -> list[str]:
+    return [stage.url(**TOKENS, JWT_ISSUER="shop"), SECRET]
+
+
+def url(stage: Stage) -> list[str]:
+    return [stage.url()]
+
+
+NEEDS: dict[str, Callable[[Stage], list[str]]] = {
+    "answers/06_partition_ids_run_out.py": throw_away,
+    "answers/12_delay_by_two_clocks.sh": without_daemon,
+    "answers/*.py": url,
+    "figures/group_lag.py": url,
+    "figures/narrow.sh": lambda stage: [stage.url(), f"{sys.executable} -m queend"],
+    "figures/stat_hot.py": lambda stage: [*throw_away(stage), "60"],
+    "restore/restore_replace.py": lambda stage: [str(ROOT), str(free_port()), str(stage.folder / "w")],
+    "restore/restore_pg15.py": lambda stage: [str(ROOT), str(free_port()), str(free_port()), "/tmp/queend-restore"],
+    "waiting/adopt_race.py": Stage.own_stage,
+    "waiting/starved_worker.py": Stage.own_stage,
+    "waiting/ns_lease_elsewhere.py": Stage.two_ports,
+    "waiting/many_leases_quiet.py": Stage.two_ports,
+    "spark/again.py": url,
+    "spark/direct.py": url,
+    "spark/faults.py": lambda stage: [str(ROOT), str(stage.folder / "w"), str(free_port())],
+    "app/deleted_payload_stays.sh": with_database,
+    "app/empty_page_after_delete.py": url,
+    "app/redrive_identity.py": url,
+    "app/token_delete_message.py": tokens,
+    "app/token_groups.py": tokens,
+    "app/token_no_iss.py": tokens_of_issuer,
+    "interop/flush_loses_count.py": url,
+    "abuse/completion_rce.py": lambda stage: [stage.url(), str(ROOT)],
+    "abuse/revoke_stream.py": lambda stage: [str(ROOT), str(free_port()), "30"],
+}
+
+
+def scripts(folder: Path) -> list[tuple[str, str]]:
+    """Pairs of a script and the pattern that says what it needs, each script once."""
+    found: dict[str, str] = {}
+    for pattern in NEEDS:
+        for path in sorted(folder.glob(pattern)):
+            found.setdefault(str(path.relative_to(folder)), pattern)
+    return list(found.items())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    folder = metafunc.config.getoption("--findings")
+    metafunc.parametrize("script, pattern", scripts(Path(folder)), ids=lambda value: value)
+
+
+def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postgres: Postgres,
+                start_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    stage = Stage(postgres, start_daemon, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    file = Path(request.config.getoption("--findings")).resolve() / script
+    interpreter = sys.executable if file.suffix == ".py" else "sh" if "#!/bin/sh" in file.read_text()[:20] else "bash"
+    arguments = NEEDS[pattern](stage)
+    try:
+        done = subprocess.run([interpreter, file, *arguments], env=stage.environment, capture_output=True, text=True,
+                              cwd=ROOT, timeout=LONGEST)
+    finally:
+        if "STOP" in stage.environment:
+            os.kill(int(stage.environment["STOP"]), 15)
+    told = done.stdout + done.stderr
+    print(told)
+    assert "OK" in told and "FAULT" not in told and "Traceback" not in told, told
