@@ -29,6 +29,7 @@ cdef void discover_next(Engine* e) noexcept nogil:
         book.scan_first = g.scan_next
         book.n_scans -= 1
         if g.dead or g.queue.dead:
+            g.scan = SCAN_WANTED
             g.scan_listed = False
             continue
         g.scan = SCAN_RUNNING
@@ -42,14 +43,47 @@ cdef void discover_left(Engine* e) noexcept nogil:
     pin_drop(e.worker.pins, e.discover.pin)
     e.discover.pin = 0
 
-cdef void discover_drain(Engine* e) noexcept nogil:
-    # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
+cdef void discover_give_back(Engine* e) noexcept nogil:
+    # Leaves the running scan to the next worker that has a free connection.
+    uv_mutex_lock(&book.lock)
+    scan_give_back(e.discover.scanning)
+    uv_mutex_unlock(&book.lock)
+    discover_left(e)
+
+cdef inline bint discover_waits(Engine* e) noexcept nogil:
+    # Returns whether there is a statement for discover_drain to send.
     cdef Discover* d = &e.discover
+    return not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted
+                              or d.leases_wanted)
+
+cdef inline bint discover_leads(Engine* e) noexcept nogil:
+    # Returns whether this worker looks for all: it is the first one that has a connection.
+    cdef Process* p = e.worker.process
+    cdef int i
+    for i in range(e.worker.index):
+        if atomic_get64(&p.workers[i].counters.connected):
+            return False
+    return slotpool_ready(e.slots)
+
+cdef void discover_sweep(Engine* e) noexcept nogil:
+    # Runs twice a second on every worker: looks in place of workers without a connection, and goes on with scans that
+    # others gave back.
+    if e.worker is not boss and discover_leads(e):
+        discover_tick(e, clock_mono_us())
+    if discover_waits(e):
+        discover_drain(e)
+
+cdef void discover_drain(Engine* e) noexcept nogil:
+    # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more. A scan is
+    # held only while a connection is free for its next page: without one another worker goes on with it.
+    cdef Discover* d = &e.discover
+    if slotpool_take(e.slots) == NULL:
+        if d.scanning != NULL:
+            discover_give_back(e)
+        return
     if d.scanning == NULL and book.n_scans:
         discover_next(e)
     if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.leases_wanted:
-        return
-    if slotpool_take(e.slots) == NULL:
         return
     if d.recent_wanted:
         d.recent_wanted = False
@@ -81,8 +115,8 @@ cdef void scan_send(Engine* e) noexcept nogil:
     call_send(&e.discover.call)
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
-    # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for
-    # microseconds.
+    # Asks whether anything has been committed at all, the catalog among it. An idle database answers that in
+    # microseconds. The worker that leads calls it (discover_leads).
     cdef Discover* d = &e.discover
     if d.finding or d.recent_wanted or d.waking_wanted or d.leases_wanted or now < d.due_us:
         return
@@ -188,6 +222,8 @@ cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             if verdict_of(res).blame >= BLAME_UNFIT:
                 log_line(b"error", b"scan_refused", pg_error(res))
             d.pause_until = clock_mono_us() + SCAN_PAUSE_US
+        else:
+            discover_give_back(e)
         return                # the same page again: what was not looked at is not known
     if not found_keep(d, PQntuples(res)):
         return

@@ -235,7 +235,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         g.paused = queue_pauses(q, id)
         if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
             g.scan = SCAN_WANTED
-        elif g.scan == SCAN_RUNNING:
+        elif g.scan != SCAN_WANTED:
             g.scan_twice = True
         return g
     g = <Group*>calloc(1, sizeof(Group))

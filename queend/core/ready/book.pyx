@@ -268,7 +268,7 @@ cdef void book_forget(Group* g) noexcept nogil:
         c = c.all_next
     if g.scan == SCAN_DONE:
         g.scan = SCAN_WANTED  # by the next pop that finds the group again
-    elif g.scan == SCAN_RUNNING:
+    elif g.scan != SCAN_WANTED:
         g.scan_twice = True
 
 cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:

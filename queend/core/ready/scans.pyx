@@ -13,7 +13,7 @@ cdef void scan_want(Group* g) noexcept nogil:
 cdef void scan_unlist(Group* g) noexcept nogil:
     # Book locked.
     cdef Group** link = &book.scan_first
-    if not g.scan_listed or g.scan != SCAN_WANTED:
+    if not g.scan_listed or g.scan == SCAN_RUNNING:
         return                # a scan of it may run: it is pinned
     while link[0] is not g:
         link = &link[0].scan_next
@@ -26,5 +26,17 @@ cdef void scan_again(Group* g) noexcept nogil:
     if g.scan == SCAN_DONE:
         g.scan = SCAN_WANTED
         scan_want(g)
-    elif g.scan == SCAN_RUNNING:
+    elif g.scan != SCAN_WANTED:
         g.scan_twice = True
+
+cdef void scan_give_back(Group* g) noexcept nogil:
+    # Puts a running scan at the head of the list, between two pages. The next worker with a free connection goes on
+    # with it. A dead group leaves the list. Requires book.lock.
+    if g.dead or g.queue.dead:
+        g.scan = SCAN_WANTED
+        g.scan_listed = False
+        return
+    g.scan = SCAN_PAUSED
+    g.scan_next = book.scan_first
+    book.scan_first = g
+    book.n_scans += 1

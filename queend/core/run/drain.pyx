@@ -5,11 +5,9 @@
 
 cdef void engine_drain(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
-    cdef Discover* d
     cdef int i
     if e == NULL or e.slots == NULL:
         return
-    d = &e.discover
     if e.want_reload and clock_mono_us() >= e.reload_pause:
         reload_send(e)
     if e.wait_reload.n:
@@ -23,9 +21,9 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         drain_run(e, &e.drains[DRAIN_FIRST + (e.rotate + i) % DRAINS_IN_TURN])
     for i in range(DRAIN_FIRST + DRAINS_IN_TURN, e.n_drains):
         drain_run(e, &e.drains[i])
-    if not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted or d.leases_wanted):
+    if discover_waits(e):
         discover_drain(e)
-    if w is boss and book.rates_at:
+    if book.rates_at and discover_leads(e):
         rates_drain(e)
     if w is boss and spool.on:
         spill_drain(e)
@@ -86,7 +84,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
         top = heap_top(&book.due)
         if top != NULL:
             at = min(at, top.at)
-        if book.rates_at and not e.rates.busy:
+        if book.rates_at and not e.rates.busy and slotpool_ready(e.slots):
             at = min(at, book.rates_at)
         if rowcache.first != NULL:
             at = min(at, rowcache.first.kept_us + ROWCACHE_AGE_US)

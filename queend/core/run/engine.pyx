@@ -80,6 +80,7 @@ cdef void engine_sweep(Worker* w) noexcept nogil:
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_sweep(engine_of(w).slots)
         engine_borrow(engine_of(w))
+        discover_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
     # The server has no connection left, and this worker got none: another that has two and more gives up one.

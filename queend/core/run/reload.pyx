@@ -130,8 +130,7 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     for i in range(streams_all):
         if streams[i].worker is w:
             stream_reloaded(&streams[i])
-    if w is boss:
-        discover_loaded(e)
+    discover_loaded(e)
 
 cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups

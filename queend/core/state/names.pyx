@@ -150,6 +150,7 @@ cdef enum:
     SCAN_WANTED = 0
     SCAN_RUNNING = 1
     SCAN_DONE = 2
+    SCAN_PAUSED = 3           # begun, and given back by its worker: listed, and it goes on behind scan_after
 
 cdef struct Tally:
     # What a queue did, per worker: plain words that only their worker's thread adds to, as answers are written, in a
