@@ -257,6 +257,7 @@ include "core/settle/lease.pyx"           # extended, given back
 include "core/feed/commandlog.pyx"        # a line for each thing that is said there
 include "core/feed/credit.pyx"             # how many messages its client may be given
 include "core/feed/socket.pyx"            # a stream over a WebSocket
+include "core/feed/feedgrant.pyx"         # the token of a stream, verified again
 include "core/feed/feed.pyx"              # a request that is answered for as long as its client stays
 
 # Pushes while the database is away. In: jobs. Out: the same, home again; pushes of what the buffer holds. Owned by the

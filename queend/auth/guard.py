@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from .. import log
@@ -27,12 +28,13 @@ def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
 class Guard:
     """`app` behind its levels. `open` and `close` on the running loop."""
 
-    def __init__(self, settings: Settings, core: Any, app: Any):
-        self.core, self.app = core, app
+    def __init__(self, settings: Settings, core: Any, app: Any, cut: Callable[[], None]):
+        """cut: ends what waits in the control plane on behalf of tokens that were verified before."""
+        self.core, self.app, self.cut = core, app, cut
         self.skips = settings.open_paths()
         self.vouched = bool(settings.queen_sync_secret)
         self.is_file = open_files(settings)
-        self.verifier = Verifier(settings, core.grants_clear)
+        self.verifier = Verifier(settings, self._end)
         self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
         self.tasks: set[asyncio.Task] = set()
 
@@ -46,11 +48,16 @@ class Guard:
 
     async def change(self, settings: Settings) -> None:
         """Keys, issuer, roles are others from now on: what was verified before is verified again."""
-        before, self.verifier = self.verifier, Verifier(settings, self.core.grants_clear)
+        before, self.verifier = self.verifier, Verifier(settings, self._end)
         self.verifier.open()
-        self.core.grants_clear()
+        self._end()
         await before.quiet()      # requests may still wait for its keys
         await before.close()
+
+    def _end(self) -> None:
+        """Ends all grants: every token is verified again, those of streams and parked pops within a second."""
+        self.core.grants_clear()
+        self.cut()
 
     async def _verify(self, bearer: bytes) -> Grant:
         while True:
@@ -105,6 +112,7 @@ class Guard:
         if not bearer:
             raise Refused(401, "Empty token")
         grant = await self._verify(bearer)
+        epoch = self.core.grants_epoch()
         if path == "/health":
             scope["state"]["brief"] = grant.level < READ
         if grant.level < route.level:
@@ -113,6 +121,7 @@ class Guard:
                                                for queue in queues_of(route, parameters, scope["query_string"], body)):
             raise Refused(403, "Insufficient permissions for this queue")
         scope["state"]["grant"] = grant
+        scope["state"]["epoch"] = epoch
 
     def _skips(self, path: str) -> bool:
         return any(path == skip or (len(skip) > 1 and skip.endswith("/") and path.startswith(skip))

@@ -79,7 +79,7 @@ class Control:
         if settings.jwt_enabled:
             from ..auth.guard import Guard  # here: only those who use tokens pay for their libraries
 
-            self.guard = Guard(settings, core, self.app)
+            self.guard = Guard(settings, core, self.app, self.holds.cut)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
                              self.guard and self.guard.hold)
 

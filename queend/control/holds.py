@@ -33,12 +33,14 @@ class Holds:
         self._held: set[_Hold] = set()
         self._watcher: asyncio.Task | None = None
         self._released = False
+        self.cuts = 0                # how often `cut` was called
 
-    async def wait(self, heads: Heads, deadline: float, pause: float = 0.0) -> bool:
+    async def wait(self, heads: Heads, deadline: float, pause: float = 0.0, cuts: int | None = None) -> bool:
         """True once a head (by queue and partition) is another, but not before `pause` seconds are over; False when the
-        loop's clock reaches `deadline`, at once when too many wait already or after `release`."""
+        loop's clock reaches `deadline`, at once when too many wait already or after `release`. cuts: the count when the
+        read began; False if `cut` was called since."""
         loop = asyncio.get_running_loop()
-        if self._released or len(self._held) >= READS_MOST or sum(
+        if self._released or cuts not in (None, self.cuts) or len(self._held) >= READS_MOST or sum(
             len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
             return False
         hold = _Hold(heads, loop.time() + pause)
@@ -56,6 +58,11 @@ class Holds:
     def release(self) -> None:
         """The daemon is stopping: everyone who waits is answered now, and nobody waits any more."""
         self._released = True
+        self._wake(self._held, False)
+
+    def cut(self) -> None:
+        """Answers all reads that wait now: their tokens have to be verified again."""
+        self.cuts += 1
         self._wake(self._held, False)
 
     def _wake(self, holds: set[_Hold] | list[_Hold], changed: bool) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -186,14 +187,16 @@ async def fetch(request: Request) -> Response:
     least = call.whole("minBytes", 1, 0, CALL_MOST)
     form = _form(request)
     columns = _columns(call)
-    deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+    grant, cuts = getattr(request.state, "grant", None), control.holds.cuts
+    left = wait_ms / 1000 if grant is None else min(wait_ms / 1000, grant.expires_us / 1e6 - time.time())
+    deadline = asyncio.get_running_loop().time() + left
     pause = 0.0
     while True:
         found = await control.reader.read(form, wanted, most, columns)
         enough = least == 0 or found.records and found.size >= least
         if not wait_ms or enough or found.behind or found.failed or found.unreadable:
             break
-        if not await control.holds.wait(found.heads, deadline, pause):
+        if not await control.holds.wait(found.heads, deadline, pause, cuts):
             break
         pause = min(2 * pause + 0.03, PAUSE_MOST_S)
     if found.unreadable:

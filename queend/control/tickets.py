@@ -26,7 +26,10 @@ def minted(request: Request, queue: str) -> Json:
     if grant is not None:
         if not allows(grant.rules, queue, POP):
             raise Refusal(403, "Insufficient permissions for this queue", "forbidden")
-        if not request.app.state.control.core.ticket(
+        core = request.app.state.control.core
+        if request.state.epoch != core.grants_epoch():
+            raise Refusal(503, "Keys or settings of tokens changed meanwhile; ask again", "busy", {"Retry-After": "1"})
+        if not core.ticket(
                 ticket.encode(), path, int((time.time() + SECONDS) * 1e6), grant.level, grant.expires_us,
                 grant.subject.encode(), grant.rules):
             raise Refusal(503, "Too many tickets wait to be used; try again", "busy", {"Retry-After": "1"})

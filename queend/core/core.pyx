@@ -318,6 +318,10 @@ cdef class Core:
         if grants.on:
             grants_clear()
 
+    def grants_epoch(self):
+        """How often grants_clear was called: what was verified under another number is to be verified again."""
+        return atomic_get64(&grants_epoch)
+
     def notify(self, str queue, bint moved=True, bint paused=False):
         """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options.
         paused: it was paused or resumed, or a group of it."""

@@ -57,6 +57,7 @@ cdef void grants_put(Grant* g) noexcept nogil:
 cdef void grants_clear() noexcept nogil:
     cdef uint32_t i
     uv_rwlock_wrlock(&grants.lock)
+    atomic_add64(&grants_epoch, 1)
     tickets_clear()
     for i in range(grants.sets * GRANT_WAYS):
         free(grants.cells[i])
@@ -75,16 +76,23 @@ cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) n
         if memcmp(at[i].digest, digest, 32) == 0:
             if at[i].expires_us > now_us:
                 at[i].used_us = now_us        # readers may race for it: any of their times will do
-                out = grant_copy(at[i], a)
+                out = grant_given(at[i], a)
             break
     uv_rwlock_rdunlock(&grants.lock)
     return out
 
 cdef Grant* grant_copy(Grant* g, Arena* a) noexcept nogil:
-    # NULL when memory ran out.
+    # Returns a copy of g, as of its own epoch; NULL if memory ran out.
     cdef Grant* copy = <Grant*>arena_alloc(a, g.size)
     if copy != NULL:
         memcpy(copy, g, g.size)
+    return copy
+
+cdef Grant* grant_given(Grant* g, Arena* a) noexcept nogil:
+    # Returns a copy of an entry of the table, as of now; NULL if memory ran out. Requires grants.lock.
+    cdef Grant* copy = grant_copy(g, a)
+    if copy != NULL:
+        copy.epoch = atomic_get64(&grants_epoch)
     return copy
 
 cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:

@@ -66,7 +66,7 @@ cdef Grant* ticket_take(Request* r) noexcept nogil:
         if tickets[i].grant != NULL and memcmp(tickets[i].grant.digest, digest, 32) == 0:
             if (tickets[i].until_us > now and tickets[i].grant.expires_us > now
                     and memcmp(tickets[i].path, path, 32) == 0):
-                out = grant_copy(tickets[i].grant, &r.arena)
+                out = grant_given(tickets[i].grant, &r.arena)
             ticket_free(&tickets[i])
             break
     uv_rwlock_wrunlock(&grants.lock)

@@ -86,5 +86,12 @@ cdef bint heap_add(Heap* h, HeapNode* node, int64_t at) noexcept nogil:
     heap_up(h, h.n)
     return True
 
+cdef void heap_order(Heap* h) noexcept nogil:
+    # Restores the order after the times of nodes were changed in place.
+    cdef int i = h.n // 2
+    while i > 0:
+        heap_down(h, i)
+        i -= 1
+
 cdef inline HeapNode* heap_top(Heap* h) noexcept nogil:
     return h.nodes[1] if h.n else NULL

@@ -16,7 +16,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
             break
         alone = e.pops.jobs.first.alone
         j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.gone or j.group.dead or j.group.paused:
+        if j.gone or j.group.dead or j.group.paused or pop_outdated(j):
             pop_turn_away(e, j)
         else:
             popcall_add(call, a, j)
@@ -124,6 +124,9 @@ cdef void pops_expire(Engine* e) noexcept nogil:
         if j.gone:
             pop_drop_candidates(j)
             pop_forget(j)
+        elif pop_outdated(j):
+            pop_drop_candidates(j)
+            pop_verify(j)
         elif j.until_us and (now >= j.until_us or e.stopping):
             pop_drop_candidates(j)
             pop_empty(j, WHY_EXPIRED)

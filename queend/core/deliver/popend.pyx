@@ -17,10 +17,34 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     # long as the patience lasts. When somebody woke it at the same moment, that attempt is its last.
     if not pop_unparked(w, j):
         return
-    if j.until_us or j.gone:
+    if pop_outdated(j):
+        pop_verify(j)
+    elif j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
     else:
         pop_fail_unknown(j)
+
+cdef inline bint pop_outdated(PopJob* j) noexcept nogil:
+    # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
+    return grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.gone
+
+cdef void pop_verify(PopJob* j) noexcept nogil:
+    # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
+    # the same deadline. Requires that the pop is neither parked nor in a list, and has no candidates.
+    cdef Request* r = pop_close(j, POP_EMPTY)
+    r.on_end = NULL
+    r.grant = NULL
+    service.request(r.worker, r)
+
+cdef void pops_verify(Engine* e) noexcept nogil:
+    # Lets the deadline of each parked pop fire whose token has to be verified again.
+    cdef PopJob* j
+    cdef int i
+    for i in range(1, e.deadlines.n + 1):
+        j = <PopJob*>e.deadlines.nodes[i].owner
+        if pop_outdated(j):
+            j.deadline.at = 0
+    heap_order(&e.deadlines)
 
 cdef void pop_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text
@@ -141,11 +165,15 @@ cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
         pop_fail(<PopJob*>job, status, text)
 
 cdef int64_t pop_until(Job* job) noexcept nogil:
-    # Of a daemon that stops: now.
+    # Returns the deadline of a long poll; 1, which has passed, if the daemon stops or the token has to be verified
+    # again.
     cdef PopJob* j = <PopJob*>job
-    if j.until_us and not j.gone and engine_of(job.r.worker).stopping:
+    if pop_outdated(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
         return 1
     return j.until_us if not j.gone else 0
 
 cdef void pop_expire(Job* job) noexcept nogil:
-    pop_empty(<PopJob*>job, WHY_EXPIRED)
+    if pop_outdated(<PopJob*>job):
+        pop_verify(<PopJob*>job)
+    else:
+        pop_empty(<PopJob*>job, WHY_EXPIRED)

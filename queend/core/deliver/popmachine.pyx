@@ -44,7 +44,7 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
         j.want_partition = j.req.partition
     if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
         # a little early, so that the answer reaches clients that count to the same number
-        j.until_us = clock_mono_us() + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
+        j.until_us = r.started_us + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
         if r.grant != NULL:
             j.until_us = gate_until(r, j.until_us)
     if j.req.autopilot and not j.req.partitions_given:
@@ -74,6 +74,10 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
         return
     if e.stopping:
         pop_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        return
+    if pop_outdated(j):
+        pop_pass(w, j)
+        pop_verify(j)
         return
     if not pop_names(w, j):
         return
@@ -249,10 +253,15 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
 
 cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.
+    cdef int64_t until = j.until_us
     if j.until_us and not j.job.stands and atomic_get64(&jobs_standing) >= e.settings.max_parked:
         e.worker.counters.not_parked += 1
         return "Too many pops are waiting; try again"
-    if not heap_add(&e.deadlines, &j.deadline, j.until_us if j.until_us else clock_mono_us() + e.patience_us):
+    if pop_outdated(j):
+        until = 0             # pop_deadline lets its token be verified
+    elif not until:
+        until = clock_mono_us() + e.patience_us
+    if not heap_add(&e.deadlines, &j.deadline, until):
         return "Out of memory"
     if not book_park(j):
         heap_del(&e.deadlines, &j.deadline)

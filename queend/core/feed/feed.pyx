@@ -31,7 +31,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     if err.status == 0 and socket_wanted(r):
         f.req.feed = FEED_SOCKET
         socket_judge(r, f.accept, &err)
-    if err.status == 0 and not heap_add(&e.beats, &f.beat, clock_mono_us() + f.ask.beat_s * <int64_t>1000000):
+    if err.status == 0 and not heap_add(&e.beats, &f.beat, feedgrant_until(r, clock_mono_us(), f.ask.beat_s)):
         error_set(&err, 503, b"Out of memory")
     if err.status:
         free(f)
@@ -104,14 +104,16 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
     cdef Feed* f = c.feed
     cdef Request* q = f.answer
     cdef const char* why
+    cdef bint held
     if not f.begun:
         feed_begin(f)
+    held = feedgrant_holds(f)
     if f.r.out.len or f.r.out.failed:
         if not conn_write_part(c, &f.r.out):
             return False
         buf_free(&f.r.out)
         f.wrote_us = clock_mono_us()
-    if q != NULL:
+    if q != NULL and not held and not f.last:
         if not conn_write_part(c, &q.out):
             return False      # it goes back with the rest
         f.answer = NULL
@@ -120,7 +122,7 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
     why = feed_over(f, c)
     if why != NULL:
         feed_end(f, why)
-    else:
+    elif not held:
         feed_next(f, c)
     return True
 
@@ -166,6 +168,9 @@ cdef bint feed_ask(Feed* f, Request* q, PopJob* j) noexcept nogil:
 cdef void feed_fed(Request* q) noexcept nogil:
     # What was made for a feed is answered.
     cdef Feed* f = q.feed
+    if q is f.check:
+        feedgrant_answered(f, q)
+        return
     if q is not f.pop:
         socket_answered(f, q)
         conn_dirty(f.r.conn)
@@ -194,6 +199,7 @@ cdef void feeds_tick(Engine* e) noexcept nogil:
 
 cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     cdef int64_t beat = f.ask.beat_s * <int64_t>1000000
+    cdef int64_t due
     if f.begun and f.req.feed == FEED_SOCKET and socket_dead(f):
         conn_close(f.r.conn)
         return
@@ -203,7 +209,8 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
         else:
             feed_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now
-    heap_add(&e.beats, &f.beat, f.wrote_us + beat if f.wrote_us + beat > now else now + beat)
+    due = feedgrant_until(f.r, f.wrote_us, f.ask.beat_s)
+    heap_add(&e.beats, &f.beat, due if due > now else now + beat)
     conn_dirty(f.r.conn)
 
 cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
@@ -220,8 +227,6 @@ cdef const char* feed_over(Feed* f, Conn* c) noexcept nogil:
         return b"shutdown"
     if c.half:
         return b"closed"
-    if f.r.grant != NULL and f.r.grant.expires_us <= clock_wall_us():
-        return b"token expired"
     return NULL
 
 cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
@@ -278,6 +283,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
         requestlog_note(f.r)
     feed_forsake(f.pop)
     feed_forsake(f.answer)
+    feed_forsake(f.check)
     while f.commands != NULL:
         q = f.commands
         f.commands = q.next
@@ -311,8 +317,8 @@ cdef void feed_forsake(Request* q) noexcept nogil:
         q.on_unsent(q)
     request_close(q)
 
-cdef void feeds_stop(Engine* e) noexcept nogil:
-    # The drain begins: they end with this turn.
+cdef void feeds_look(Engine* e) noexcept nogil:
+    # Has each stream looked at when this turn of the loop ends: the drain began, or grants ended.
     cdef int i
     for i in range(e.beats.n):
         conn_dirty((<Feed*>e.beats.nodes[i + 1].owner).r.conn)

@@ -186,6 +186,8 @@ cdef void socket_said(Feed* f, Slice text) noexcept nogil:
     cdef Request* q
     cdef char* copy
     cdef ApiError e
+    if feedgrant_ended(f):
+        return
     if not utf8_valid(text):
         socket_close(f, SOCKET_TEXT_BAD, b"")
         return

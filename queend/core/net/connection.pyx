@@ -260,9 +260,11 @@ cdef inline bint conn_sated(Conn* c) noexcept nogil:
     return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
-    # Its next request has to wait: for the token or the reading of the one before, or for answers.
+    # Returns True if the next request has to wait: for a token to be verified, for the reading of the one before, or
+    # for answers.
     return (c.mode == READ_LATER or c.beside or c.owed >= c.worker.settings.max_pipeline or conn_sated(c)
-            or c.feed != NULL and c.feed.n_commands >= c.worker.settings.max_pipeline)
+            or c.feed != NULL and (c.feed.n_commands >= c.worker.settings.max_pipeline
+                                   or grant_stale(c.feed.r.grant)))
 
 cdef void conn_yield(Conn* c) noexcept nogil:
     # It has more that is large; others come first.

@@ -151,9 +151,15 @@ cdef void reply_options(Request* r) noexcept nogil:
 cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
     # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those
     # who ask; what may be tried again later says when.
-    cdef Buf* b = reply_head(r, status)
+    cdef Buf* b
     cdef Slice error
-    cdef bint problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
+    cdef bint problem
+    if r.feed != NULL:
+        buf_slice(reply_bare(r, status), body)
+        reply_end(r)
+        return
+    b = reply_head(r, status)
+    problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
     if problem:
         buf_text(b, b"Content-Type: application/problem+json\r\n")
         headers_put_but(b, headers, b"content-type")

@@ -29,4 +29,12 @@ cdef void service_tick(Worker* w) noexcept nogil:
     engine_sweep(w)
     if engine_of(w) != NULL:
         feeds_tick(engine_of(w))
+        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
+            grants_ended(engine_of(w))
     era_tick(w)
+
+cdef void grants_ended(Engine* e) noexcept nogil:
+    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
+    e.grants_seen = atomic_get64(&grants_epoch)
+    feeds_look(e)
+    pops_verify(e)

@@ -10,7 +10,7 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     book_wake_queues(True, &wake)
     book_wake_all_name_waiters(&wake)
     catalog_book_unlock(w, wake)
-    feeds_stop(e)
+    feeds_look(e)
     engine_drain(w)
 
 cdef bint engine_idle(Worker* w) noexcept nogil:

@@ -70,7 +70,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        if j.gone or j.group.dead or j.group.paused:
+        if j.gone or j.group.dead or j.group.paused or pop_outdated(j):
             takens_release(j.taken, j.n_cursors)
             pop_turn_away(e, j)
         else:

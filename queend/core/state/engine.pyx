@@ -206,6 +206,7 @@ cdef struct Engine:
     Takeback* takebacks
     Heap deadlines
     Heap beats                # of its feeds
+    int64_t grants_seen       # grants_epoch when streams and parked pops were last looked at for it
     Limit release_limit
     Limit takeback_limit
     Drain[DRAINS_MOST] drains

@@ -23,6 +23,8 @@ cdef struct Feed:
     Request* r                # that it answers, for as long as it lasts
     Request* pop              # made for it, and not answered yet
     Request* answer           # its answer, to be written
+    Request* check            # made to verify the token again (feed/feedgrant), and not answered yet
+    int64_t check_since       # monotonic, when the first such request was made; 0: the grant holds
     PopReq req                # what each of its pops asks for
     FeedReq ask
     int64_t granted           # messages it may be given

@@ -30,6 +30,13 @@ cdef struct Grant:
     int n_rules
     uint8_t level
     bint limited              # only what the rules allow
+    int64_t epoch             # grants_epoch when the table was asked
+
+cdef int64_t grants_epoch     # raised whenever the table forgets all grants (grants_clear)
+
+cdef inline bint grant_stale(Grant* g) noexcept nogil:
+    # Returns True if the table forgot all grants since g was copied: the token has to be verified again.
+    return g != NULL and g.epoch != atomic_get64(&grants_epoch)
 
 cdef inline Slice grant_subject(Grant* g) noexcept nogil:
     return slice_of(<const char*>g + g.subject_at, g.subject_n)
