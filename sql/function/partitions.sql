@@ -115,6 +115,10 @@ BEGIN
             DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
             DELETE FROM queend.stream_state s USING queend.stream_queries q
              WHERE s.query_id = q.id AND s.partition_id = v_part;
+            DELETE FROM queend.stream_reads r USING queend.stream_queries q
+             WHERE r.query_id = q.id AND r.partition_id = v_part;
+            DELETE FROM queend.stream_flushes f USING queend.stream_queries q
+             WHERE f.query_id = q.id AND f.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
             DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;

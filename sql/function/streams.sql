@@ -13,29 +13,37 @@
 --   p_lease              must be the live one; NULL = whoever holds it
 --   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
 --                                         is sent again would count twice
--- A cycle without an acknowledgement that sends messages and drops keys closes windows beside the consumer, which may
--- close the same ones: both have read them, and each would send what is in them. So it is refused while the group holds
--- a lease there, and when a key it drops is gone; its client reads again at its next tick. error: why nothing was done.
+--   p_waited                              milliseconds since the request came
+-- A cycle without an acknowledgement that deletes keys closes windows beside the consumer, which may close the same
+-- ones, or add to them. It is bound to what its client has read (stream_bound). Where none of its keys is left, it
+-- stores nothing and `gone` is true. Where a key has changed, it is refused; its client reads again at its next tick.
+-- While the group holds a lease, `waits` is true and nothing was done: the caller asks again, until 2 s have passed.
+-- After that the cycle is done, and a cycle of the lease that rests on the same windows is refused.
+-- error: why nothing was done.
 -- queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of the push
 -- rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
 --
 -- Locks: the partition's row against deletion (FOR KEY SHARE), the query shared and (query, partition), both advisory:
--- (query id << 32) and (query id << 32) + partition id; then as ever lanes, cursor, and last rows of stream_state.
+-- (query id << 32) and (query id << 32) + partition id; then as ever lanes, cursor, and last rows of stream_reads,
+-- stream_flushes and stream_state.
 -- Everything is checked under them before anything is changed.
 CREATE OR REPLACE FUNCTION queend.stream_cycle(p_version bigint, p_query uuid, p_part int,
     p_set text[], p_value text[], p_end double precision[], p_unset text[],
     p_lanes int[], p_row int[], p_skip int[], p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[],
     p_body bytea[], p_meta bytea[], p_group text, p_ack bytea, p_lease uuid, p_count int, p_dead boolean, p_error text,
-    p_release boolean, OUT error text, OUT stale bigint, OUT queue text, OUT base bigint[], OUT created_at bigint[],
-    OUT dups json, OUT group_id int, OUT committed bigint, OUT head bigint, OUT released boolean)
+    p_release boolean, p_waited int, OUT error text, OUT stale bigint, OUT queue text, OUT base bigint[],
+    OUT created_at bigint[], OUT dups json, OUT group_id int, OUT committed bigint, OUT head bigint,
+    OUT released boolean, OUT waits boolean, OUT gone boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_now   bigint;
+    v_state bigint;
     v_query int;
     v_queue int;
     v_at    bigint;
     k       queend.cursors;
+    b       record;
 BEGIN
     SELECT p.queue_id INTO v_queue FROM queend.partitions p WHERE p.id = p_part FOR KEY SHARE;
     queue := (SELECT q.name FROM queend.queues q WHERE q.id = v_queue);
@@ -74,18 +82,44 @@ BEGIN
         END IF;
     END IF;
 
-    IF p_ack IS NULL AND cardinality(p_row) > 0 AND cardinality(p_unset) > 0 THEN
-        error := CASE WHEN EXISTS (SELECT FROM queend.consumer_groups g
-                                     JOIN queend.cursors c ON c.partition_id = p_part AND c.group_id = g.id
-                                    WHERE g.queue_id = v_queue AND g.name = p_group AND c.lease_until > v_now)
-                      THEN 'The partition is being consumed: try again'
-                      WHEN EXISTS (SELECT FROM unnest(p_unset) AS u (key) WHERE NOT EXISTS (
-                           SELECT FROM queend.stream_state s
-                            WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = u.key))
-                      THEN 'The state has changed since it was read: read it again' END;
-        IF error IS NOT NULL THEN
+    -- later than every read that is remembered, should the clock have been set back
+    v_state := GREATEST(v_now, (SELECT max(r.last_at) + 1 FROM queend.stream_reads r
+                                 WHERE r.query_id = v_query AND r.partition_id = p_part));
+    IF p_ack IS NULL AND cardinality(p_unset) > 0 THEN
+        SELECT f.* INTO b FROM queend.stream_bound(v_query, p_part, p_unset, v_now - p_waited * 1000::bigint,
+                                                   cardinality(p_row) > 0) AS f;
+        -- the lock keeps pops of the group away until the windows are closed
+        SELECT c.* INTO k FROM queend.cursors c
+         WHERE c.partition_id = p_part AND c.group_id = (SELECT g.id FROM queend.consumer_groups g
+                                                          WHERE g.queue_id = v_queue AND g.name = p_group)
+           FOR NO KEY UPDATE;
+        IF k.lease_until <= v_now THEN
+            k.lease_id := NULL;
+        END IF;
+        waits := b.verdict = 'same' AND k.lease_id IS NOT NULL AND p_waited < 2000;
+        IF waits THEN
+            error := 'The partition is being consumed: try again';
             RETURN;
         END IF;
+        gone := b.verdict = 'gone' AND cardinality(p_row) > 0;
+        PERFORM queend.stream_answered(v_query, p_part, b.ripe, b.keyset, v_now - p_waited * 1000::bigint);
+        IF b.verdict = 'changed' AND (cardinality(p_row) > 0 OR EXISTS (
+               SELECT FROM queend.stream_state s
+                WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = ANY (p_unset))) THEN
+            error := 'The state has changed since it was read: read it again';
+        END IF;
+        IF gone OR error IS NOT NULL THEN
+            RETURN;
+        END IF;
+        IF k.lease_id IS NOT NULL THEN
+            PERFORM queend.stream_flushed(v_query, p_part, k.lease_id, p_unset, v_state);
+        END IF;
+    ELSIF p_ack IS NOT NULL AND cardinality(p_set) + cardinality(p_unset) > 0 THEN
+        IF p_lease IS NOT NULL AND queend.stream_overtaken(v_query, p_part, p_lease, p_set || p_unset) THEN
+            error := 'The state has changed since it was read: read it again';
+            RETURN;
+        END IF;
+        PERFORM queend.stream_answered(v_query, p_part, false, NULL, v_state);
     END IF;
 
     IF cardinality(p_unset) > 0 THEN
@@ -94,7 +128,7 @@ BEGIN
     END IF;
     IF cardinality(p_set) > 0 THEN
         INSERT INTO queend.stream_state AS s (updated_at, window_end, query_id, partition_id, key, value)
-        SELECT v_now, u.until, v_query, p_part, u.key, u.value
+        SELECT v_state, u.until, v_query, p_part, u.key, u.value
           FROM unnest(p_set, p_value, p_end) AS u (key, value, until)
         ON CONFLICT (query_id, partition_id, key) DO UPDATE
            SET updated_at = excluded.updated_at, window_end = excluded.window_end, value = excluded.value;
@@ -112,6 +146,10 @@ BEGIN
     IF p_ack IS NOT NULL THEN
         SELECT a.committed, a.head, a.released INTO committed, head, released
           FROM queend.stream_ack(p_part, group_id, v_at, p_lease, p_count, p_dead, p_error, p_release) AS a;
+        IF released THEN
+            DELETE FROM queend.stream_flushes f
+             WHERE f.query_id = v_query AND f.partition_id = p_part AND f.lease_id = p_lease;
+        END IF;
     END IF;
 END $$;
 
@@ -159,21 +197,27 @@ BEGIN
      WHERE c.partition_id = p_part AND c.group_id = p_group;
 END $$;
 
--- The state of a partition in a query, by key: where given, of these keys, of keys that begin so, of windows that end
--- at or before p_ripe (ms). Filters combine. After p_most bytes of keys and values one row whose key is NULL says that
--- there is more.
+-- Returns the state of a partition in a query, by key: where given, of these keys, of keys that begin so, of windows
+-- that end at or before p_ripe (ms). Filters combine. After p_most bytes of keys and values one row whose key is NULL
+-- says that there is more. The read is remembered (stream_reads.sql) without a wait for the disk: a cycle whose read a
+-- crash forgot is refused, and its client reads again.
 CREATE OR REPLACE FUNCTION queend.stream_state(p_query uuid, p_part int, p_keys text[], p_prefix text,
     p_ripe double precision, p_most bigint)
 RETURNS TABLE (key text, value text, updated_at bigint)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
-    v_left bigint := p_most;
-    s      record;
+    v_query int := (SELECT q.id FROM queend.stream_queries q WHERE q.query_uuid = p_query);
+    v_left  bigint := p_most;
+    v_keys  text[] := '{}';
+    v_seen  bigint := 0;
+    s       record;
 BEGIN
+    IF v_query IS NULL OR p_part IS NULL THEN
+        RETURN;
+    END IF;
     FOR s IN SELECT t.key, t.value, t.updated_at FROM queend.stream_state t
-              WHERE t.query_id = (SELECT q.id FROM queend.stream_queries q WHERE q.query_uuid = p_query)
-                AND t.partition_id = p_part
+              WHERE t.query_id = v_query AND t.partition_id = p_part
                 AND (p_keys IS NULL OR t.key = ANY (p_keys)) AND (p_prefix IS NULL OR starts_with(t.key, p_prefix))
                 AND t.key >= COALESCE(p_prefix, '') AND (p_ripe IS NULL OR t.window_end <= p_ripe)
               ORDER BY t.key LOOP
@@ -185,8 +229,12 @@ BEGIN
         key := s.key;
         value := s.value;
         updated_at := s.updated_at;
+        v_keys := v_keys || s.key;
+        v_seen := GREATEST(v_seen, s.updated_at);
         RETURN NEXT;
     END LOOP;
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM queend.stream_read(v_query, p_part, p_ripe IS NOT NULL, v_keys, v_seen);
 END $$;
 
 -- Makes a query or finds it by its name. Where the hash of its operators changed, p_reset decides: true deletes all its
@@ -217,6 +265,8 @@ BEGIN
     IF reset THEN
         PERFORM pg_advisory_xact_lock(q.id::bigint << 32);
         DELETE FROM queend.stream_state s WHERE s.query_id = q.id;
+        DELETE FROM queend.stream_reads r WHERE r.query_id = q.id;
+        DELETE FROM queend.stream_flushes f WHERE f.query_id = q.id;
     END IF;
     UPDATE queend.stream_queries s
        SET source_queue = p_source, sink_queue = p_sink, config_hash = p_hash, updated_at = now()

@@ -72,7 +72,7 @@ cdef struct CycleArgs:
     # state: set, their ends, dropped; rows; what is acknowledged
     PgArray version, query, partition, key, value, end, unset
     RowArgs rows
-    PgArray group, record, lease, count, dead, error, release
+    PgArray group, record, lease, count, dead, error, release, waited
 
 cdef struct SourcesArgs:
     # stream_sources

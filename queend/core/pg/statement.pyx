@@ -132,6 +132,8 @@ cdef enum:
     CYCLE_COMMITTED
     CYCLE_HEAD
     CYCLE_RELEASED
+    CYCLE_WAITS
+    CYCLE_GONE
 
 cdef struct StatementDef:
     const char* name
@@ -239,7 +241,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_WAKING], b"waking", b"qiqi", NULL)
     statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II", NULL)
     statement_define(&s[STMT_QUEUE_SIZES], b"queue_sizes", b"I", NULL)
-    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtb!", NULL)
+    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtbi!", NULL)
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ!", NULL)
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY", NULL)
     # whose are these leases?

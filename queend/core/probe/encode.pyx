@@ -83,6 +83,7 @@ def probe_columns():
         "stream_cycle": {"error": CYCLE_ERROR, "stale": CYCLE_STALE, "queue": CYCLE_QUEUE, "base": CYCLE_BASE,
                          "created_at": CYCLE_CREATED_AT,
                          "dups": CYCLE_DUPS, "group_id": CYCLE_GROUP, "committed": CYCLE_COMMITTED,
-                         "head": CYCLE_HEAD, "released": CYCLE_RELEASED},
+                         "head": CYCLE_HEAD, "released": CYCLE_RELEASED,
+                         "waits": CYCLE_WAITS, "gone": CYCLE_GONE},
         "renew": {"ord": RENEW_ORD, "status": RENEW_STATUS, "expires_at": RENEW_EXPIRES_AT, "renewed": RENEW_RENEWED},
     }

@@ -223,9 +223,9 @@ cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept no
         json_escape(b, queue)
     else:
         buf_text(b, b"null")
-    member_int(b, b",\"state_ops_applied\":", q.n if done else 0)
+    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.gone else 0)
     buf_text(b, b",\"push_results\":")
-    if done:
+    if done and not q.gone:
         push_reply_items(b, &q.push, q.push.n)
     else:
         buf_text(b, b"[]")

@@ -97,6 +97,7 @@ cdef void drains_open(Engine* e) noexcept nogil:
     drain_queue(e, txs_drain, &e.txs, OP_TRANSACTION)
     # and these do not
     drain_is(e, cycles_drain, <ListHead*>&e.cycles.jobs.first, True)
+    drain_is(e, flushes_drain, <ListHead*>&e.flushes.first, False)
     drain_is(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)
     drain_queue(e, leases_drain, &e.leases, OP_LEASE)
     drain_is(e, releases_drain, <ListHead*>&e.releases, True)

@@ -216,6 +216,8 @@ cdef const char* left_list(Engine* e, Job* j) noexcept nogil:
         return b"is tried next"
     if chain_has(e.paused.first, j):
         return b"waits for the end of maintenance"
+    if chain_has(e.flushes.first, j):
+        return b"waits for the end of a lease"
     if (chain_has(e.pops.jobs.first, j) or chain_has(e.claims.jobs.first, j) or chain_has(e.leased.first, j)
             or chain_has(e.acks.jobs.first, j) or chain_has(e.txs.jobs.first, j) or chain_has(e.leases.jobs.first, j)
             or chain_has(e.lease_asks.jobs.first, j) or chain_has(e.cycles.jobs.first, j)):

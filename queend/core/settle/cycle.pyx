@@ -3,10 +3,13 @@
 # answer.
 
 cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
+cdef const char* CYCLE_CONSUMED = b"The partition is being consumed: try again"
 cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
 
 cdef enum:
     CYCLE_TRIES = 10          # where the names change meanwhile
+    FLUSH_PAUSE_US = 100000   # between two tries of a cycle that waits for the end of a lease
+    FLUSHES_MOST = 256        # of a worker wait for the end of a lease
 
 cdef struct CycleJob:
     Job job
@@ -15,6 +18,7 @@ cdef struct CycleJob:
     bint makes                # queues with a namespace or task, first
     bint made
     bint doubt                # the answer was lost: what it pushed tells whether it was done
+    int64_t again_us          # monotonic: while it waits for the end of a lease, when it is tried again
 
 cdef enum CycleStep:
     STEP_LOOK = 0             # whose they are
@@ -145,3 +149,30 @@ cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
         cycle_spans(r, &j.req, queue, 200 if error.p == NULL else 409)
     cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)
+
+# ---- cycles without an acknowledgment that meet a lease ------------------------------------------------------------
+
+cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
+    # Puts a cycle aside that the database did not do because its consumer group holds a lease. It holds neither a
+    # connection nor the worker; flushes_drain tries it again. Returns False if the daemon stops or 256 wait already.
+    if e.stopping or e.flushes.n >= FLUSHES_MOST:
+        return False
+    j.again_us = clock_mono_us() + FLUSH_PAUSE_US
+    joblist_add(&e.flushes, &j.job)
+    return True
+
+cdef void flushes_drain(Engine* e) noexcept nogil:
+    # Tries cycles again that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle).
+    # A cycle whose client has left ends here, undone.
+    cdef int n = e.flushes.n
+    cdef int64_t now = clock_mono_us()
+    cdef CycleJob* j
+    while n:
+        n -= 1
+        j = <CycleJob*>joblist_take(&e.flushes)
+        if e.stopping or j.job.r.conn == NULL:
+            cycle_answer(j, slice_of(NULL, 0), slice_lit(CYCLE_CONSUMED))
+        elif now >= j.again_us:
+            cycle_go(e, &j.job)
+        else:
+            joblist_add(&e.flushes, &j.job)

@@ -51,6 +51,7 @@ cdef void cycle_encode(CycleCall* call, CycleArgs* a) noexcept nogil:
     arg_bool(&a.dead, q.dead)
     arg_slice(&a.error, q.error)
     arg_bool(&a.release, not q.keeps)
+    arg_int4(&a.waited, <int32_t>min((clock_mono_us() - call.job.job.born_us) // 1000, <int64_t>0x7fffffff))
 
 cdef void cycle_state(CycleArgs* a, CycleReq* q) noexcept nogil:
     cdef int i

@@ -16,6 +16,12 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     if not pg_null(res, 0, CYCLE_STALE):
         cycle_stale(call.base.engine, j)
         return
+    if pg_bool(res, 0, CYCLE_WAITS) and flush_wait(call.base.engine, j):
+        return
+    if pg_bool(res, 0, CYCLE_GONE):
+        q.gone = True
+        cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), slice_of(NULL, 0))
+        return
     if not pg_null(res, 0, CYCLE_ERROR):
         cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), pg_bytes(res, 0, CYCLE_ERROR))
         return

@@ -42,4 +42,5 @@ cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept
     if request_trace(r.headers_raw, &r.arena, &parent, &state):
         span_put(r.worker, SPAN_CYCLE, parent, span_began(r), status, q.count if q.has_ack else 1, queue,
                  slice_of(NULL, 0), q.group, -1)
-        push_spans(r, &q.push, status)
+        if not q.gone:
+            push_spans(r, &q.push, status)

@@ -202,6 +202,7 @@ cdef struct Engine:
     JobQueue leases
     JobQueue lease_asks       # of tokens that are limited to queues: whose leases are they?
     JobQueue cycles
+    JobList flushes           # cycles that wait for the end of a lease
     Release* releases
     Takeback* takebacks
     Heap deadlines

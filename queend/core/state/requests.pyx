@@ -284,6 +284,7 @@ cdef struct CycleReq:
     bint has_ack
     bint has_lease
     bint dead                 # what it acknowledges failed
+    bint gone                 # the windows it closes are closed: nothing was stored
     unsigned char[16] ack
     unsigned char[16] lease
     int count
