@@ -151,8 +151,9 @@ def _wrong(one: Any) -> str:
         return "has options that are no object"
     if not isinstance(one.get("groups", []), list) or any(
             not isinstance(group, dict) or not isinstance(group.get("name"), str) or not group["name"]
-            or not isinstance(group.get("from", ""), str) for group in one.get("groups", [])):
-        return "has groups that are no list of objects with a name"
+            or not isinstance(group.get("from", "-"), str) or group.get("from") == ""
+            for group in one.get("groups", [])):
+        return "has groups that are no list of objects with a name, or one whose from is empty"
     return ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Optional
 
 import typer
+from typer.models import OptionInfo
 
 from .. import log
 from .client import Server, ServerError
@@ -46,12 +47,27 @@ def tell(text: str, hint: str = "") -> None:
         typer.echo(f"        {hint}", err=True)
 
 
+def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """Refuses empty texts among the arguments of a command that deletes or moves (one with --yes): a variable of a
+    script that is not set must not mean all."""
+    if "yes" not in arguments:
+        return
+    hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
+    for name, value in arguments.items():
+        if name not in SHARED and (value == "" or isinstance(value, list) and "" in value):
+            word = hints[name].__metadata__[0]
+            spelled = [one for one in word.param_decls or () if one.startswith("--")] or [f"--{name.replace('_', '-')}"]
+            told = spelled[0] if isinstance(word, OptionInfo) else f"the argument {name.upper()}"
+            raise Stop(f"{told} is empty", USAGE, "give it a value, or leave it out")
+
+
 def ending(function: Callable[..., Any]) -> Callable[..., Any]:
     """The command with its ends told in words."""
 
     def run(**arguments: Any) -> Any:
         try:
             try:
+                given_values(function, arguments)
                 result = function(**arguments)
                 sys.stdout.flush()
                 return result

@@ -44,7 +44,8 @@ def full(error: Any) -> Refusal:
 
 async def body_object(request: Request, strict: bool = False, required: bool = True) -> dict[str, Any]:
     """The request body as a JSON object; any other JSON counts as an object without keys, or with `strict` is refused.
-    Refuses what is no JSON, and none at all where it is `required`. A large one is read beside the loop."""
+    Refuses what is no JSON, and none at all where it is `required`. null is no body where none is required. A large one
+    is read beside the loop."""
     from .known import checked      # it refuses in the words of this file
 
     body = await request.body()
@@ -57,7 +58,7 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
     if not isinstance(value, dict):
-        if strict:
+        if strict and (required or value is not None):
             raise Refusal(400, "request body must be a JSON object", "invalid_request")
         return {}
     checked(request)(value)

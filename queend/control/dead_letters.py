@@ -87,7 +87,7 @@ async def dead_list(request: Request) -> Json:
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
-                [{**QUEUE, "required": True}, *FILTERS], where="query")
+                [{**QUEUE, "required": True}, *FILTERS], where="query", exact=True)
 async def dead_purge(request: Request) -> Json:
     """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400
     without a queue."""
@@ -112,13 +112,14 @@ async def dead_purge(request: Request) -> Json:
                                  limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
                                  messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
                                                        offset=INTEGER, consumerGroup=NAME, payload=ANY)))),
-                example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True)
+                example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True,
+                exact=True)
 async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit`
     (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a dead
     letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of filters
     names them one by one, as the list does; one with `payload` comes back with that instead of its own."""
-    wanted = await body_object(request)
+    wanted = await body_object(request, strict=True)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}
     if not names["queue"]:

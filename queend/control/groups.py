@@ -148,7 +148,7 @@ async def group_show(request: Request, group: PathName) -> Json:
 
 @router.declare("DELETE /api/v1/consumer-groups/{group}", ADMIN,
                 whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG),
-                [parameter("deleteMetadata", FLAG, "its subscription, too")])
+                [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
 async def group_delete(request: Request, group: PathName) -> Json:
     """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when
     used again."""
@@ -159,7 +159,7 @@ async def group_delete(request: Request, group: PathName) -> Json:
 
 @router.declare("DELETE /api/v1/consumer-groups/{group}/queues/{queue}", ADMIN,
                 whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG,
-                      existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")])
+                      existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
 async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
     """The same in one queue."""
     metadata, partitions, existed = await _delete(request, group, queue)
@@ -177,11 +177,11 @@ async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool
 @router.declare("POST /api/v1/consumer-groups/{group}/subscription", WRITE,
                 whole(success=DONE, consumerGroup=TEXT, newTimestamp=TEXT, rowsUpdated=INTEGER),
                 body=body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT)),
-                example={"subscriptionTimestamp": WAS["timestamp"]})
+                example={"subscriptionTimestamp": WAS["timestamp"]}, exact=True)
 async def group_subscribe(request: Request, group: PathName) -> Json:
     """Moves the start of the group's recorded subscriptions; what was consumed already stays consumed."""
-    wanted = (await body_object(request)).get("subscriptionTimestamp")
-    if not wanted:
+    wanted = (await body_object(request, strict=True)).get("subscriptionTimestamp")
+    if wanted is None:
         raise Refusal(400, "Missing subscriptionTimestamp in request body", "invalid_request")
     moved = await rows(request, SUBSCRIBE, group, moment_of("subscriptionTimestamp", wanted))
     await tell(request, *(queue for (queue,) in moved))
@@ -194,10 +194,10 @@ SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum":
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/seek", WRITE,
                 whole("targetOffset", success=DONE, consumerGroup=TEXT, queueName=TEXT, seekToEnd=FLAG,
                       targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
-                body=body(SEEK_BODY), example={"toEnd": True})
+                body=body(SEEK_BODY), example={"toEnd": True}, exact=True)
 async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
     """Moves the group's cursors in all partitions of a queue: to the end, behind a time, or to an offset."""
-    to_end, at, offset = _target(await body_object(request))
+    to_end, at, offset = _target(await body_object(request, strict=True))
     if not to_end and at is None and offset is None:
         raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
     updated, after = 0, 0
@@ -214,10 +214,11 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", WRITE,
                 whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, partitionName=TEXT, updated=FLAG,
-                      cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0})
+                      cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0},
+                exact=True)
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
     """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
-    _, at, offset = _target(await body_object(request, required=False))
+    _, at, offset = _target(await body_object(request, strict=True, required=False))
     found = await rows(request, FIND, group, partition, queue)
     if not found or found[0].partition_id is None:
         raise not_found("Partition", success=False)

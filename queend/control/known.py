@@ -1,6 +1,8 @@
 """Refuses misspelled names of parameters and members: `leasetime` for leaseTime. The routes declare which there are
 (`route`). One that is a known name but for its case or one letter was meant to be that, and so was one that belongs a
-level deeper; names that are like none are passed over unless the request asks (Prefer: handling=strict)."""
+level deeper; names that are like none are passed over unless the request asks (Prefer: handling=strict). A route that
+deletes or moves (`exact`) refuses every unknown name and every empty value, whatever the settings say: a filter that is
+misspelled or empty must not mean all."""
 from __future__ import annotations
 
 import re
@@ -13,6 +15,8 @@ from ..nearby import nearest
 from .answer import Refusal
 from .route import ROUTERS, ROUTES
 
+# Bodies that count as none, of an exact route that takes none.
+NO_BODY = (b"", b"{}", b"null")
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
 # Of the methods that a path has, those nobody has to be told of.
 BESIDE = ("HEAD", "OPTIONS")
@@ -30,31 +34,64 @@ def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[st
     meant = ((deeper or {}).get(name.lower()) or next((other for other in names if other.lower() == name.lower()), None)
              or nearest(name, names))
     if meant or every:
-        shown = name if name.isprintable() and len(name) <= 64 else "a name"
+        shown = name if name and name.isprintable() and len(name) <= 64 else "a name"
         raise Refusal(400, f"{shown} is no {kind}" + (f"; {meant} is one" if meant else ""), "unknown_name")
 
 
 async def query_names(request: Request) -> None:
-    """Of every route: the names in the query are known ones."""
+    """Refuses what a route's query may not have. Reads the body of an exact route that has none, and refuses it."""
+    route = ROUTES[f"{request.method} {request.scope['route'].path}"]
+    if route.exact:
+        await _exact_query(request, [one["name"] for one in route.query])
+        return
     every = picky(request)
     if request.scope["query_string"] and (every or request.app.state.control.settings.queend_strict):
-        names = [one["name"] for one in ROUTES[f"{request.method} {request.scope['route'].path}"].query]
+        names = [one["name"] for one in route.query]
         for name in request.query_params:
             if name:
                 refused(name, names, every, "parameter")
 
 
+async def _exact_query(request: Request, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name, value in request.query_params.multi_items():
+        refused(name, names, True, "parameter")
+        if name in seen:
+            raise Refusal(400, f"{name} is given twice: give it once", "repeated_parameter")
+        seen.add(name)
+        not_empty(name, value)
+    if "requestBody" not in (request.scope["route"].openapi_extra or {}):
+        if (await request.body()).strip() not in NO_BODY:
+            shown = f": its filters are the parameters {', '.join(names)}" if names else ""
+            raise Refusal(400, f"This route takes no body{shown}", "unknown_name")
+
+
+def not_empty(name: str, value: Any) -> None:
+    """Refuses the value of a filter that says nothing: null, or an empty text, list or object."""
+    if value is None or value == "" or value == [] or value == {}:
+        raise Refusal(400, f"{name} is {'null' if value is None else 'empty'}: give it a value, or leave it out",
+                      "empty_value")
+
+
 def checked(request: Request) -> Callable[..., None]:
-    """What looks at the keys of a body, or of a part of it by the name of the part."""
+    """Returns the check of a body's keys, or of a part of the body by the name of the part. That of an exact route
+    refuses empty values of the body's own keys, too."""
+    exact = ROUTES[f"{request.method} {request.scope['route'].path}"].exact
     every = picky(request)
-    if not every and not request.app.state.control.settings.queend_strict:
+    looks = every or request.app.state.control.settings.queend_strict
+    if not exact and not looks:
         return lambda *_: None
     described = (request.scope["route"].openapi_extra or {}).get("requestBody", {})
     schema = described.get("content", {}).get("application/json", {}).get("schema", {})
 
     def check(value: Any, part: str = "") -> None:
         wanted = schema["properties"][part] if part else schema
-        _keys(value, wanted.get("items", wanted), every)
+        if looks:
+            _keys(value, wanted.get("items", wanted), every)
+        if exact and not part:
+            for name, inner in value.items():
+                refused(name, list(wanted["properties"]), True, "key")
+                not_empty(name, inner)
 
     return check
 

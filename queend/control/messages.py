@@ -144,7 +144,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
 
 
 @router.declare("DELETE /api/v1/messages/{partition}/{transaction_id}", WRITE,
-                whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT))
+                whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT), exact=True)
 async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Deletes the message with its dead letters and traces; `success` tells whether there was one. Cursors stay."""
     where = await address(request, partition, transaction_id)
@@ -154,7 +154,7 @@ async def message_delete(request: Request, partition: PathName, transaction_id: 
 
 
 @router.declare("POST /api/v1/messages/{partition}/{transaction_id}/retry", WRITE,
-                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT))
+                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT), exact=True)
 async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among
     them."""
@@ -175,12 +175,12 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
 
 @router.declare("POST /api/v1/messages/{partition}/{transaction_id}/dlq", WRITE,
                 whole(success=DONE, partitionId=TEXT, transactionId=TEXT, consumerGroup=TEXT, moved=FLAG),
-                body=body(record([], consumerGroup=NAME, error=TEXT), required=False),
-                example={"consumerGroup": "billing", "error": "no such customer"})
+                body=body(record([], consumerGroup=NAME, error=TEXT, errorMessage=TEXT), required=False),
+                example={"consumerGroup": "billing", "error": "no such customer"}, exact=True)
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
     given it any more."""
-    wanted = await body_object(request, required=False)
+    wanted = await body_object(request, strict=True, required=False)
     group = wanted.get("consumerGroup") or QUEUE_MODE
     error = wanted.get("error") or wanted.get("errorMessage") or "Moved by hand"
     for name, value in (("consumerGroup", group), ("error", error)):

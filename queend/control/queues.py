@@ -128,7 +128,8 @@ def counts_of(row: Any) -> dict[str, int]:
             "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
 
 
-@router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG))
+@router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG),
+                exact=True)
 async def queue_delete(request: Request, queue: PathName) -> Json:
     """Deletes the queue with everything in it; deleting one that is not there succeeds."""
     control = request.app.state.control
@@ -140,7 +141,8 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
 
 
 @router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
-                whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True)
+                whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True,
+                exact=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
     """Removes the messages stored so far, consumed or not, also those that wait for their moment; queue, partitions
     and groups stay. All of them, or those of `partition`; 404 for an unknown one."""

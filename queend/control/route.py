@@ -49,13 +49,15 @@ class Paged:
 @dataclass(frozen=True)
 class Declared:
     """answer: a schema. query: parameters as OpenAPI has them. own: the reference server has no such path, so its
-    clients can be told a wrong method by 405."""
+    clients can be told a wrong method by 405. exact: the route deletes or moves what its filters leave. So it refuses
+    unknown names, empty values and parts of a request it does not read (`known`)."""
 
     answer: dict[str, Any] | None
     query: Sequence[dict[str, Any]] = ()
     example: Any = None
     own: bool = False
     page: Paged | None = None
+    exact: bool = False
 
 
 ROUTES: dict[str, Declared] = {}      # by "METHOD /path"
@@ -72,11 +74,13 @@ class Routes(APIRouter):
 
     def declare(self, route: str, level: int, answer: dict[str, Any] | None = None,
                 query: Sequence[dict[str, Any]] = (), *, where: str = "", body: Any = None, example: Any = None,
-                own: bool = False, tag: str = "", page: Paged | None = None, **more: Any) -> Callable:
+                own: bool = False, tag: str = "", page: Paged | None = None, exact: bool = False,
+                **more: Any) -> Callable:
         """route: "METHOD /path". where: as in auth/levels. body: what is sent, as OpenAPI has it; example: one.
-        page: of a list. more: as FastAPI knows it."""
+        page: of a list. exact: as in Declared. more: as FastAPI knows it."""
         method, path = route.split()
-        ROUTES[route] = Declared(answer, [*query, *(page.query if page else ())], example, own, page)
+        ROUTES[route] = Declared(answer, [*query, *(page.query if page else ())], example, own, page,
+                                 exact)
         levels.declare(level, method, re.sub(r"{(\w+)}", r":\1", path[1:]), where)
         extra = {"requestBody": body} if body else None
         return self.api_route(path, methods=[method], tags=[tag or self.tag], openapi_extra=extra, **more)

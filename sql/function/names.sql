@@ -88,3 +88,16 @@ BEGIN
         INSERT INTO queend.name_counts (queue_id, n, kind) VALUES (p_queue, p_n, p_kind);
     END IF;
 END $$;
+
+-- Returns an argument of a function that deletes or moves. Raises 22023 where it is NULL or an empty text: neither may
+-- mean "all".
+CREATE OR REPLACE FUNCTION queend.required(p_name text, p_value anyelement) RETURNS anyelement
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_value IS NULL OR p_value::text = '' THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = p_name || CASE WHEN p_value IS NULL THEN ' is NULL' ELSE ' is empty' END
+                              || ': give it a value';
+    END IF;
+    RETURN p_value;
+END $$;

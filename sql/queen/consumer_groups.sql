@@ -129,7 +129,9 @@ RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'newTimestamp', new_timestamp,
                               'rowsUpdated', count(*))
-      FROM queend.group_subscribe(consumer_group, (extract(epoch FROM new_timestamp) * 1000000)::bigint) AS s
+      FROM queend.group_subscribe(queend.required('consumer_group', consumer_group),
+                                  (extract(epoch FROM queend.required('new_timestamp', new_timestamp))
+                                   * 1000000)::bigint) AS s
 $$;
 COMMENT ON FUNCTION queen.update_consumer_group_subscription_v1(text, timestamp with time zone) IS
 'Moves the start of the group''s recorded subscriptions; what was consumed already stays consumed.';
@@ -145,8 +147,12 @@ DECLARE
     g       record;
     s       record;
 BEGIN
-    IF NOT seek_to_end AND target_timestamp IS NULL THEN
-        RETURN jsonb_build_object('success', false, 'error', 'Must specify either seek_to_end or target_timestamp');
+    PERFORM queend.required('consumer_group', seek_consumer_group_v1.consumer_group),
+            queend.required('queue', seek_consumer_group_v1.queue), queend.required('seek_to_end', seek_to_end);
+    IF seek_to_end = (target_timestamp IS NOT NULL) THEN
+        RETURN jsonb_build_object('success', false, 'error',
+                                  CASE WHEN seek_to_end THEN 'Specify seek_to_end or target_timestamp, not both'
+                                       ELSE 'Must specify either seek_to_end or target_timestamp' END);
     END IF;
     SELECT x.queue_id, x.id INTO g FROM queend.consumer_groups x JOIN queend.queues q ON q.id = x.queue_id
      WHERE q.name = seek_consumer_group_v1.queue AND x.name = seek_consumer_group_v1.consumer_group;
@@ -170,6 +176,11 @@ DECLARE
     p record;
     s record;
 BEGIN
+    PERFORM queend.required('consumer_group', seek_partition_v1.consumer_group),
+            queend.required('queue', seek_partition_v1.queue);
+    IF seek_partition_v1.partition IS NULL THEN      -- an empty text is a partition's name, and means that one alone
+        PERFORM queend.required('partition', seek_partition_v1.partition);
+    END IF;
     SELECT x.id, x.queue_id, g.id AS grp INTO p
       FROM queend.queues q JOIN queend.partitions x ON x.queue_id = q.id
       LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = seek_partition_v1.consumer_group
@@ -190,7 +201,8 @@ RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
                               'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
-      FROM queend.group_delete(consumer_group, NULL, delete_metadata) AS d
+      FROM queend.group_delete(queend.required('consumer_group', consumer_group), NULL,
+                               queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_v1(text, boolean) IS
 'Deletes a consumer group in every queue, its subscription too unless delete_metadata is false; it starts afresh when
@@ -202,7 +214,9 @@ LANGUAGE sql AS $$
     SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
                               'queueName', delete_consumer_group_for_queue_v1.queue,
                               'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
-      FROM queend.group_delete(consumer_group, delete_consumer_group_for_queue_v1.queue, delete_metadata) AS d
+      FROM queend.group_delete(queend.required('consumer_group', consumer_group),
+                               queend.required('queue', delete_consumer_group_for_queue_v1.queue),
+                               queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_for_queue_v1(text, text, boolean) IS
 'Deletes a consumer group in one queue, its subscription too unless delete_metadata is false; it starts afresh when

@@ -32,7 +32,8 @@ COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
 
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(queue text) RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT jsonb_build_object('deleted', true, 'queue', queue, 'existed', queend.queue_delete(queue))
+    SELECT jsonb_build_object('deleted', true, 'queue', queue,
+                              'existed', queend.queue_delete(queend.required('queue', queue)))
 $$;
 COMMENT ON FUNCTION queen.delete_queue_v1(text) IS
 'Deletes a queue with everything in it: {deleted, queue, existed}.';

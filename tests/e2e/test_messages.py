@@ -212,7 +212,7 @@ def test_two_redrives_store_nothing_twice(client: Client, daemon: Daemon, queue:
     ("POST", "/api/v1/dlq/redrive", {}, "queue is required"),
     ("POST", "/api/v1/dlq/redrive", {"queue": 5}, "queue must be a text"),
     ("POST", "/api/v1/dlq/redrive", {"queue": "q", "limit": 0}, "limit must be"),
-    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "targetQueue": ""}, "targetQueue must be"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "targetQueue": ""}, "targetQueue is empty"),
     ("POST", "/api/v1/dlq/redrive", {"queue": "q", "to": "x"}, "to must be a time"),
     ("POST", "/api/v1/messages/1/x/dlq", {"error": 5}, "error must be a text"),
 ])
