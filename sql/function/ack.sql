@@ -112,6 +112,8 @@ END $$;
 -- Acknowledges some records of one partition for one group; the rules in full. Parameters and result as ack.
 --
 -- 1. A given lease must be live, else every record answers 16. A record the partition does not hold answers 8 first.
+--    Without a given lease the group must hold a live one. A record outside its window answers 16, unless the group
+--    has done it.
 -- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought
 --    to go back or to the dead letters.
 -- 3. One decision per call about all failed records: with retries left they all go back, else they are all
@@ -139,7 +141,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     v_now   bigint := queend.now_us();
-    v_found bigint[];         -- offset of record i, -1 = not here
+    v_found bigint[];         -- offset of record i, -1 = not here, -2 = not under the lease
+    v_reach bigint;           -- last offset of the live lease; without one, the committed offset
     v_done  int8multirange;   -- those that are done now
     v_upto  bigint;           -- as far as a cumulative one reaches
     v_last  bigint;           -- the one that completed the window
@@ -170,11 +173,17 @@ BEGIN
         RETURN;
     END IF;
 
-    IF p_lease IS NOT NULL AND (status = 2 OR k.lease_id <> p_lease OR k.lease_until <= v_now) OR status = 2 THEN
-        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea WHEN p_lease IS NOT NULL THEN '\x10' ELSE '\x01' END,
-                          '' ORDER BY f.ord)
+    IF status = 2 OR p_lease IS NOT NULL AND (k.lease_id <> p_lease OR k.lease_until <= v_now) THEN
+        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea ELSE '\x10' END, '' ORDER BY f.ord)
           INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
         RETURN;
+    END IF;
+    v_reach := CASE WHEN k.lease_until > v_now THEN k.lease_end ELSE k.committed END;
+    IF v_reach < ANY (v_found) THEN
+        v_found := ARRAY(SELECT CASE WHEN f.at > v_reach
+                                          AND (get_byte(p_status, f.ord::int - 1) = 4 OR (k.beyond @> f.at) IS NOT TRUE)
+                                     THEN -2 ELSE f.at END
+                           FROM unnest(v_found) WITH ORDINALITY AS f (at, ord) ORDER BY f.ord);
     END IF;
 
     v_back := k.retries < p_retry_limit;
@@ -230,13 +239,14 @@ BEGIN
                               WHEN v_dead IS NOT NULL OR v_stop IS NULL AND ack_group.committed >= k.lease_end THEN 0
                               ELSE k.retries END,
            consumed_at = v_now
-     WHERE c.partition_id = p_part AND c.group_id = p_group;
+     WHERE c.partition_id = p_part AND c.group_id = p_group AND (v_done IS NOT NULL OR v_stop IS NOT NULL);
 
     -- Released is said of the ones that went back or were left alone because of them, else of the one that completed
     -- the window.
     v_last := CASE WHEN released AND v_stop IS NULL
                         THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
-    SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
+    SELECT string_agg(CASE WHEN f.at = -2 THEN '\x10'::bytea
+                           WHEN f.at < 0 THEN '\x08'
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND get_byte(p_status, f.ord::int - 1) <> 4
                                THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea
                                          ELSE '\x40' END

@@ -10,7 +10,7 @@
 --                                    twice
 --   p_lanes … p_meta     the push, as in queend.push (plain bodies)
 --   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
---   p_lease              must be the live one; NULL = whoever holds it
+--   p_lease              must be the live one; NULL = whoever holds it: the group must hold one, or have done the record
 --   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
 --                                         is sent again would count twice
 --   p_waited                              milliseconds since the request came
@@ -65,15 +65,15 @@ BEGIN
     v_now := queend.now_us();
     IF p_ack IS NOT NULL THEN
         group_id := (SELECT g.id FROM queend.consumer_groups g WHERE g.queue_id = v_queue AND g.name = p_group);
-        IF p_lease IS NULL THEN
-            PERFORM queend.cursors_open(ARRAY[p_part], ARRAY[stream_cycle.group_id], ARRAY[true]);
-        END IF;
         SELECT c.* INTO k FROM queend.cursors c
          WHERE c.partition_id = p_part AND c.group_id = stream_cycle.group_id FOR NO KEY UPDATE;
         v_at := (queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ack))[1];
         error := CASE WHEN v_at < 0 THEN 'Message not found'
                       WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE
                            THEN 'Invalid or expired lease'
+                      WHEN p_lease IS NULL AND group_id IS NOT NULL
+                           AND (v_at <= k.committed OR k.lease_until > v_now AND v_at <= k.lease_end) IS NOT TRUE
+                           THEN 'Invalid or expired lease: the consumer group holds none on this message'
                       WHEN p_lease IS NOT NULL AND v_at <= k.committed AND NOT p_release AND NOT p_dead
                            THEN 'Already acknowledged'
                       WHEN k.group_id IS NULL THEN 'Unknown consumer_group' END;

@@ -11,7 +11,7 @@
 -- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
 --       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not
 --       live.
--- A kind 0 row of status 1, a code with 8 or 16, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
+-- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
 -- catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a caller
 -- that remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again. seen:
 -- as in push.
@@ -80,8 +80,9 @@ BEGIN
                                          FROM queend.leases_find(ARRAY[r.lease], a_part || p_req_part,
                                                                  a_group || p_req_group) AS l
                                         WHERE l.lease_until > v_now));
-    SELECT array_agg(queend.transaction_check(g.part, g.grp, g.lease, g.ids, v_now) ORDER BY g.ord) INTO v_codes
-      FROM unnest(a_part, a_group, a_lease, a_ids) WITH ORDINALITY AS g (part, grp, lease, ids, ord);
+    SELECT array_agg(queend.transaction_judge(g.part, g.grp, g.lease, g.ids, g.status, v_now) ORDER BY g.ord)
+      INTO v_codes
+      FROM unnest(a_part, a_group, a_lease, a_ids, a_status) WITH ORDINALITY AS g (part, grp, lease, ids, status, ord);
 
     IF p_dry OR v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
        OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
@@ -121,9 +122,6 @@ BEGIN
                                 false, 0::bigint, 0::bigint, -1, v_seen[stored.ord + 1];
         END LOOP;
     END IF;
-    IF cardinality(a_part) > 0 THEN
-        PERFORM queend.cursors_open(a_part, a_group, ARRAY(SELECT true FROM unnest(a_part)));
-    END IF;
     FOR i IN SELECT g.ord FROM unnest(a_part, a_group) WITH ORDINALITY AS g (part, grp, ord)
               ORDER BY g.part, g.grp, g.ord LOOP
         RETURN QUERY
@@ -161,21 +159,29 @@ BEGIN
     RETURN (SELECT min(f.ord) FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f);
 END $$;
 
--- What would come of an acknowledgement inside a transaction: per record 1 fine, 8 message not found, 16 lease not
--- live.
-CREATE OR REPLACE FUNCTION queend.transaction_check(p_part int, p_group int, p_lease uuid, p_ids bytea, p_now bigint)
+-- Judges an acknowledgement inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
+-- 16 the group holds no live lease on it, 64 done already, so it cannot become a dead letter. A record that the group
+-- has done needs no lease, unless the caller names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
+CREATE OR REPLACE FUNCTION queend.transaction_judge(p_part int, p_group int, p_lease uuid, p_ids bytea, p_status bytea,
+    p_now bigint)
 RETURNS bytea
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_live boolean;
+    k      queend.cursors;
 BEGIN
+    SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group;
+    v_live := k.lease_until > p_now AND (p_lease IS NULL OR k.lease_id = p_lease);
     RETURN (
     SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
-                           WHEN p_lease IS NOT NULL
-                                AND NOT COALESCE(k.lease_id = p_lease AND k.lease_until > p_now, false) THEN '\x10'
-                           ELSE '\x01' END, '' ORDER BY f.ord)
-      FROM (SELECT 1) AS always
-      LEFT JOIN queend.cursors k ON k.partition_id = p_part AND k.group_id = p_group
-      CROSS JOIN LATERAL unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end,
-                                                   p_ids)) WITH ORDINALITY AS f (at, ord));
+                           WHEN p_lease IS NOT NULL AND v_live IS NOT TRUE THEN '\x10'
+                           WHEN f.at <= k.committed OR k.beyond @> f.at AND f.status <> 4
+                               THEN CASE WHEN f.status IN (1, 2) THEN '\x40'::bytea ELSE '\x01' END
+                           WHEN v_live AND f.at <= k.lease_end THEN '\x01'
+                           ELSE '\x10' END, '' ORDER BY f.ord)
+      FROM (SELECT u.at, u.ord, get_byte(p_status, u.ord::int - 1) AS status
+              FROM unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids))
+                   WITH ORDINALITY AS u (at, ord)) AS f);
 END $$;
 
 -- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is

@@ -129,7 +129,7 @@ BEGIN
                   JOIN done d ON d.kind = 1 AND d.ord = u.row - 1)
             SELECT (SELECT array_agg(d.ord) FROM done d WHERE d.kind = 1 AND d.released) AS freed,
                    (SELECT min(d.ord) FROM done d) AS first, EXISTS (SELECT FROM done d WHERE d.kind = 2) AS dead,
-                   (SELECT min(o.ord) FROM op o WHERE o.duplicate OR o.code & 24 > 0) AS fault,
+                   (SELECT min(o.ord) FROM op o WHERE o.duplicate OR o.code & 88 > 0) AS fault,
                    (SELECT COALESCE(jsonb_object_agg(o.ord,
                                                      jsonb_build_object('code', o.code,
                                                                         'partitionId', queend.partition_uuid(o.part),
@@ -137,7 +137,7 @@ BEGIN
                                                                         queend.message_id(o.created_at, o.part, o.at))),
                                     '{}') FROM op o) AS made,
                    (SELECT min(o.code) FROM op o
-                     WHERE o.ord = (SELECT min(x.ord) FROM op x WHERE x.duplicate OR x.code & 24 > 0)) AS code
+                     WHERE o.ord = (SELECT min(x.ord) FROM op x WHERE x.duplicate OR x.code & 88 > 0)) AS code
               INTO a;
             IF a.first < 0 THEN
                 RAISE SQLSTATE 'QT009';
@@ -145,7 +145,8 @@ BEGIN
                 v_fault := COALESCE(a.fault, 0);
                 v_error := CASE WHEN a.fault IS NULL THEN 'Invalid or expired lease' WHEN a.code & 8 > 0
                                      THEN 'ACK operation failed: Message not found'
-                                WHEN a.code & 16 > 0 THEN 'ACK operation failed: Invalid or expired lease' END;
+                                WHEN a.code & 16 > 0 THEN 'ACK operation failed: Invalid or expired lease'
+                                WHEN a.code & 64 > 0 THEN 'ACK operation failed: Message already committed' END;
                 RAISE SQLSTATE 'QT001';
             END IF;
             PERFORM queend.lease_freed(array_agg(k.part[f + 1]), array_agg(k.grp[f + 1])) FROM unnest(a.freed) AS f;

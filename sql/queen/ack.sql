@@ -48,10 +48,13 @@ BEGIN
                                               ORDER BY x.call, x.place)) AS a)
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
                'index', COALESCE(i.v->'index', to_jsonb(i.ord - 1)), 'transactionId', i.v->'transactionId',
-               'success', i.status IS NOT NULL AND r.code IS NOT NULL AND r.code & 152 = 0,
+               'success', i.status IS NOT NULL AND r.code IS NOT NULL AND r.code & 216 = 0,
                'error',
                CASE WHEN i.status IS NULL THEN NULL WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found'
-                    WHEN r.code & 16 > 0 THEN 'Invalid or expired lease' WHEN r.code & 128 > 0
+                    WHEN r.code & 16 > 0 AND i.lease IS NULL
+                         THEN 'Invalid or expired lease: the consumer group holds none on this message'
+                    WHEN r.code & 16 > 0 THEN 'Invalid or expired lease'
+                    WHEN r.code & 64 > 0 THEN 'Message already committed' WHEN r.code & 128 > 0
                          THEN 'Too many messages are acknowledged out of order' END,
                'queueName', i.queue, 'partitionName', i.partition, 'leaseReleased', COALESCE(r.code & 4 > 0, false),
                'dlq', COALESCE(r.code & 2 > 0, false)) ORDER BY i.ord), '[]'),
@@ -70,8 +73,8 @@ COMMENT ON FUNCTION queen.ack_messages_v2(jsonb) IS
 'Acknowledges: [{"transactionId", "partitionId", "consumerGroup": "__QUEUE_MODE__", "leaseId": none, whoever holds
 it, "status": completed (or success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all
 before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
-partitionName, leaseReleased, dlq}, …]; error: Message not found, Invalid or expired lease. The rules are those of
-POST /api/v1/ack/batch.
+partitionName, leaseReleased, dlq}, …]; error: Message not found, Invalid or expired lease, Message already committed.
+The rules are those of POST /api/v1/ack/batch.
 For autocommit: cursors stay locked until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION queen.renew_lease_v2(items jsonb) RETURNS jsonb

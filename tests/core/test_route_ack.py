@@ -169,20 +169,22 @@ def test_too_many():
 @pytest.mark.parametrize("code, success, error, released, dlq", [
     (1, True, None, False, False), (5, True, None, True, False), (3, True, None, False, True),
     (7, True, None, True, True), (0, False, None, False, False),
-    (8, False, "Message not found", False, False), (16, False, "Invalid or expired lease", False, False)])
+    (8, False, "Message not found", False, False),
+    (16, False, "Invalid or expired lease: the consumer group holds none on this message", False, False)])
 def test_answers(code, success, error, released, dlq):
     body = json.dumps({"acknowledgments": [ONE | {"transactionId": 'a"b'}, ONE]}).encode()
     answer = json.loads(probe_ack_reply(body, False,
-                                        [(code, b"or\"ders", "ü".encode(), False), (code, None, None, False)]))
+                                        [(code, b"or\"ders", "ü".encode()), (code, None, None)]))
     expected = {"index": 0, "transactionId": 'a"b', "success": success, "error": error, "queueName": 'or"ders',
                 "partitionName": "ü", "leaseReleased": released, "dlq": dlq}
     assert answer == [expected, expected | {"index": 1, "transactionId": "t", "queueName": None, "partitionName": None}]
 
 
 def test_a_single_answer_is_an_array_too():
-    assert json.loads(probe_ack_reply(json.dumps(ONE).encode(), True, [(1, b"q", b"p", True)])) == [
-        {"index": 0, "transactionId": "t", "success": True, "error": None, "queueName": "q", "partitionName": "p",
-         "leaseReleased": None, "dlq": False}]
+    body = json.dumps(ONE | {"leaseId": SEVEN}).encode()
+    assert json.loads(probe_ack_reply(body, True, [(16, b"q", b"p")])) == [
+        {"index": 0, "transactionId": "t", "success": False, "error": "Invalid or expired lease", "queueName": "q",
+         "partitionName": "p", "leaseReleased": False, "dlq": False}]
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]),

@@ -168,7 +168,8 @@ def test_done():
 
 
 @pytest.mark.parametrize("fault, error, reason", [("not_found", "Message not found", "rejected_ack"), (
-    "lease", "Invalid or expired lease", "rejected_ack"), ("status", "Unknown error", "bad_request")])
+    "lease", "Invalid or expired lease: the consumer group holds none on this message", "rejected_ack"), (
+    "late", "Message already committed", "rejected_ack"), ("status", "Unknown error", "bad_request")])
 def test_a_refused_ack(fault, error, reason):
     assert answer(PUSH, ACK, fault=fault, at=2) == {"success": False, "reason": reason, "failedIndex": 2,
                                                     "error": f"ACK operation failed: {error}", "results": [

@@ -266,11 +266,45 @@ def test_beyond_the_window_and_without_a_lease(db, partitions, group):
         db.push(batch(part, [i]))
     lease = new_lease()
     db.pop([part], readers, budget=1, lease=lease)
-    row = db.ack(part, readers, None, [ids[3]])
-    assert (row.codes, row.released, row.committed) == (b"\1", False, -1)
-    row = db.ack(part, readers, None, [ids[3]], bytes([UPTO]))
-    assert (row.codes, row.released, row.committed) == (b"\5", True, 3)
-    assert again(db, part, readers)[0] == []
+    for named in (None, lease):
+        for status in (COMPLETED, FAILED, DLQ, RETRY, UPTO):
+            row = db.ack(part, readers, named, [ids[3]], bytes([status]))
+            assert (row.codes, row.released, row.committed) == (b"\x10", False, -1), "not delivered yet"
+    row = db.ack(part, readers, None, [ids[3], ids[0]])
+    assert (row.codes, row.released, row.committed) == (b"\x10\5", True, 0)
+    assert [db.ack(part, readers, None, [ids[0]], bytes([status])).codes
+            for status in (COMPLETED, UPTO, FAILED)] == [b"\x21", b"\x21", b"\x40"], "done needs no lease"
+    assert db.ack(part, readers, None, [ids[1]]).codes == b"\x10", "no lease"
+    assert again(db, part, readers)[0] == [1, 2, 3] and dead(db, part) == []
+
+
+def test_a_group_that_was_given_nothing_acknowledges_nothing(db, popped, group):
+    part, readers, lease, ids = popped
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    other = group(part, "other")
+    for named in (readers, other):
+        for status in (COMPLETED, FAILED, DLQ, RETRY, UPTO):
+            assert db.ack(part, named, None, [ids[2]], bytes([status])).codes == b"\x10"
+            assert transaction(db, [batch(part, [id7()])],
+                               acks=[(part, named, None, [ids[2]], bytes([status]))])[1, 0].codes == b"\x10"
+    assert dead(db, part) == [] and queend_head(db, part) == 10
+    assert again(db, part, readers)[0] == again(db, part, other)[0] == list(range(10))
+
+
+def queend_head(db, part):
+    return db.value("SELECT queend.head(%s)", part)
+
+
+def test_a_transaction_takes_what_is_done(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[0], ids[2]])
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    for one, status, code in ((0, COMPLETED, 1), (0, UPTO, 1), (2, COMPLETED, 1), (2, UPTO, 16), (0, DLQ, 64),
+                              (2, FAILED, 64), (1, COMPLETED, 16)):
+        told = transaction(db, acks=[(part, readers, None, [ids[one]], bytes([status]))])
+        assert told[1, 0].codes == bytes([code]), (one, status)
+    assert transaction(db, acks=[(part, readers, lease, [ids[0]], None)])[1, 0].codes == b"\x10"
+    assert dead(db, part) == [] and again(db, part, readers)[0] == [1]
 
 
 def test_many_elements_in_one_call(db, partitions, group):

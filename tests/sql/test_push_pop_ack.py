@@ -113,6 +113,6 @@ def test_acks_of_a_group_nobody_knows(db, partitions, group):
     known = id7()
     db.push(batch(part, [known]))
     assert (db.ack(part, None, None, [known, id7()]).status,
-            db.ack(part, None, None, [known, id7()]).codes) == (2, b"\1\x08")
+            db.ack(part, None, None, [known, id7()]).codes) == (2, b"\x10\x08")
     row = db.ack(part, group(part), str(uuid.uuid4()), [known])
     assert (row.status, row.codes) == (2, b"\x10")

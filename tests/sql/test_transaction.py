@@ -82,13 +82,14 @@ def test_a_refusal_changes_nothing(db, moved, case):
     assert state(db, source, target) == before
 
 
-def test_ack_makes_the_cursor_that_is_missing(db, moved, group):
+def test_a_group_without_a_cursor_refuses_the_transaction(db, moved, group):
     source, target, _, _, ids = moved
     other = group(source)
-    rows = transaction(db, [], [(source, other, None, [ids[1]], None)])
-    assert (rows[1, 0].codes, rows[1, 0].committed) == (b"\1", -1)
-    for expected in ([0], [2, 3]):
-        assert [o for o, _ in db.messages(db.pop([source], other, auto=True))] == expected
+    for named in (other, None):
+        rows = transaction(db, [batch(target, [id7()])], [(source, named, None, [ids[1], id7()], None)])
+        assert (rows[1, 0].codes, rows[0, 0].base) == (b"\x10\x08", -1)
+    assert db.value("SELECT queend.head(%s)", target) == 0
+    assert [o for o, _ in db.messages(db.pop([source], other, auto=True))] == [0, 1, 2, 3]
 
 
 def test_ack_takes_what_it_names_or_all_before_it(db, moved):

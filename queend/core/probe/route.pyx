@@ -243,16 +243,15 @@ def probe_ack(bytes body, bint single=False, int max_items=10000):
     return probe_text(q.group), [probe_ackitem(&q.items[i]) for i in range(q.n)]
 
 def probe_ack_reply(bytes body, bint single, list results):
-    """The answer. results: per item (code, queue name or None, partition name or None, the group is missing)."""
+    """The answer. results: per item (code, queue name or None, partition name or None)."""
     cdef ProbeRoom room = ProbeRoom(body)
     cdef AckReq q
     cdef ApiError e
     cdef bytes queue, partition
     if not ack_parse(room.body, &room.arena, single, 10000, &q, &e):
         raise probe_refusal(&e)
-    for i, (code, queue, partition, missing) in enumerate(results):
+    for i, (code, queue, partition) in enumerate(results):
         q.items[i].code = code
-        q.items[i].group_missing = missing
         q.items[i].queue_name = read_slice(queue)
         q.items[i].partition_name = read_slice(partition)
     ack_reply(&room.out, &q)
@@ -280,7 +279,8 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     cdef TxReq q
     cdef ApiError e
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
-              "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL}
+              "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL,
+              "late": TX_FAULT_LATE}
     if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i in range(q.n):

@@ -262,8 +262,15 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
         q.n += 1
     return j.error == NULL or refuse_json(e, j)
 
-cdef inline const char* ack_error(uint8_t code) noexcept nogil:
-    if code & ACKED_BAD_LEASE: return b'"Invalid or expired lease"'
+cdef inline const char* ack_lease_error(AckItem* it) noexcept nogil:
+    # Says why its lease does not count: the one it names, or that its group holds none.
+    if it.has_lease or it.lease_bad:
+        return b'"Invalid or expired lease"'
+    return b'"Invalid or expired lease: the consumer group holds none on this message"'
+
+cdef inline const char* ack_error(AckItem* it) noexcept nogil:
+    cdef uint8_t code = it.code
+    if code & ACKED_BAD_LEASE: return ack_lease_error(it)
     if code & ACKED_NOT_FOUND: return b'"Message not found"'
     if code & ACKED_TOO_LATE: return b'"Message already committed"'
     return b'"Too many messages are acknowledged out of order"' if code & ACKED_GAPS else b"null"
@@ -282,18 +289,14 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
             member_int(b, b",\"messages\":", it.window_n)
         member_bool(b, b",\"success\":", it.code & ACKED_OK)
         buf_text(b, b",\"error\":")
-        buf_text(b, ack_error(it.code))
+        buf_text(b, ack_error(it))
         buf_text(b, b",\"queueName\":")
         if it.queue_name.p != NULL:
             json_escape(b, it.queue_name)
             member_text(b, b",\"partitionName\":", it.partition_name)
         else:
             buf_text(b, b"null,\"partitionName\":null")
-        buf_text(b, b",\"leaseReleased\":")
-        if it.group_missing and it.code & ACKED_OK:
-            buf_text(b, b"null")
-        else:
-            put_bool(b, it.code & ACKED_RELEASED)
+        member_bool(b, b",\"leaseReleased\":", it.code & ACKED_RELEASED)
         member_bool(b, b",\"dlq\":", it.code & ACKED_DLQ)
         if it.code & ACKED_NOOP:
             buf_text(b, b",\"noop\":true")

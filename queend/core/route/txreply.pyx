@@ -1,5 +1,12 @@
 # The answer to a transaction: a result for each operation in the order of the request, or what refused all of it.
 
+cdef const char* txop_ack_error(TxOp* op) noexcept nogil:
+    # Names the reason why an acknowledgment failed, as JSON.
+    if op.fault == TX_FAULT_LEASE: return ack_lease_error(op.ack)
+    if op.fault == TX_FAULT_NOT_FOUND: return b'"Message not found"'
+    if op.fault == TX_FAULT_LATE: return b'"Message already committed"'
+    return b'"Unknown error"' if op.fault else b"null"
+
 cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
     if op.fault == TX_FAULT_TYPE:
         buf_text(b, b"\"Unknown operation type: ")
@@ -10,10 +17,9 @@ cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_byte(b, b'"')
     elif op.fault == TX_FAULT_STATUS:
         buf_text(b, b"\"ACK operation failed: Unknown error\"")
-    elif op.fault == TX_FAULT_LEASE:
-        buf_text(b, b"\"ACK operation failed: Invalid or expired lease\"")
-    elif op.fault == TX_FAULT_NOT_FOUND:
-        buf_text(b, b"\"ACK operation failed: Message not found\"")
+    elif op.fault == TX_FAULT_LEASE or op.fault == TX_FAULT_NOT_FOUND or op.fault == TX_FAULT_LATE:
+        buf_text(b, b"\"ACK operation failed: ")
+        buf_text(b, txop_ack_error(op) + 1)      # it is quoted
     elif op.fault == TX_FAULT_FULL:
         push_full_text(b, op.push)
     else:
@@ -23,7 +29,7 @@ cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
     # For programs: the words of the second SDK generation.
     if fault == TX_FAULT_DUPLICATE:
         buf_text(b, b"\"duplicate\"")
-    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND:
+    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND or fault == TX_FAULT_LATE:
         buf_text(b, b"\"rejected_ack\"")
     elif fault == TX_FAULT_FULL:
         buf_text(b, b"\"queue_full\"")
@@ -44,14 +50,7 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
         member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
         member_raw(b, b",\"transactionId\":", op.ack.txid_json)
         buf_text(b, b",\"error\":")
-        if op.fault == TX_FAULT_LEASE:
-            buf_text(b, b"\"Invalid or expired lease\"")
-        elif op.fault == TX_FAULT_NOT_FOUND:
-            buf_text(b, b"\"Message not found\"")
-        elif op.fault:
-            buf_text(b, b"\"Unknown error\"")
-        else:
-            buf_text(b, b"null")
+        buf_text(b, txop_ack_error(op))
         member_bool(b, b",\"dlq\":", op.ack.code & ACKED_DLQ)
     else:
         member_raw(b, b",\"type\":", op.type_json)

@@ -156,9 +156,9 @@ cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
     cdef int i
     for i in range(j.req.n):
-        ackitem_ask(e, &j.req.items[i], j.req.group, False)
+        ackitem_ask(e, &j.req.items[i], j.req.group)
 
-cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept nogil:
+cdef void ackitem_ask(Engine* e, AckItem* it, Slice group) noexcept nogil:
     cdef Group* g
     cdef Partition* p
     if it.partition_id <= 0:
@@ -167,7 +167,4 @@ cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept
     if p == NULL:
         ask_names(e, ASK_NAMES, group, group, it.partition_id)
     elif g == NULL:
-        if create:
-            ask_group(e, p.queue, group, slice_lit(b"all"), False, 0)
-        else:
-            ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
+        ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)

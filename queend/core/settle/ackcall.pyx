@@ -205,7 +205,6 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
                 ackitem_window_take(it, codes, pg_bool(res, row, ACK_RELEASED))
             else:
                 it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
-            it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
             any_ = any_ or it.code & ACKED_OK
             if it.code & ACKED_DLQ:
                 call.base.engine.worker.counters.dead_lettered += <uint64_t>ackitem_count(it)

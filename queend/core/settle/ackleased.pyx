@@ -231,7 +231,6 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
     for i in range(a.n):
         a.first[i].done = True
         a.first[i].code = ACKED_OK
-        a.first[i].group_missing = False
     if released:
         a.first[a.n - 1].code = ACKED_OK | ACKED_RELEASED
     a.job.pending -= a.n

@@ -119,7 +119,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_ACK and (op.ack.partition == NULL or op.ack.group == NULL):
+        if op.kind == TX_ACK and op.ack.partition == NULL:
             op.fault = TX_FAULT_NOT_FOUND
             tx_answer(j, i)
             return
@@ -180,7 +180,7 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
         elif op.kind == TX_PUSH and op.push.partition.queue.capacity.wanted:
             ask_names(e, ASK_SIZE, op.push.queue, op.push.queue, op.push.partition.queue.id)
         elif op.kind == TX_ACK:
-            ackitem_ask(e, op.ack, op.ack.group_name, True)
+            ackitem_ask(e, op.ack, op.ack.group_name)
 
 cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
     # What its queues did: counted for each queue it names one after the other.
@@ -232,9 +232,6 @@ cdef bint tx_barred(Round* r, Job* job) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition == NULL and refused_is(r, job, False, op.push.queue, op.push.part):
-            return True
-        if (op.kind == TX_ACK and op.ack.partition != NULL and op.ack.group == NULL
-                and refused_is(r, job, True, op.ack.partition.queue.name, op.ack.group_name)):
             return True
     return False
 

@@ -72,7 +72,10 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
         pgarray_uuid(&a.required, j.req.required + 16 * i)
     for i in range(call.n_rows if j.req.n_required else 0):
         pgarray_int4(&a.part, call.rows[i].partition.id)
-        pgarray_int4(&a.group, call.rows[i].group.id)
+        if call.rows[i].group != NULL:
+            pgarray_int4(&a.group, call.rows[i].group.id)
+        else:
+            pgarray_null(&a.group)
     arg_bool(&a.dry, call.dry)
 
 cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
@@ -110,8 +113,9 @@ cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
     return TX_FAULT_DUPLICATE if it.status else 0
 
 cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
-    # The same.
-    cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>it.group.id
+    # The same. A group that nobody knows holds no lease: the database refuses its row.
+    cdef int32_t group = it.group.id if it.group != NULL else 0
+    cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>group
     cdef AckRow* row = <AckRow*>table_get(seen, key)
     if row != NULL and it.has_lease and row.first.has_lease and memcmp(row.first.lease, it.lease, 16) != 0:
         return TX_FAULT_LEASE     # two leases of one (partition, group): at most one can be live
@@ -297,7 +301,7 @@ cdef bint tx_take_ack(AckRow* row, Slice codes) noexcept nogil:
     cdef size_t k = 0
     while a != NULL:
         a.code = <uint8_t>codes.p[k] if k < codes.n else ACKED_OK
-        refused = refused or a.code & (ACKED_NOT_FOUND | ACKED_BAD_LEASE)
+        refused = refused or a.code & ACKED_REFUSED
         k += 1
         a = a.next
     return refused
@@ -311,7 +315,8 @@ cdef int tx_fault(TxReq* q) noexcept nogil:
         if op.kind == TX_PUSH and op.push.status == 1:
             op.fault = TX_FAULT_DUPLICATE
             return i
-        if op.kind == TX_ACK and op.ack.code & (ACKED_BAD_LEASE | ACKED_NOT_FOUND):
-            op.fault = TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE else TX_FAULT_NOT_FOUND
+        if op.kind == TX_ACK and op.ack.code & ACKED_REFUSED:
+            op.fault = (TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE
+                        else TX_FAULT_LATE if op.ack.code & ACKED_TOO_LATE else TX_FAULT_NOT_FOUND)
             return i
     return TX_LEASE

@@ -210,7 +210,6 @@ cdef struct AckItem:
     bint has_lease
     bint lease_bad            # given, but not the text of a UUID: no lease has that name
     bint done
-    bint group_missing
     bint window               # of all that the lease has: has_lease, and no id
     int window_n              # how many that were
 
@@ -236,6 +235,7 @@ cdef enum TxFault:
     TX_FAULT_NOT_FOUND
     TX_FAULT_DUPLICATE
     TX_FAULT_FULL
+    TX_FAULT_LATE             # to be dead-lettered, but its group has done it
 
 cdef struct TxOp:
     int kind

@@ -9,6 +9,7 @@ cdef enum:
     ACKED_NOOP = 32           # it was acknowledged before
     ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
     ACKED_GAPS = 128          # more gaps than a cursor remembers
+    ACKED_REFUSED = 8 | 16 | 64      # refuses the transaction it is in
     CALL_ACKS = 20000         # records in one call
     # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
     ACK_ROUNDS = 4
