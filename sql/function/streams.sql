@@ -10,7 +10,7 @@
 --                                    twice
 --   p_lanes … p_meta     the push, as in queend.push (plain bodies)
 --   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
---   p_lease              must be the live one; NULL = whoever holds it: the group must hold one, or have done the record
+--   p_lease              must be the live one; NULL: the group must hold one on the record, or have done it
 --   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
 --                                         is sent again would count twice
 --   p_waited                              milliseconds since the request came

@@ -11,10 +11,10 @@
 -- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
 --       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not
 --       live.
--- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
--- catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a caller
--- that remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again. seen:
--- as in push.
+-- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. ord -1, status 9:
+-- stale catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a
+-- caller that remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again.
+-- seen: as in push.
 CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],

@@ -174,7 +174,7 @@ CREATE OR REPLACE FUNCTION queend.transaction_answer(p_ops jsonb, p_fault int, p
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('transactionId', gen_random_uuid(), 'success', p_fault IS NULL,
                               'results', COALESCE(jsonb_agg(
-               jsonb_build_object('index', o.ord - 1, 'type', o.v->'type', 'success', o.ord IS DISTINCT FROM p_fault,
+               jsonb_build_object('index', o.ord - 1, 'type', o.v->'type', 'success', p_fault IS NULL,
                        'transactionId', o.v->'v'->'transactionId')
                || CASE WHEN o.v->>'type' = 'push'
                        THEN jsonb_build_object('messageId', m.v->'messageId', 'partitionId', m.v->'partitionId',

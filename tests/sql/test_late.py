@@ -137,7 +137,7 @@ def test_twins_are_acknowledged_in_a_transaction_and_found_by_a_push(db, twins) 
     part, readers, ids = twins
     lease = new_lease()
     db.pop([part], readers, lease=lease)
-    assert db.value("SELECT queend.transaction_check(%s, %s, %s, %s, queend.now_us())", part, readers, lease,
-                    b"".join(ids)) == b"\1" * 4
+    assert db.value("SELECT queend.transaction_judge(%s, %s, %s, %s, %s, queend.now_us())", part, readers, lease,
+                    b"".join(ids), bytes(4)) == b"\1" * 4
     row, = db.push(batch(part, [ids[1], id7(), ids[3]]))
     assert (row.status, row.dup_offset) == (1, [1, -1, 3])
