@@ -88,7 +88,8 @@ OPTIONS: tuple[Option, ...] = (
                "delayedProcessing", "delayed_processing", 0, "s",
                "a message is delivered no earlier than so long after it was stored"),
     _whole("windowBuffer", "window_buffer", 0, "s",
-           "nothing of a partition is delivered until it was quiet for so long"),
+           "nothing of a partition is delivered until it was quiet for so long, or its oldest message that was not "
+           "delivered yet is five times as old"),
     _whole("maxSize", "max_size", 0, "messages",
            "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
     _whole("ttl", "ttl", 3600, "s",

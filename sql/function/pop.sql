@@ -81,7 +81,11 @@ BEGIN
                        CASE WHEN k.lease_until > v_now THEN k.lease_until
                             WHEN h.next IS NULL OR h.next <= k.committed + 1 THEN 0
                             WHEN k.retry_until > v_now THEN k.retry_until
-                            WHEN h.created_at > v_now - r_window_us[i.req] THEN h.created_at + r_window_us[i.req]
+                            WHEN h.created_at > v_now - r_window_us[i.req]
+                                 AND queend.window_until(i.part, GREATEST(k.committed + 1, f.floor), h.created_at,
+                                                         r_window_us[i.req]) > v_now
+                            THEN queend.window_until(i.part, GREATEST(k.committed + 1, f.floor), h.created_at,
+                                                     r_window_us[i.req])
                             WHEN f.delay > 0 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor),
                                                                      v_now - f.delay)
                             ELSE 0 END AS until,
@@ -298,6 +302,18 @@ BEGIN
                 THEN GREATEST(p_retry_until, p_now - r_rate_us[p_req] * (r_burst[p_req] - 1))
                      + r_rate_us[p_req] * p_taken
                 ELSE p_retry_until END;
+END $$;
+
+-- Returns when a partition with a windowBuffer (p_window, µs) may be delivered from p_first on: when it was quiet for
+-- that long after its newest record (stored at p_newest), but at the latest when the record at p_first is five times as
+-- old. So a partition that is always fed is delivered, too.
+CREATE OR REPLACE FUNCTION queend.window_until(p_part int, p_first bigint, p_newest bigint, p_window bigint)
+RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN LEAST(p_newest + p_window,
+                 (SELECT queend.record_time(l.created_at, l.meta, p_first - l.base) FROM queend.log l
+                   WHERE l.partition_id = p_part AND l.base <= p_first ORDER BY l.base DESC LIMIT 1) + 5 * p_window);
 END $$;
 
 -- Where the candidates of a pop end whose requests have too many bytes: of each candidate (element 1 is of ord 0) the

@@ -1,10 +1,13 @@
 """Pop: which messages, in which order, for whom, and what an empty answer looks like."""
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
 from support.client import QUEUE_MODE, Client, ack_of, data
+from support.crowd import Crowd
+from support.daemon import Daemon
 from support.wait import until
 
 SHORT_S = 3     # of leases and delays that end by themselves: what happens meanwhile fits in on a slow machine as well
@@ -158,6 +161,24 @@ def test_window_buffer_withholds_a_partition_while_it_is_fed(client: Client, que
         assert answer.json["messages"] == []
     client.push(queue, 2)
     assert data(until(lambda: client.pop(queue, batch=5), "the window closes")) == [1, 2]
+
+
+def test_window_buffer_delivers_a_partition_that_is_always_fed(daemon: Daemon, client: Client, queue: str) -> None:
+    """A pop that waits is served although no pause between two messages is as long as the buffer."""
+    client.configure(queue, windowBuffer=1)
+    served = threading.Event()
+
+    def feed() -> None:
+        with daemon.client() as producer:
+            while not served.wait(0.2):
+                producer.push(queue, 1)
+
+    with Crowd() as crowd:
+        crowd.go(feed)
+        try:
+            assert until(lambda: client.pop(queue, wait=True, timeout=10_000, batch=1000, autoAck=True), "a delivery")
+        finally:
+            served.set()
 
 
 def test_namespace_and_task_choose_among_queues(client: Client, queue: str) -> None:

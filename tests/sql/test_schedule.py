@@ -154,6 +154,35 @@ def test_delayed_processing_and_window_buffer_hold_beside_it(db, partitions, gro
     assert [row.status for row in db.pop([part], readers, delay_us=HOUR, window_us=HOUR)] == [3]
 
 
+def test_a_partition_that_is_always_fed_is_delivered_after_five_windows(db, partitions, group, put, now):
+    part, = partitions()
+    readers = group(part)
+
+    def waits() -> int:
+        """How long the partition has to wait, in windows of an hour; 0: it was delivered."""
+        row, *_ = db.pop([part], readers, window_us=HOUR)
+        return 0 if row.status == 1 else round((row.until - now()) / HOUR)
+
+    def an_hour_passes() -> None:
+        db.rows("UPDATE queend.log SET created_at = created_at - %s WHERE partition_id = %s RETURNING base", HOUR, part)
+
+    put(part, None)
+    assert waits() == 1
+    for _ in range(4):
+        an_hour_passes()
+        put(part, None)
+        assert waits() == 1
+    db.rows("UPDATE queend.log SET created_at = created_at - %s WHERE partition_id = %s AND base = 0 RETURNING base",
+            HOUR // 2, part)
+    row, = db.pop([part], readers, window_us=HOUR)
+    assert row.until - now() < HOUR, "its oldest message counts from now on"
+    an_hour_passes()
+    put(part, None)
+    assert offsets(db, db.pop([part], readers, window_us=HOUR, auto=True)) == list(range(6))
+    put(part, None)
+    assert waits() == 1, "what was delivered counts no longer"
+
+
 def test_retention_counts_from_the_moment(db, partitions, put, now):
     part, = partitions()
     queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
