@@ -279,6 +279,9 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     cdef const char* refused = NULL
     cdef bint again
     if j.until_us <= clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        book.missed = True
+        uv_mutex_unlock(&book.lock)
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
         return
     catalog_book_lock()

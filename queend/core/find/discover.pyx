@@ -54,7 +54,7 @@ cdef inline bint discover_waits(Engine* e) noexcept nogil:
     # Returns whether there is a statement for discover_drain to send.
     cdef Discover* d = &e.discover
     return not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted
-                              or d.leases_wanted)
+                              or d.leases_due_us)
 
 cdef inline bint discover_leads(Engine* e) noexcept nogil:
     # Returns whether this worker looks for all: it is the first one that has a connection.
@@ -83,18 +83,15 @@ cdef void discover_drain(Engine* e) noexcept nogil:
         return
     if d.scanning == NULL and book.n_scans:
         discover_next(e)
-    if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.leases_wanted:
-        return
     if d.recent_wanted:
         d.recent_wanted = False
         recent_send(e)
     elif d.waking_wanted:
         d.waking_wanted = False
         waking_send(e)
-    elif d.leases_wanted:
-        d.leases_wanted = False
+    elif d.leases_due_us and clock_mono_us() >= d.leases_due_us:
         leases_look(e)
-    elif clock_mono_us() >= d.pause_until:
+    elif d.scanning != NULL and clock_mono_us() >= d.pause_until:
         scan_send(e)
 
 cdef void discover_begin(Engine* e, int statement, call_done done, int finding) noexcept nogil:
@@ -118,14 +115,10 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # Asks whether anything has been committed at all, the catalog among it. An idle database answers that in
     # microseconds. The worker that leads calls it (discover_leads).
     cdef Discover* d = &e.discover
-    if d.finding or d.recent_wanted or d.waking_wanted or d.leases_wanted or now < d.due_us:
+    if d.finding or d.recent_wanted or d.waking_wanted or now < d.due_us:
         return
     if slotpool_take(e.slots) == NULL:
         return                # the timer comes here again
-    uv_mutex_lock(&book.lock)
-    d.leases_all = book.missed
-    book.missed = False
-    uv_mutex_unlock(&book.lock)
     d.looked_us = now
     d.due_us = now + <int64_t>min(max(e.settings.look_ms, 20), LOOK_MOST_MS) * 1000
     discover_begin(e, STMT_LOOK, look_done, FIND_LOOK)
@@ -147,9 +140,10 @@ cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if snapshot != d.snapshot or d.since == 0:
         d.snapshot = snapshot
         d.recent_wanted = True
-        d.leases_wanted = True
+        leases_begin(d, True, c.ended_us)
     else:
         d.since_us = d.looked_us      # nothing was committed up to then: as good as a look that found nothing
+        leases_begin(d, False, c.ended_us)
 
 cdef void look_again(Discover* d) noexcept nogil:
     # What a look has begun was not finished: the next one does it all.
@@ -180,6 +174,9 @@ cdef void discover_forget(Engine* e) noexcept nogil:
     discover_left(e)
     d.n_found = 0
     d.n_checked = 0
+    d.leases_due_us = 0
+    d.leases_left = 0
+    d.leases_unasked = 0
     d.snapshot = 0
     d.looked_us = 0
     d.due_us = 0

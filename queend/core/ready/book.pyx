@@ -5,6 +5,7 @@
 
 cdef void book_open() noexcept nogil:
     memset(&book, 0, sizeof(book))
+    book.commits = 1
     uv_mutex_init(&book.lock)
 
 cdef void book_close() noexcept nogil:
@@ -82,6 +83,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
         heap_add(&book.due, &c.due, due_us)
         g.n_delayed += state == CURSOR_DELAYED
+        c.looked = 0
     elif state == CURSOR_BUSY:
         c.again = 0
 

@@ -88,6 +88,12 @@ cdef void book_wake_name_waiters(Queue* q, Slice partition, PopJob** wake) noexc
     namewaiters_wake(namewaiters_find(True, none, q.task), none, wake)
     namewaiters_wake(namewaiters_find(True, none, none), none, wake)
 
+cdef bint namewaiters_wait(Queue* q) noexcept nogil:
+    # Returns whether a pop by namespace or task waits for what the queue is filed under. Requires book.lock.
+    cdef Slice none = slice_of(NULL, 0)
+    return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
+            or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
+
 cdef void book_wake_known(PopJob** wake) noexcept nogil:
     # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues
     # keep their places. Catalog and book locked.

@@ -92,6 +92,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
         if not e.slots.closing:
             # one that is due waits for a connection, or for the end of the one before
             at = min(at, e.discover.due_us if e.discover.due_us > now else now + 20000)
+            if e.discover.leases_due_us:
+                at = min(at, e.discover.leases_due_us if e.discover.leases_due_us > now else now + 20000)
         if e.settings.workers > 1:
             at = min(at, now + 100000)        # other workers add due times without telling
     if e.hold_us >= 0:

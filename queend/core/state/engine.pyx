@@ -124,9 +124,10 @@ cdef struct Discover:
     bint last_page            # of the scan
     uint32_t moves            # book.moves when the page under way was asked for
     int32_t page_end          # partition that the page under way ends with
-    bint leases_wanted
-    bint leases_all           # somebody who does not wait found nothing
-    int leases_at             # place in the heap of leases that was looked at last
+    int64_t leases_due_us     # monotonic, when the next leases are looked up; 0: all were visited
+    int leases_left           # places of the heap of due times that are still to be visited
+    int leases_unasked        # of them, those where leases are looked up although no pop waits
+    int leases_at             # place that was visited last
     int n_checked
     Checked[LEASES_PAGE] checked        # those asked about
 

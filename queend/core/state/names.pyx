@@ -69,6 +69,8 @@ cdef struct Queue:
     bint changed              # by a reload: who is parked on it has not been told yet
     Tally* tally              # what it did, per worker
     uint64_t born             # the catalog's count of additions when it was added
+    uint32_t filed_page       # book.lease_pages when the next was found out (book)
+    bint filed_waits          # a pop by namespace or task waits for its messages (book)
 
 cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
     # Can what is stored, and not leased, have to wait? Then only a pop in the database knows how much may be delivered.

@@ -33,6 +33,7 @@ cdef struct Cursor:
     uint32_t moved            # book.moves when it last changed its state
     # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
     uint8_t open
+    uint32_t looked           # book.commits when its lease was last looked up, 0: since it is leased, never
     Fed* fed                  # a feed whose lease it is, NULL: none
 
 cdef enum:
@@ -78,6 +79,8 @@ cdef struct Book:
     int n_cursors             # in memory
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
+    uint32_t commits          # looks that saw a commit, and one
+    uint32_t lease_pages      # how often leases were chosen to be looked up, so far
     Group* scan_first         # groups that want a scan
     SharedInt n_scans         # of them
     uint32_t moves            # of all cursors, so far
