@@ -65,6 +65,10 @@ SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS s
        pg_blocking_pids(a.pid)::text AS by
   FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
    AND clock_timestamp() - a.query_start > make_interval(secs => 5) ORDER BY 2 DESC LIMIT 20"""
+# Numbers of 32 bits: how many are in use. Counted where names are counted: a few rows for each queue.
+NUMBERS = """
+SELECT c.kind, sum(c.n)::bigint AS used FROM queend.name_counts c GROUP BY c.kind
+HAVING sum(c.n) > 1073741823 ORDER BY c.kind"""
 STANDING = """
 SELECT s.queue, s.name, count(*) AS partitions, min(s.since) AS since, max(s.lapses) AS lapses
   FROM queend.standing_list(NULL) AS s GROUP BY 1, 2 ORDER BY 4 LIMIT 20"""
@@ -136,6 +140,13 @@ async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                f"Raise max_wal_size ({row['wal']}): each checkpoint makes the next write of a page a full page of WAL")
 
 
+async def numbers(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(NUMBERS):
+        yield ("critical" if row["used"] > 1_932_735_282 else "warning", f"numbers of {row['kind']}s are running out",
+               f"{row['used']} of 2147483647 are in use",
+               "Delete queues that nobody needs, or have idle partitions removed sooner (PARTITION_CLEANUP_DAYS)")
+
+
 async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(LOCKED):
         yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
@@ -195,8 +206,8 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                "what others have completed")
 
 
-CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "locks": locks, "daemon": daemon,
-          "disk": disk, "plans": plans, "lanes": lanes, "standing": standing, "unread": unread}
+CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
+          "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing, "unread": unread}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))

@@ -40,7 +40,8 @@ END $$;
 
 -- Removes cursors nobody can reach any more: of partitions or groups that are gone (a pop that was under way when its
 -- queue was deleted may leave one behind). Looks at p_limit cursors after (p_part, p_group) by key. removed: how many
--- went; the key to go on after, NULL at the end. Ids are never given twice, so what is gone stays gone.
+-- went; the key to go on after, NULL at the end. A number is given again only after all others (numbers.sql): a cursor
+-- without its partition or group is removed long before.
 CREATE OR REPLACE FUNCTION queend.tidy(p_part int, p_group int, p_limit int, OUT removed int, OUT next_part int,
     OUT next_group int)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off

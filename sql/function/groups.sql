@@ -48,9 +48,9 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    INSERT INTO queend.consumer_groups (queue_id, name, mode, start_at)
-    SELECT p_queue, p_name, CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL THEN 'new' ELSE 'timestamp' END,
-           s.start
+    INSERT INTO queend.consumer_groups (id, queue_id, name, mode, start_at)
+    SELECT queend.group_number(), p_queue, p_name,
+           CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL THEN 'new' ELSE 'timestamp' END, s.start
       FROM (SELECT CASE WHEN p_name = '__QUEUE_MODE__' THEN NULL WHEN p_from IS NOT NULL THEN p_from
                         WHEN p_mode = 'new' THEN queend.now_us() END AS start) AS s
     ON CONFLICT DO NOTHING

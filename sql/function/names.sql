@@ -78,7 +78,7 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.names_count(p_queue int, p_kind text, p_n int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_id int;
+    v_id bigint;
 BEGIN
     SELECT c.id INTO v_id FROM queend.name_counts c
      WHERE c.queue_id = p_queue AND c.kind = p_kind LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;

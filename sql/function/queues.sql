@@ -71,8 +71,11 @@ BEGIN
     IF v_new > 0 AND queend.names_room(0, 'queue', v_most, v_new) < v_new THEN
         PERFORM queend.names_full('queue', NULL, v_most);
     END IF;
-    INSERT INTO queend.queues (name, namespace, task)
-    SELECT u.name, u.namespace, u.task FROM unnest(p_name, p_namespace, p_task) AS u (name, namespace, task)
+    INSERT INTO queend.queues (id, name, namespace, task)
+    SELECT u.id, u.name, u.namespace, u.task
+      FROM unnest(p_name, p_namespace, p_task,
+                  queend.queue_numbers(CASE WHEN v_new > 0 THEN cardinality(p_name) ELSE 0 END))
+           AS u (name, namespace, task, id)
      WHERE v_new > 0 ORDER BY u.name
     ON CONFLICT DO NOTHING;
 END $$;

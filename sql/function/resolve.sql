@@ -41,6 +41,7 @@ DECLARE
     v_queue int[];
     v_part  int[];
     v_new   text[];
+    v_number int[];
     v_full  boolean := false;
     v_round int;
 BEGIN
@@ -60,14 +61,16 @@ BEGIN
                         FROM (SELECT u.name, min(u.ord) AS first
                                 FROM unnest(p_queue, v_queue) WITH ORDINALITY AS u (name, id, ord)
                                WHERE u.id IS NULL GROUP BY u.name) AS n);
-            INSERT INTO queend.queues (name, namespace, task)
-            SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
-              FROM unnest(v_new[1 : queend.names_room(0, 'queue', p_queues, cardinality(v_new))]) AS u (name)
+            v_new := v_new[1 : queend.names_room(0, 'queue', p_queues, cardinality(v_new))];
+            INSERT INTO queend.queues (id, name, namespace, task)
+            SELECT u.id, u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
+              FROM unnest(v_new, queend.queue_numbers(cardinality(v_new))) AS u (name, id)
              ORDER BY u.name
             ON CONFLICT DO NOTHING;
         END IF;
-        INSERT INTO queend.partitions (queue_id, name)
-        SELECT w.id, w.partition
+        v_number := queend.partition_numbers((SELECT count(*) FROM unnest(v_part) AS u (id) WHERE u.id IS NULL)::int);
+        INSERT INTO queend.partitions (id, queue_id, name)
+        SELECT v_number[row_number() OVER (ORDER BY w.queue, w.partition)], w.id, w.partition
           FROM (SELECT r.id, r.queue, r.partition, r.nth,
                        max(CASE WHEN r.nth = 1
                                      THEN queend.names_room(r.id, 'partition', p_partitions,

@@ -77,10 +77,20 @@ def test_a_look_up_that_goes_another_way(start_daemon, tmp_path, index, table):
     assert not found(cli, "plans")
 
 
-@pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "LOCKED", "STANDING", "LAGGING"])
+@pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "NUMBERS", "LOCKED", "STANDING", "LAGGING"])
 def test_every_question_can_be_asked(daemon, query):
     with psycopg.connect(daemon.conninfo) as connection:
         connection.execute(getattr(doctor, query))
+
+
+def test_numbers_of_which_more_than_half_are_in_use(start_daemon, tmp_path):
+    daemon = start_daemon()
+    cli = Cli(daemon.url, tmp_path)
+    assert not found(cli, "numbers")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+        connection.execute("INSERT INTO queend.name_counts (queue_id, n, kind) VALUES (1, 1100000000, 'partition')")
+    (one,) = found(cli, "numbers")
+    assert one["level"] == "warning" and "partitions" in one["title"] and "1100000000 of 2147483647" in one["evidence"]
 
 
 def test_a_group_that_nobody_reads(cli, client, daemon, queue):
