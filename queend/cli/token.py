@@ -28,8 +28,12 @@ class Role(StrEnum):
 @ending
 def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
          role: Annotated[Role, typer.Option(help="What it may do.")] = Role.read_only,
-         lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it lasts.")] = "1d") -> None:
-    """Print a token for HS256, signed with JWT_SECRET of the environment."""
+         lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it lasts.")] = "1d",
+         queues: Annotated[Optional[list[str]], typer.Option(
+             "--queues", metavar="PATTERN=VERBS", help="Limit it to queues whose names fit the pattern, with these "
+             "verbs, separated by commas: push, pop, read, manage, *. Repeat it for more patterns.")] = None) -> None:
+    """Print a token for HS256, signed with JWT_SECRET of the environment. Limits go into the claim that
+    QUEEND_JWT_QUEUES_CLAIM of the environment names."""
     secret = os.environ.get("JWT_SECRET")
     if not secret:
         raise Stop("JWT_SECRET is not set", USAGE, "it is the daemon's; other algorithms have their own issuers")
@@ -39,7 +43,31 @@ def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
     claims: dict[str, Any] = {"sub": subject, "role": role.value, "iat": now, "exp": now + milliseconds(lasts) // 1000}
     claims |= {claim: os.environ[name] for claim, name in (("iss", "JWT_ISSUER"), ("aud", "JWT_AUDIENCE"))
                if os.environ.get(name)}
+    if queues:
+        claims |= _limits(queues)
     typer.echo(jwt.encode(claims, secret, algorithm="HS256"))
+
+
+def _limits(queues: list[str]) -> dict[str, Any]:
+    """The claim that limits a token to queues."""
+    from ..auth.permits import rules_of
+    from ..auth.refused import Refused
+
+    claim = os.environ.get("QUEEND_JWT_QUEUES_CLAIM")
+    if not claim:
+        raise Stop("QUEEND_JWT_QUEUES_CLAIM is not set", USAGE,
+                   "it is the daemon's: without it the daemon would not limit the token")
+    limits: dict[str, list[str]] = {}
+    for one in queues:
+        pattern, equals, verbs = one.rpartition("=")
+        if not equals or not pattern or not verbs:
+            raise Stop(f"--queues {one} names no queue or no verb", USAGE, "write it as orders=push,pop")
+        limits.setdefault(pattern, []).extend(verbs.split(","))
+    try:
+        rules_of(claim, limits)
+    except Refused as error:
+        raise Stop(error.error.removeprefix("Token verification failed: "), USAGE) from None
+    return {claim: limits}
 
 
 @token.command()

@@ -15,6 +15,25 @@ def test_a_minted_token_is_taken_and_read(start_daemon, tmp_path):
     assert cli("token", "mint", "me", JWT_SECRET=None).status == 2
 
 
+def test_a_minted_token_is_limited_to_queues(start_daemon, tmp_path):
+    cli = Cli(start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="limits").url, tmp_path)
+
+    def mint(*queues: str, claim: str | None = "limits"):
+        words = [word for one in queues for word in ("--queues", one)]
+        return cli("token", "mint", "me", "--role", "read-write", *words, JWT_SECRET=SECRET,
+                   QUEEND_JWT_QUEUES_CLAIM=claim)
+
+    text = mint("orders.*=push,pop", "audit=read", "a=b=push").out.strip()
+    assert cli.ok("token", "inspect", QUEEND_TOKEN=text).json["claims"]["limits"] == {
+        "orders.*": ["push", "pop"], "audit": ["read"], "a=b": ["push"]}
+    assert cli("push", "orders.new", "1", QUEEND_TOKEN=text).status == 0
+    assert cli("push", "audit", "1", QUEEND_TOKEN=text).status == 7
+    for wrong in ("orders", "=push", "orders=", "orders=pull", "orders=push,"):
+        assert mint(wrong).status == 2, wrong
+    assert "knows the verbs" in mint("orders=pull").err
+    assert mint("orders=push", claim=None).status == 2, "the daemon would not limit it"
+
+
 def test_what_was_noted_is_shown(cli, client, queue):
     (pushed,) = client.push(queue, 1)
     answer = client.post("/api/v1/traces", {"transactionId": pushed["transaction_id"], "traceNames": [f"{queue} /x"],
