@@ -10,7 +10,7 @@ from ..config import NOTICES, Settings
 from ..control.static import open_files
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
-from .refused import Refused
+from .refused import NO_ROLE, Refused, lacking
 from .token import Grant, Verifier
 
 FAILED = Refused(500, "Internal server error")
@@ -116,10 +116,11 @@ class Guard:
         if path == "/health":
             scope["state"]["brief"] = grant.level < READ
         if grant.level < route.level:
-            raise Refused(403, "Insufficient permissions")
-        if grant.rules is not None and not all(allows(grant.rules, queue, route.verb)
-                                               for queue in queues_of(route, parameters, scope["query_string"], body)):
-            raise Refused(403, "Insufficient permissions for this queue")
+            raise Refused(403, "Insufficient permissions" if grant.level else NO_ROLE)
+        if grant.rules is not None:
+            for queue in queues_of(route, parameters, scope["query_string"], body):
+                if not allows(grant.rules, queue, route.verb):
+                    raise Refused(403, lacking(route.verb, queue))
         scope["state"]["grant"] = grant
         scope["state"]["epoch"] = epoch
 

@@ -19,5 +19,20 @@ class Refused(Exception):
                 orjson.dumps({"error": self.error}))
 
 
+NO_ROLE = "Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
+
+
+VERBS = {1: "push", 2: "pop", 4: "read", 8: "manage"}      # as the core counts them
+
+
+def lacking(verb: int, queue: str | None) -> str:
+    """Names the verb (or one of several) and the queue that a token lacks. queue: "*" for all; None: there is no such
+    queue. As gate_lacking of the core."""
+    verbs = " or ".join(name for bit, name in VERBS.items() if verb & bit)
+    if queue is None:
+        return "Insufficient permissions for this queue: it does not exist, and the token is limited to queues"
+    return f'Insufficient permissions for this queue: the token lacks {verbs} for "{queue}"'
+
+
 def unverified(why: str) -> Refused:
     return Refused(401, f"Token verification failed: {why}")

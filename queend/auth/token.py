@@ -28,9 +28,25 @@ SUBJECT_BYTES = 255
 NEVER_US = 1 << 62
 WORDS = {  # what a failed check is called
     jwt.ExpiredSignatureError: "Token has expired", jwt.ImmatureSignatureError: "Token is not valid yet",
-    jwt.InvalidSignatureError: "Invalid token signature", jwt.InvalidIssuerError: "Invalid token issuer",
-    jwt.InvalidAudienceError: "Invalid token audience",
+    jwt.InvalidSignatureError: "Invalid token signature",
+    jwt.InvalidIssuerError: "Invalid token issuer: iss must be the text that JWT_ISSUER names",
+    jwt.InvalidAudienceError: "Invalid token audience: aud must be or contain the text that JWT_AUDIENCE names",
 }
+NEEDED_BY = {"iss": "JWT_ISSUER", "aud": "JWT_AUDIENCE"}
+MOMENTS = ("exp", "nbf", "iat")
+
+
+def why_refused(error: jwt.InvalidTokenError) -> str:
+    """Describes a failed check of a token whose signature was looked at: names the claim, never its value."""
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"Token has no {error.claim}, which {NEEDED_BY.get(error.claim, 'the daemon')} requires"
+    if type(error) in (jwt.DecodeError, jwt.InvalidIssuedAtError):
+        for claim in MOMENTS:
+            if f"({claim})" in str(error):
+                return f"{claim} must be a number of seconds since 1970"
+    if isinstance(error, jwt.ImmatureSignatureError) and "(iat)" in str(error):
+        return "Token is not valid yet: its iat is in the future"
+    return WORDS.get(type(error), "Malformed token")
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Verifier:
         self.roles = {settings.jwt_role_admin: ADMIN, settings.jwt_role_read_write: WRITE,
                       settings.jwt_role_read_only: READ}
         self.reader = jwt.PyJWT({"verify_aud": bool(settings.jwt_audience), "verify_iss": bool(settings.jwt_issuer),
-                                 "verify_jti": False})
+                                 "verify_jti": False, "verify_sub": False})
 
     def _algorithms(self) -> dict[str, str]:
         """What a header may say → the algorithm. `auto` takes those that have a key."""
@@ -103,7 +119,7 @@ class Verifier:
             claims = self.reader.decode(bearer, key, algorithms=[spelled], audience=settings.jwt_audience or None,
                                         issuer=settings.jwt_issuer or None, leeway=settings.jwt_clock_skew)
         except jwt.InvalidTokenError as error:
-            raise unverified(WORDS.get(type(error), "Malformed token")) from None
+            raise unverified(why_refused(error)) from None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise unverified("Malformed token") from None
         return self._grant(claims)
@@ -131,16 +147,16 @@ class Verifier:
         settings = self.settings
         named = claims.get(settings.jwt_roles_array_claim)
         roles = [claims.get(settings.jwt_roles_claim), *(named if isinstance(named, list) else ())]
-        level = max((self.roles.get(role, 0) for role in roles if isinstance(role, str)), default=0)
-        subject = claims.get("sub") or ""
-        if len(subject.encode(errors="surrogatepass")) > SUBJECT_BYTES or "\0" in subject or any(
-            "\ud800" <= c <= "\udfff" for c in subject):
+        level = max((self.roles.get(role, 0) for role in roles if isinstance(role, str) and role), default=0)
+        subject = "" if claims.get("sub") is None else claims["sub"]
+        if (not isinstance(subject, str) or len(subject.encode(errors="surrogatepass")) > SUBJECT_BYTES
+                or "\0" in subject or any("\ud800" <= c <= "\udfff" for c in subject)):
             raise unverified(f"sub must be a text of at most {SUBJECT_BYTES} bytes")
         limits = settings.queend_jwt_queues_claim
-        rules = rules_of(limits, claims[limits]) if limits and claims.get(limits) is not None else None
+        rules = rules_of(limits, claims[limits]) if limits and limits in claims else None      # null is malformed
         expires = NEVER_US
         if settings.jwt_require_exp and "exp" not in claims:
-            raise unverified("Token has no exp")
+            raise unverified("Token has no exp, which JWT_REQUIRE_EXP requires")
         if "exp" in claims:
             expires = min(NEVER_US, (int(claims["exp"]) + settings.jwt_clock_skew) * 1_000_000)
         if expires <= time.time() * 1e6:      # between the check and here

@@ -6,13 +6,14 @@ from typing import Any
 from fastapi import Request
 
 from .._core import read_partition_id, record_key
-from ..auth.levels import READ, WRITE
+from ..auth.levels import MANAGE, READ, READS, WRITE
 from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import QUEUE_MODE, rows, seed_of
 from .moments import now_us, ts3
 from .paged import Page
 from .record import embedded, opened, partition_number
 from .redrive import redrive
+from .rights import limits, permit
 from .route import Paged, Routes
 from .sealing import revealed
 from .shapes import DONE, FROM, PARTITION, PLACE, QUEUE, TO
@@ -40,10 +41,41 @@ DEAD = """SELECT d.id, (SELECT q.name FROM queend.queues q WHERE q.id = d.queue_
 MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (False, False): "none"}
 
 
-async def address(request: Request, partition: str, transaction_id: str) -> tuple[int, bytes] | None:
-    """Partition number and record id; None where the partition cannot be one."""
+BY_ID = "/api/v1/messages/{partition}/{transaction_id}"
+BY_NAMES = "/api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}"
+QUEUE_OF = """SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s"""
+NUMBER = """SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+             WHERE q.name = %s AND p.name = %s"""
+
+Address = tuple[int, bytes]     # number of a partition, id of a record
+
+
+async def address(request: Request, partition: str, transaction_id: str, verb: int) -> Address | None:
+    """Finds a message by the id of its partition; None if there is no such partition. Refuses a token that lacks the
+    verb for the partition's queue."""
     number = partition_number(await seed_of(request), partition)
-    return None if number is None else (number, record_key(transaction_id))
+    if number is None or not await may_use(request, number, verb):
+        return None
+    return number, record_key(transaction_id)
+
+
+async def may_use(request: Request, number: int, verb: int) -> bool:
+    """Refuses a token that lacks the verb for the queue of a partition. False if the token is limited and there is no
+    such partition."""
+    if limits(request) is None:
+        return True
+    for (queue,) in await rows(request, QUEUE_OF, number):
+        permit(request, verb, queue)
+        return True
+    return False
+
+
+async def address_named(request: Request, queue: str, partition: str, transaction_id: str) -> tuple[str, Address]:
+    """Finds a message by the names of its queue and partition: the partition's id, and the address. 404 if there is no
+    such partition."""
+    for (number,) in await rows(request, NUMBER, queue, partition):
+        return read_partition_id(await seed_of(request), number), (number, record_key(transaction_id))
+    raise not_found("Partition")
 
 
 @router.declare("GET /api/v1/messages", READ, whole(
@@ -103,17 +135,29 @@ def _mode(groups: set[str]) -> dict[str, Any]:
     return {"hasQueueMode": QUEUE_MODE in groups, "busGroupsCount": bus, "type": MODES[QUEUE_MODE in groups, bus > 0]}
 
 
-@router.declare("GET /api/v1/messages/{partition}/{transaction_id}", READ,
-                whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
-                      status={"enum": ["pending", "processing", "completed", "dead_letter"]}, traceId=MAYBE,
-                      producerSub=MAYBE, createdAt=TIME, errorMessage=MAYBE, retryCount=SOME_INTEGER,
-                      leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
-                      queueConfig=whole(leaseTime=INTEGER, retryLimit=INTEGER, retryDelay=INTEGER, ttl=INTEGER,
-                                        priority=INTEGER), mode=whole(**MODE, consumedByGroups=INTEGER),
-                      consumerGroups=array(whole(name=TEXT, consumed=FLAG, leaseExpiresAt=SOME_TIME))))
+MESSAGE = whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
+                status={"enum": ["pending", "processing", "completed", "dead_letter"]}, traceId=MAYBE,
+                producerSub=MAYBE, createdAt=TIME, errorMessage=MAYBE, retryCount=SOME_INTEGER,
+                leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
+                queueConfig=whole(leaseTime=INTEGER, retryLimit=INTEGER, retryDelay=INTEGER, ttl=INTEGER,
+                                  priority=INTEGER), mode=whole(**MODE, consumedByGroups=INTEGER),
+                consumerGroups=array(whole(name=TEXT, consumed=FLAG, leaseExpiresAt=SOME_TIME)))
+
+
+@router.declare(f"GET {BY_ID}", READ, MESSAGE, where="itself")
 async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
-    where = await address(request, partition, transaction_id)
+    return await _shown(request, await address(request, partition, transaction_id, READS))
+
+
+@router.declare(f"GET {BY_NAMES}", READ, MESSAGE, own=True)
+async def message_show_named(request: Request, queue: PathName, partition: PathName, transaction_id: PathName) -> Json:
+    """One message by the names of its queue and partition: as `/api/v1/messages/{partition}/{transaction_id}`."""
+    _, where = await address_named(request, queue, partition, transaction_id)
+    return await _shown(request, where)
+
+
+async def _shown(request: Request, where: Address | None) -> Json:
     found = await rows(request, SHOW, where[0], *where) if where else []
     if not where or not found:
         raise not_found("Message")
@@ -143,22 +187,51 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
                  **deliver_at(row)})
 
 
-@router.declare("DELETE /api/v1/messages/{partition}/{transaction_id}", WRITE,
-                whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT), exact=True)
+DELETED = whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT)
+
+
+@router.declare(f"DELETE {BY_ID}", WRITE, DELETED, where="itself", exact=True)
 async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Deletes the message with its dead letters and traces; `success` tells whether there was one. Cursors stay."""
-    where = await address(request, partition, transaction_id)
+    where = await address(request, partition, transaction_id, MANAGE)
+    return await _deleted(request, where, partition, transaction_id)
+
+
+@router.declare(f"DELETE {BY_NAMES}", WRITE, DELETED, own=True, exact=True)
+async def message_delete_named(request: Request, queue: PathName, partition: PathName,
+                               transaction_id: PathName) -> Json:
+    """Deletes a message by the names of its queue and partition, with its dead letters and traces."""
+    id, where = await address_named(request, queue, partition, transaction_id)
+    return await _deleted(request, where, id, transaction_id)
+
+
+async def _deleted(request: Request, where: Address | None, partition: str, transaction_id: str) -> Json:
     deleted = where is not None and (await rows(request, DELETE, *where))[0][0]
     return Json({"success": deleted, "partitionId": partition, "transactionId": transaction_id,
                  "message": "Message deleted successfully" if deleted else "Message not found"})
 
 
-@router.declare("POST /api/v1/messages/{partition}/{transaction_id}/retry", WRITE,
-                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT), exact=True)
+RETRIED = whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT)
+
+
+@router.declare(f"POST {BY_ID}/retry", WRITE, RETRIED, where="itself", exact=True)
 async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among
     them."""
-    where = await address(request, partition, transaction_id)
+    where = await address(request, partition, transaction_id, MANAGE)
+    return await _retried(request, where, partition, transaction_id)
+
+
+@router.declare(f"POST {BY_NAMES}/retry", WRITE, RETRIED, own=True, exact=True)
+async def message_retry_named(request: Request, queue: PathName, partition: PathName,
+                              transaction_id: PathName) -> Json:
+    """Stores the dead letter of a message, by the names of its queue and partition, as a new message; 404 if it is not
+    among them."""
+    id, where = await address_named(request, queue, partition, transaction_id)
+    return await _retried(request, where, id, transaction_id)
+
+
+async def _retried(request: Request, where: Address | None, partition: str, transaction_id: str) -> Json:
     dead = await rows(request, DEAD, *where) if where else []
     if not dead:
         raise not_found("Message")
@@ -173,20 +246,35 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
                  "newTransactionId": made[0]})
 
 
-@router.declare("POST /api/v1/messages/{partition}/{transaction_id}/dlq", WRITE,
-                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, consumerGroup=TEXT, moved=FLAG),
-                body=body(record([], consumerGroup=NAME, error=TEXT, errorMessage=TEXT), required=False),
-                example={"consumerGroup": "billing", "error": "no such customer"}, exact=True)
+BURIED = whole(success=DONE, partitionId=TEXT, transactionId=TEXT, consumerGroup=TEXT, moved=FLAG)
+BURY_BODY = body(record([], consumerGroup=NAME, error=TEXT, errorMessage=TEXT), required=False)
+BURY_EXAMPLE = {"consumerGroup": "billing", "error": "no such customer"}
+
+
+@router.declare(f"POST {BY_ID}/dlq", WRITE, BURIED, where="itself", body=BURY_BODY, example=BURY_EXAMPLE,
+                exact=True)
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
     given it any more."""
+    where = await address(request, partition, transaction_id, MANAGE)
+    return await _buried(request, where, partition, transaction_id)
+
+
+@router.declare(f"POST {BY_NAMES}/dlq", WRITE, BURIED, own=True, body=BURY_BODY, example=BURY_EXAMPLE,
+                exact=True)
+async def message_bury_named(request: Request, queue: PathName, partition: PathName, transaction_id: PathName) -> Json:
+    """Moves a message, by the names of its queue and partition, into the dead letters of a group."""
+    id, where = await address_named(request, queue, partition, transaction_id)
+    return await _buried(request, where, id, transaction_id)
+
+
+async def _buried(request: Request, where: Address | None, partition: str, transaction_id: str) -> Json:
     wanted = await body_object(request, strict=True, required=False)
     group = wanted.get("consumerGroup") or QUEUE_MODE
     error = wanted.get("error") or wanted.get("errorMessage") or "Moved by hand"
     for name, value in (("consumerGroup", group), ("error", error)):
         if not isinstance(value, str) or "\0" in value:
             raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")
-    where = await address(request, partition, transaction_id)
     moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
     if moved is None:
         raise not_found("Message")

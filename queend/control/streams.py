@@ -10,11 +10,11 @@ from fastapi import Request
 from psycopg.rows import namedtuple_row
 
 from ..auth.levels import POP, PUSH, READ, READS, WRITE
-from ..auth.permits import allows
 from .answer import Json, Refusal, body_object
 from .database import seed_of
 from .moments import ts6
 from .record import embedded, partition_number
+from .rights import limits, permit
 from .route import Routes
 from .shapes import DONE
 from .words import ANY, FLAG, ID, MAYBE, MESSAGE, NAME, QUERY, TEXT, TIME, array, body, record, whole
@@ -46,20 +46,6 @@ def required(values: dict[str, Any], name: str) -> str:
     if not isinstance(values.get(name), str) or not values[name]:
         raise Refusal(400, f"{name} is required", "invalid_request")
     return text_of(values, name)
-
-
-def permit(request: Request, verb: int, *queues: str | None) -> None:
-    """Refuses a token that may not use one of these queues so. None: there is no such queue, which only tokens for all
-    pass."""
-    rules = limits(request)
-    if rules is not None and not all(queue is not None and allows(rules, queue, verb) for queue in queues):
-        raise Refusal(403, "Insufficient permissions for this queue", "forbidden")
-
-
-def limits(request: Request) -> Any:
-    """The queue rules of the request's token; None: it has no limits, or there are no tokens."""
-    grant = getattr(request.state, "grant", None)
-    return grant and grant.rules
 
 
 async def numbered(request: Request, partition: str) -> int | None:

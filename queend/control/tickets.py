@@ -8,8 +8,8 @@ import time
 from fastapi import Request
 
 from ..auth.levels import POP, WRITE
-from ..auth.permits import allows
 from .answer import Json, PathName, Refusal
+from .rights import permit
 from .route import Routes
 from .words import INTEGER, TEXT, whole
 
@@ -24,8 +24,7 @@ def minted(request: Request, queue: str) -> Json:
     path: bytes = request.scope["raw_path"].partition(b"?")[0].removesuffix(END.encode())
     grant = getattr(request.state, "grant", None)
     if grant is not None:
-        if not allows(grant.rules, queue, POP):
-            raise Refusal(403, "Insufficient permissions for this queue", "forbidden")
+        permit(request, POP, queue)
         core = request.app.state.control.core
         if request.state.epoch != core.grants_epoch():
             raise Refusal(503, "Keys or settings of tokens changed meanwhile; ask again", "busy", {"Retry-After": "1"})

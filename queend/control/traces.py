@@ -8,7 +8,7 @@ import orjson
 from fastapi import Request
 
 from .._core import read_partition_id
-from ..auth.levels import READ, WRITE
+from ..auth.levels import MANAGE, READ, READS, WRITE
 from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
@@ -39,7 +39,7 @@ COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
 
-@router.declare("POST /api/v1/traces", WRITE, whole(success=DONE, traceId=TEXT), status_code=201,
+@router.declare("POST /api/v1/traces", WRITE, whole(success=DONE, traceId=TEXT), status_code=201, where="itself",
                 body=body(record(["transactionId", "partitionId", "data"], transactionId=TEXT, partitionId=TEXT,
                                  data=ANY, consumerGroup=TEXT, eventType=TEXT,
                                  traceNames={"oneOf": [TEXT, array(TEXT)]})),
@@ -67,7 +67,7 @@ async def trace_record(request: Request) -> Json:
                                ("traceNames", NAME_MOST, names)):
         if not all(isinstance(value, str) and len(value) <= most and "\0" not in value for value in values):
             raise Refusal(400, f"{name} must be text of at most {most} characters without NUL", "invalid_request")
-    where = await address(request, partition, transaction_id)
+    where = await address(request, partition, transaction_id, MANAGE)
     made = None
     if where:
         ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0",
@@ -115,10 +115,11 @@ async def traces_named(request: Request, name: str) -> Json:
                  "total": total, "pagination": page.shown})
 
 
-@router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))))
+@router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))),
+                where="itself")
 async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """What was noted about one message, oldest first; nothing where there is no such message."""
-    where = await address(request, partition, transaction_id)
+    where = await address(request, partition, transaction_id, READS)
     return Json({"traces": [_trace(row) for row in (await rows(request, OF, *where, TRACES_MOST) if where else [])]})
 
 

@@ -27,7 +27,8 @@ def test_a_stream_needs_what_a_pop_needs(daemon, queue):
     assert refused(daemon, queue, bearer("x"))[0] == 401
     assert refused(daemon, queue, bearer(token(sub="reader", role="read-only")))[0] == 403
     limited = bearer(token(sub="limited", role="read-write", queues={"other": "pop"}))
-    assert refused(daemon, queue, limited) == (403, "Insufficient permissions for this queue")
+    status, error = refused(daemon, queue, limited)
+    assert status == 403 and error.startswith("Insufficient permissions for this queue")
 
 
 def test_a_stream_ends_with_its_token(daemon, queue):

@@ -16,7 +16,18 @@ from queend._core import probe_bearer, probe_glob
 from queend.auth.guard import bearer_of
 from queend.auth.permits import fits
 
-DENIED = (403, "Insufficient permissions for this queue")
+LACKS = "Insufficient permissions for this queue: the token lacks "
+
+
+class Denied:
+    """Equals a refusal for want of a right to a queue, whatever it says was missing."""
+
+    def __eq__(self, answer: object) -> bool:
+        return isinstance(answer, tuple) and answer[0] == 403 and answer[1].startswith(
+            "Insufficient permissions for this queue")
+
+
+DENIED = Denied()
 ITEM = {"payload": 1}
 
 
@@ -123,6 +134,45 @@ def test_the_control_plane(daemon, full):
     with limited(daemon, "read-only", **{"*": "read"}) as caller:
         assert told(caller, "GET", "/api/v1/resources/queues")[0] == 200
         assert told(caller, "POST", "/api/v1/configure", {"queue": "x"}) == (403, "Insufficient permissions")
+
+
+BY_NAMES = "/api/v1/queues/{queue}/partitions/{partition}/messages/{id}"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_single_message_needs_the_verb_of_its_queue(daemon, full, named):
+    """By the id of its partition, and by names; its traces, too."""
+    queue = f"single-{named}"
+    (at,) = {one["partition_id"] for one in full.push(queue, *range(4), partition="p 1/2")}
+    ids = [one["transactionId"] for one in full.pop(queue, "p 1/2", batch=4)]
+    traces = {"transactionId": ids[0], "partitionId": at, "data": 1}
+
+    def path(id: str, queue: str = queue, end: str = "") -> str:
+        return (BY_NAMES.format(queue=queue, partition="p%201%2F2", id=id) if named
+                else f"/api/v1/messages/{at}/{id}") + end
+
+    with (limited(daemon, **{queue: "manage"}) as manager, limited(daemon, **{queue: "read"}) as reader,
+          limited(daemon, **{f"{queue}x": "*"}) as stranger):
+        assert told(reader, "GET", path(ids[0]))[0] == 200
+        for caller, verb in ((manager, "read"), (stranger, "read")):
+            assert told(caller, "GET", path(ids[0])) == (403, f'{LACKS}{verb} for "{queue}"')
+        for method, end, body, id in (("POST", "/dlq", {}, ids[1]), ("POST", "/retry", {}, ids[1]),
+                                      ("DELETE", "", None, ids[2])):
+            for caller in (reader, stranger):
+                assert told(caller, method, path(id, end=end), body) == (403, f'{LACKS}manage for "{queue}"')
+            answer = manager.request(method, path(id, end=end), body)
+            assert answer.status == 200 and answer.json["partitionId"] == at, answer.body
+            assert answer.json["success"] is True
+        assert told(manager, "POST", "/api/v1/traces", traces)[0] == 201
+        assert told(reader, "GET", f"/api/v1/traces/{at}/{ids[0]}")[0] == 200
+        assert told(stranger, "GET", f"/api/v1/traces/{at}/{ids[0]}") == DENIED
+        assert told(stranger, "POST", "/api/v1/traces", traces) == DENIED
+        if named:
+            assert told(manager, "DELETE", path("x", f"{queue}x")) == DENIED
+            assert told(stranger, "DELETE", path("x", f"{queue}x")) == (404, "Partition not found")
+        else:
+            assert told(stranger, "GET", f"/api/v1/messages/{uuid.uuid4()}/x")[0] == 404
+    assert full.get(path(ids[2])).status == 404
 
 
 def test_permissions_give_no_level(daemon):

@@ -87,7 +87,7 @@ def test_a_grant_ends_with_its_token():
 
 
 def test_a_token_without_an_end_is_refused():
-    assert refused(token(exp=None)) == "Token verification failed: Token has no exp"
+    assert refused(token(exp=None)) == "Token verification failed: Token has no exp, which JWT_REQUIRE_EXP requires"
 
 
 def test_issuer_and_audience_only_where_set():
@@ -99,6 +99,43 @@ def test_issuer_and_audience_only_where_set():
         assert refused(token(aud="queues", **claims), **both).startswith("Token verification failed")
     for claims in ({}, {"aud": "other"}, {"aud": []}, {"aud": {"queues": 1}}):
         assert refused(token(iss="https://id", **claims), **both).startswith("Token verification failed")
+
+
+CLAIMED = [     # claims, and what is said of them
+    ({"iss": None}, "Token has no iss, which JWT_ISSUER requires"),
+    ({"aud": None}, "Token has no aud, which JWT_AUDIENCE requires"),
+    ({"aud": []}, "Token has no aud, which JWT_AUDIENCE requires"),
+    ({"iss": "other"}, "Invalid token issuer: iss must be the text that JWT_ISSUER names"),
+    ({"iss": ["https://id"]}, "Invalid token issuer: iss must be the text that JWT_ISSUER names"),
+    ({"aud": "other"}, "Invalid token audience: aud must be or contain the text that JWT_AUDIENCE names"),
+    ({"aud": {"a": 1}}, "Invalid token audience: aud must be or contain the text that JWT_AUDIENCE names"),
+    ({"exp": "soon"}, "exp must be a number of seconds since 1970"),
+    ({"exp": None}, "Token has no exp, which JWT_REQUIRE_EXP requires"),
+    ({"nbf": "soon"}, "nbf must be a number of seconds since 1970"),
+    ({"nbf": 900}, "Token is not valid yet"),
+    ({"iat": [1]}, "iat must be a number of seconds since 1970"),
+    ({"iat": 900}, "Token is not valid yet: its iat is in the future"),
+    ({"sub": 0}, "sub must be a text of at most 255 bytes"),
+    ({"sub": 7}, "sub must be a text of at most 255 bytes"),
+    ({"sub": "x" * 256}, "sub must be a text of at most 255 bytes"),
+    ({"queues": None}, "Claim queues must be an object of at most 256 queue patterns"),
+    ({"queues": ["orders"]}, "Claim queues must be an object of at most 256 queue patterns"),
+]
+
+
+@pytest.mark.parametrize("wrong, why", CLAIMED, ids=lambda value: json.dumps(value) if isinstance(value, dict) else "")
+def test_a_refusal_names_the_claim(wrong, why):
+    claims = {"iss": "https://id", "aud": "queues", "sub": "svc", **wrong}
+    for claim in ("iss", "aud"):
+        if claims[claim] is None:
+            del claims[claim]
+    assert refused(token(**claims), issuer="https://id", audience="queues", queend_jwt_queues_claim="queues") == (
+        f"Token verification failed: {why}")
+
+
+def test_an_empty_limit_and_an_empty_role_grant_nothing():
+    assert verify(token(queues={}), queend_jwt_queues_claim="queues").rules == []
+    assert verify(token(role=""), role_admin="").level == 0
 
 
 # ---- what does not ---------------------------------------------------------------------------------------------------

@@ -58,7 +58,12 @@ cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
     SHA256(<const unsigned char*>token.p, token.n, digest)
     return grants_find(digest, clock_wall_us(), &r.arena)
 
+cdef const char* GATE_NO_ROLE = b"Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
+
 cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
+    if r.grant.level == 0:
+        reply_error(r, 403, GATE_NO_ROLE)
+        return False
     if r.grant.level < route.level or (route.verb and not grant_allows_some(r.grant, route.verb)):
         reply_error(r, 403, b"Insufficient permissions")
         return False
@@ -86,7 +91,7 @@ cdef void gate_early_refuse(Request* r) noexcept nogil:
     elif token.n == 0:
         reply_error(r, 401, b"Empty token")
     else:
-        reply_error(r, 403, b"Insufficient permissions")
+        reply_error(r, 403, GATE_NO_ROLE)
 
 cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
     # May the request do this to the queue? The caller refuses it if not.

@@ -1,0 +1,25 @@
+"""What the token of a request may do with a queue, for routes that learn only by themselves which queue it is."""
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from ..auth.permits import allows
+from ..auth.refused import lacking
+from .answer import Refusal
+
+
+def limits(request: Request) -> Any:
+    """The queue rules of the request's token; None: it has no limits, or there are no tokens."""
+    grant = getattr(request.state, "grant", None)
+    return grant and grant.rules
+
+
+def permit(request: Request, verb: int, *queues: str | None) -> None:
+    """Refuses a token that lacks one of the verbs for one of these queues. None: there is no such queue, which only
+    tokens without limits pass."""
+    rules = limits(request)
+    for queue in queues if rules is not None else ():
+        if queue is None or not allows(rules, queue, verb):
+            raise Refusal(403, lacking(verb, queue), "forbidden")
