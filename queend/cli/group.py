@@ -78,8 +78,7 @@ def seek(
         raise no_group(name, queue)
     where = f"{partition!r} of {queue!r}"
     if partition is None:
-        members = "the only partition" if row["members"] == 1 else f"all {row['members']} partitions"
-        where = f"{members} of {queue!r}"
+        where = f"all partitions of {queue!r}"
     place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
     if dry_run:
         typer.echo(f"would move {name!r} to {place} in {where}; it is {many(row['totalLag'], 'message')} behind now")

@@ -196,15 +196,15 @@ SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum":
                       targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
                 body=body(SEEK_BODY), example={"toEnd": True}, exact=True)
 async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
-    """Moves the group's cursors in all partitions of a queue: to the end, behind a time, or to an offset."""
+    """Moves the group in all partitions of a queue, those it has not read and those to come included: to the end,
+    behind a time, or to an offset. 404 when there is no such queue or group."""
     to_end, at, offset = _target(await body_object(request, strict=True))
     if not to_end and at is None and offset is None:
         raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
     updated, after = 0, 0
-    found = await rows(request, FIND, group, None, queue)
-    while found and found[0].group_id is not None and after is not None:
-        ((moved, _, after),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, None, after, PAGE, at,
-                                          offset)
+    found = await _found(request, group, queue)
+    while after is not None:
+        ((moved, _, after),) = await rows(request, SEEK, found.queue_id, found.group_id, None, after, PAGE, at, offset)
         updated += moved
     await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end,
@@ -217,16 +217,13 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
                       cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0},
                 exact=True)
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
-    """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
+    """Moves the group in one partition; to the end where the body names nothing. 404 when there is no such queue,
+    partition or group."""
     _, at, offset = _target(await body_object(request, strict=True, required=False))
-    found = await rows(request, FIND, group, partition, queue)
-    if not found or found[0].partition_id is None:
-        raise not_found("Partition", success=False)
-    moved, moved_to = 0, None
-    if found[0].group_id is not None:
-        ((moved, moved_to, _),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, found[0].partition_id,
-                                             0, 1, at, offset)
-        await tell(request, queue)
+    found = await _found(request, group, queue, partition)
+    ((moved, moved_to, _),) = await rows(request, SEEK, found.queue_id, found.group_id, found.partition_id, 0, 1, at,
+                                         offset)
+    await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition,
                  "updated": moved > 0, "cursorMovedTo": ts3(moved_to)})
 
@@ -251,11 +248,29 @@ async def group_commit(request: Request, group: PathName) -> Json:
         for (queue, partition, _), row in zip(wanted, found, strict=True)]})
 
 
+async def _found(request: Request, group: str, queue: str, partition: str | None = None) -> Any:
+    """Returns the numbers of a queue, a group and a partition (None: of no partition). Refuses what does not exist."""
+    found = await rows(request, FIND, group, partition, queue)
+    if partition is not None and (not found or found[0].partition_id is None):
+        raise not_found("Partition", success=False)
+    if not found:
+        raise not_found("Queue", success=False)
+    if found[0].group_id is None:
+        raise not_found("Consumer group", success=False)
+    return found[0]
+
+
 def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
-    """(to the end, behind this moment in µs, to this offset); the first of them that the body names."""
+    """Returns (to the end, behind this moment in µs, to this offset), of which the body names at most one. Refuses two
+    of them, and `toEnd: false` alone."""
     to_end, offset = wanted.get("toEnd"), wanted.get("offset")
-    if to_end not in (None, True, False):
+    if to_end is not None and not isinstance(to_end, bool):
         raise Refusal(400, "toEnd must be true or false", "invalid_request")
+    named = [name for name in ("toEnd", "timestamp", "offset") if wanted.get(name, False) is not False]
+    if len(named) > 1:
+        raise Refusal(400, f"{' and '.join(named)} contradict each other: name one of them", "invalid_request")
+    if to_end is False and not named:
+        raise Refusal(400, "toEnd is false: name 'toEnd': true, 'timestamp' or 'offset'", "invalid_request")
     if to_end:
         return True, None, None
     if wanted.get("timestamp") is not None:

@@ -172,53 +172,60 @@ BEGIN
      ORDER BY u.ord;
 END $$;
 
--- Moves the cursors that a group has in a queue, for at most p_limit partitions after p_after (by id), or for partition
--- p_only alone: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both are NULL.
--- Never below a floor or above a head; a cursor that comes to the oldest record by time stands where the group's
--- subscription lets it begin.
--- Leases, pauses, retries and what was done beyond a gap are void; what the group has consumed counts as before
--- (cursors.origin). Partitions without a cursor or, at the end, without a message are left. updated: cursors moved;
--- moved_to: moment of the last record before the last of them; next: go on after this partition, NULL: through (and the
--- daemons are told).
+-- Moves a group in a queue: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both
+-- are NULL. Does so for at most p_limit partitions after p_after (by id), or for partition p_only alone. updated:
+-- partitions in which the group was moved; moved_to: moment of the last record before the last cursor; next: go on
+-- after this partition, NULL: done.
+--
+-- The call with p_after = 0 moves the group's start, so that partitions without a cursor, and those to come, begin
+-- there: a queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset
+-- above 0 makes a cursor in each partition of the page; later partitions begin at their first record. A start never
+-- lies in the future.
+--
+-- A cursor is placed between floor and head. Leases, pauses, retries and records done beyond a gap are void; the count
+-- of consumed messages stays (cursors.origin). The daemons are told when the start was moved and after the last page.
 CREATE OR REPLACE FUNCTION queend.group_seek(p_queue int, p_group int, p_only int, p_after int, p_limit int,
     p_at bigint, p_offset bigint, OUT updated int, OUT moved_to bigint, OUT next int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_start bigint := (SELECT g.start_at FROM queend.consumer_groups g WHERE g.id = p_group);
-    v_part  int[];
+    v_begins bigint := CASE WHEN p_at <= 0 OR p_offset = 0 THEN NULL
+                            WHEN p_at IS NOT NULL THEN LEAST(p_at + 1, queend.now_us()) ELSE queend.now_us() END;
+    v_all    boolean := p_only IS NOT NULL OR COALESCE(p_offset, 0) > 0;      -- missing cursors are made
+    v_part   int[];
 BEGIN
     -- before the cursors: a deletion of the queue begins there
     PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
     IF p_only IS NOT NULL THEN
         v_part := ARRAY[p_only];
     ELSE
+        IF p_after = 0 AND NOT v_all THEN
+            UPDATE queend.consumer_groups g
+               SET start_at = v_begins, mode = CASE WHEN v_begins IS NULL THEN 'all' ELSE 'timestamp' END
+             WHERE g.id = p_group;
+        END IF;
         v_part := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = p_queue AND p.id > p_after
                          ORDER BY p.id LIMIT p_limit);
         next := CASE WHEN cardinality(v_part) = p_limit THEN v_part[p_limit] END;
     END IF;
     PERFORM queend.cursors_lock(v_part, array_fill(p_group, ARRAY[cardinality(v_part)]));
-    WITH target AS MATERIALIZED (
-        SELECT u.part, e.floor, e.head,
-               CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1) WHEN p_offset IS NOT NULL
-                         THEN p_offset ELSE e.head END AS at
+    WITH place AS MATERIALIZED (
+        SELECT u.part,
+               LEAST(e.head, GREATEST(e.floor, CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1)
+                                                    WHEN p_offset IS NOT NULL THEN p_offset ELSE e.head END)) AS at
           FROM unnest(v_part) AS u (part)
-          CROSS JOIN LATERAL (SELECT FROM queend.cursors k
-                               WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k
-          CROSS JOIN LATERAL queend.log_end(u.part) AS e
+          LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors k
+                              WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k ON true
+          CROSS JOIN LATERAL (SELECT x.floor, x.head FROM queend.log_end(u.part) AS x
+                               WHERE k.there OR v_all OFFSET 0) AS e
          WHERE p_at IS NOT NULL OR p_offset IS NOT NULL OR e.head > e.floor),
-    place AS MATERIALIZED (
-        SELECT t.part,
-               LEAST(t.head, GREATEST(t.floor, CASE WHEN p_at IS NOT NULL AND t.at <= t.floor AND v_start IS NOT NULL
-                                                         THEN queend.offset_since(t.part, v_start) ELSE t.at END)) AS at
-          FROM target t),
     moved AS (
         -- by the primary key, see pop
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end, origin)
         SELECT p.part, p_group, p.at - 1,
                COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p.part AND l.base <= p.at
-                          ORDER BY l.base DESC LIMIT 1), 0), p.at - 1
+                          ORDER BY l.base DESC LIMIT 1), 0), p.at - 1, NULLIF(p.at, 0)
           FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end,
@@ -231,8 +238,11 @@ BEGIN
            queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1],
                                 (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
       INTO updated, moved_to FROM moved m;
+    IF p_only IS NULL THEN
+        updated := cardinality(v_part);
+    END IF;
     DELETE FROM queend.standing s WHERE s.partition_id = ANY (v_part) AND s.group_id = p_group;
-    IF next IS NULL THEN
+    IF next IS NULL OR p_after = 0 THEN
         PERFORM queend.groups_moved(p_queue);
     END IF;
 END $$;

@@ -154,9 +154,14 @@ BEGIN
                                   CASE WHEN seek_to_end THEN 'Specify seek_to_end or target_timestamp, not both'
                                        ELSE 'Must specify either seek_to_end or target_timestamp' END);
     END IF;
-    SELECT x.queue_id, x.id INTO g FROM queend.consumer_groups x JOIN queend.queues q ON q.id = x.queue_id
-     WHERE q.name = seek_consumer_group_v1.queue AND x.name = seek_consumer_group_v1.consumer_group;
-    WHILE g.id IS NOT NULL AND v_after IS NOT NULL LOOP
+    SELECT q.id AS queue_id, x.id INTO g FROM queend.queues q
+      LEFT JOIN queend.consumer_groups x ON x.queue_id = q.id AND x.name = seek_consumer_group_v1.consumer_group
+     WHERE q.name = seek_consumer_group_v1.queue;
+    IF g.id IS NULL THEN
+        RETURN jsonb_build_object('success', false, 'error', CASE WHEN g.queue_id IS NULL THEN 'Queue not found'
+                                                                  ELSE 'Consumer group not found' END);
+    END IF;
+    WHILE v_after IS NOT NULL LOOP
         SELECT * INTO s FROM queend.group_seek(g.queue_id, g.id, NULL, v_after, 1000, v_at, NULL);
         v_moved := v_moved + s.updated;
         v_after := s.next;
@@ -166,8 +171,8 @@ BEGIN
                               'targetTimestamp', queend.iso(v_at), 'partitionsUpdated', v_moved);
 END $$;
 COMMENT ON FUNCTION queen.seek_consumer_group_v1(text, text, timestamp with time zone, boolean) IS
-'Moves the cursors a group has in a queue: to the end, or behind target_timestamp. Leases of the moved cursors are
-void.';
+'Moves a group in all partitions of a queue: to the end, or behind target_timestamp; also in partitions that it has not
+read. Leases of the moved cursors are void. success is false where there is no such queue or group.';
 
 CREATE OR REPLACE FUNCTION queen.seek_partition_v1(consumer_group text, queue text, partition text) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -185,16 +190,18 @@ BEGIN
       FROM queend.queues q JOIN queend.partitions x ON x.queue_id = q.id
       LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = seek_partition_v1.consumer_group
      WHERE q.name = seek_partition_v1.queue AND x.name = seek_partition_v1.partition;
-    IF NOT FOUND THEN
-        RETURN jsonb_build_object('success', false, 'error', 'Partition not found');
+    IF NOT FOUND OR p.grp IS NULL THEN
+        RETURN jsonb_build_object('success', false, 'error', CASE WHEN p.id IS NULL THEN 'Partition not found'
+                                                                  ELSE 'Consumer group not found' END);
     END IF;
-    SELECT * INTO s FROM queend.group_seek(p.queue_id, p.grp, p.id, 0, 1, NULL, NULL) WHERE p.grp IS NOT NULL;
+    SELECT * INTO s FROM queend.group_seek(p.queue_id, p.grp, p.id, 0, 1, NULL, NULL);
     RETURN jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'queueName', seek_partition_v1.queue,
                               'partitionName', seek_partition_v1.partition, 'updated', COALESCE(s.updated, 0) > 0,
                               'cursorMovedTo', queend.iso(s.moved_to));
 END $$;
 COMMENT ON FUNCTION queen.seek_partition_v1(text, text, text) IS
-'Moves the cursor a group has in one partition to its end.';
+'Moves a group to the end of one partition, also where it has not read it. success is false where there is no such
+partition or group.';
 
 CREATE OR REPLACE FUNCTION queen.delete_consumer_group_v1(consumer_group text, delete_metadata boolean DEFAULT true)
 RETURNS jsonb

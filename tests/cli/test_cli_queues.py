@@ -170,4 +170,4 @@ def test_one_is_told_as_one(cli, client, queue):
     assert cli.ok("group", "delete", "readers", "--queue", queue, "--dry-run").out.endswith(
         ": 1 partition, 1 message behind\n")
     assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith(
-        f"in the only partition of '{queue}'; it is 1 message behind now\n")
+        f"in all partitions of '{queue}'; it is 1 message behind now\n")

@@ -130,7 +130,7 @@ def test_seek_to_an_offset_and_one_partition(client: Client, queue: str) -> None
     seek(client, "g", queue, offset=0)
     assert seek(client, "g", queue, "a")["updated"] is True       # nothing named: the end
     assert drain(client, queue, "g") == [0, 1, 2, 3, 4]
-    assert seek(client, "nobody", queue, "a")["updated"] is False
+    assert client.post(path("nobody", queue, "a", "seek")).status == 404
     assert client.post(path("g", queue, "c", "seek")).json == {"success": False, "error": "Partition not found",
                                                                "code": "partition_not_found"}
 

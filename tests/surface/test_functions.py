@@ -337,7 +337,7 @@ def test_groups_are_shown_moved_and_deleted(sql, queue) -> None:
     assert call(sql, "seek_consumer_group_v1", group, queue)["success"] is False
     assert call(sql, "seek_partition_v1", group, queue, "Default")["updated"] is True
     assert call(sql, "seek_partition_v1", group, queue, "none")["error"] == "Partition not found"
-    assert sql.value("SELECT queen.update_consumer_group_subscription_v1(%s, now())", group)["rowsUpdated"] == 0
+    assert sql.value("SELECT queen.update_consumer_group_subscription_v1(%s, now())", group)["rowsUpdated"] == 1
     assert call(sql, "delete_consumer_group_for_queue_v1", group, queue)["deletedPartitions"] == 1
     assert call(sql, "delete_consumer_group_v1", group)["deletedPartitions"] == 0
     assert data(pop(sql, queue, consumer_group=group)) == [1, 2, 3]
