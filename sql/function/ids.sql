@@ -11,19 +11,28 @@
 --   3. an id of another version in the log, from queend.unlisted.since on. Who remembers the partition says where not
 --      to look: below p_known there is none but, perhaps, in the places p_from[i] <= offset < p_to[i].
 -- Ids of about the same moment are searched together; ids of moments far apart each by itself, so that one old id among
--- new ones does not drag the whole log into the search.
+-- new ones does not drag the whole log into the search. A producer in step stands where `high` says, so the rows from
+-- the first id's to the last id's are searched first. The rows after them are searched only for the ids still missing.
 CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0,
     p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     w        CONSTANT bigint := 60000000;
+    v_listed boolean := EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part);
     v_newest bigint;
     v_floor  bigint;
     v_since  bigint;
     v_stop   bigint;
+    v_first  bigint;
+    v_last   bigint;
     v_late   int[];
     v_at     bigint[];
+    v_times  bigint[];
+    v_sevens int[];
+    v_seven  bytea[];
+    v_others int[];
+    v_other  bytea;
     part     record;
 BEGIN
     SELECT l.created_at INTO v_newest FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
@@ -33,45 +42,62 @@ BEGIN
     v_floor := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
 
     -- One probe per id: as a subquery of the row it can never become a join that reads all late ids of the partition.
-    SELECT array_agg(t.ord), array_agg(t.at) INTO v_late, v_at
-      FROM (SELECT i.ord, (SELECT e.position FROM queend.late_ids e WHERE e.partition_id = p_part AND e.id = i.id) AS at
-              FROM queend.id_spread(p_ids) AS i) AS t
-     WHERE t.at >= v_floor;
-    RETURN QUERY
-    SELECT t.ord, t.at,
-           (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l
-             WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
-      FROM unnest(v_late, v_at) AS t (ord, at);
+    SELECT array_agg(t.ord) FILTER (WHERE t.at >= v_floor), array_agg(t.at) FILTER (WHERE t.at >= v_floor),
+           array_agg(t.ord) FILTER (WHERE (t.at >= v_floor) IS NOT TRUE AND t.seven),
+           array_agg(t.id) FILTER (WHERE (t.at >= v_floor) IS NOT TRUE AND t.seven),
+           array_agg(t.ord) FILTER (WHERE (t.at >= v_floor) IS NOT TRUE AND NOT t.seven),
+           string_agg(t.id, '') FILTER (WHERE (t.at >= v_floor) IS NOT TRUE AND NOT t.seven)
+      INTO v_late, v_at, v_sevens, v_seven, v_others, v_other
+      FROM (SELECT i.ord, i.id, get_byte(i.id, 6) >> 4 = 7 AS seven,
+                   CASE WHEN v_listed THEN (SELECT e.position FROM queend.late_ids e
+                                             WHERE e.partition_id = p_part AND e.id = i.id) END AS at
+              FROM queend.id_spread(p_ids) AS i OFFSET 0) AS t;
+    IF v_late IS NOT NULL THEN
+        RETURN QUERY
+        SELECT t.ord, t.at,
+               (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l
+                 WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
+          FROM unnest(v_late, v_at) AS t (ord, at);
+    END IF;
 
     FOR part IN
         -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
-        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until,
-               array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
-          FROM queend.id_spread(p_ids) AS i
-         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= v_newest
-           AND (v_late IS NULL OR i.ord <> ALL (v_late))
-         GROUP BY queend.id_us(i.id) / 120000000
+        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(encode(i.id, 'hex') COLLATE "C")::uuid AS last,
+               max(i.us) + w + 1000 AS until, array_agg(i.ord) AS ords, string_agg(i.id, '') AS ids
+          FROM (SELECT u.ord, u.id, queend.id_us(u.id) AS us FROM unnest(v_sevens, v_seven) AS u (ord, id)
+                OFFSET 0) AS i
+         WHERE i.us - w <= v_newest
+         GROUP BY i.us / 120000000
     LOOP
         v_stop := CASE WHEN v_newest < part.until THEN 9223372036854775807
                        ELSE queend.offset_since(p_part, part.until) END;
-        RETURN QUERY
-        SELECT part.ords[m.ord + 1], m.at, m.stored_at
-          FROM queend.ids_match(p_part, queend.high_since(p_part, part.first), v_stop, part.ids) AS m
+        v_first := queend.high_since(p_part, part.first);
+        v_last := CASE WHEN part.last = part.first THEN v_first ELSE queend.high_since(p_part, part.last) END;
+        SELECT array_agg(m.ord), array_agg(m.at), array_agg(m.stored_at) INTO v_late, v_at, v_times
+          FROM queend.ids_match(p_part, v_first, LEAST(v_last + 1, v_stop), part.ids) AS m
          WHERE m.at >= v_floor;
+        RETURN QUERY
+        SELECT part.ords[t.ord + 1], t.at, t.stored_at FROM unnest(v_late, v_at, v_times) AS t (ord, at, stored_at);
+        IF v_last + 1 < v_stop AND COALESCE(cardinality(v_late), 0) < cardinality(part.ords) THEN
+            SELECT array_agg(part.ords[i.ord + 1]) AS ords, string_agg(i.id, '') AS ids INTO part
+              FROM queend.id_spread(part.ids) AS i
+             WHERE NOT EXISTS (SELECT FROM unnest(v_late) AS f (ord) WHERE f.ord = i.ord);
+            RETURN QUERY
+            SELECT part.ords[m.ord + 1], m.at, m.stored_at
+              FROM queend.ids_match(p_part, v_last + 1, v_stop, part.ids) AS m
+             WHERE m.at >= v_floor;
+        END IF;
     END LOOP;
 
-    v_since := (SELECT u.since FROM queend.unlisted u WHERE u.partition_id = p_part);
-    IF v_since IS NULL THEN
+    IF v_other IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids INTO part
-      FROM queend.id_spread(p_ids) AS i WHERE get_byte(i.id, 6) >> 4 <> 7 AND (v_late IS NULL OR i.ord <> ALL (v_late));
-    IF part.ids IS NOT NULL THEN
+    v_since := (SELECT u.since FROM queend.unlisted u WHERE u.partition_id = p_part);
+    IF v_since IS NOT NULL THEN
         RETURN QUERY
-        SELECT DISTINCT ON (1) part.ords[m.ord + 1], m.at, m.stored_at
-          FROM (SELECT GREATEST(v_since, v_floor, p_known) AS a, 9223372036854775807 AS b
-                UNION ALL SELECT u.a, u.b FROM unnest(p_from, p_to) AS u (a, b)) AS r
-          CROSS JOIN LATERAL queend.ids_match(p_part, queend.row_of(p_part, r.a), r.b, part.ids) AS m
+        SELECT v_others[m.ord + 1], m.at, m.stored_at
+          FROM queend.ids_within(p_part, GREATEST(v_since, v_floor, p_known) || p_from,
+                                 9223372036854775807 || p_to, v_other) AS m
          WHERE m.at >= v_floor;
     END IF;
 END $$;
@@ -128,6 +154,69 @@ BEGIN
               FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_from AND l.base < p_stop OFFSET 0) AS r
       CROSS JOIN LATERAL queend.id_spread(r.ids) AS s
       JOIN queend.id_spread(p_ids) AS i ON i.id = s.id;
+END $$;
+
+-- Finds ids in ranges of a partition's offsets, p_from[i] <= offset < p_to[i]. Returns for each id that stands there
+-- its 0-based place in p_ids, its offset and the moment it was stored, once. Reads of a row only the ids within the
+-- range: two probes of the key for each range, whatever the rows hold.
+CREATE OR REPLACE FUNCTION queend.ids_within(p_part int, p_from bigint[], p_to bigint[], p_ids bytea)
+RETURNS TABLE (ord int, at bigint, stored_at bigint)
+LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
+    SET enable_bitmapscan = off AS $$
+DECLARE
+    v_head  bigint := queend.head(p_part);
+    v_ord   int[];
+    v_at    bigint[];
+    v_base  bigint[];
+BEGIN
+    SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.base) INTO v_ord, v_at, v_base
+      FROM (SELECT DISTINCT ON (i.ord) i.ord, x.start + s.ord AS at, x.base
+              FROM (SELECT l.base, GREATEST(r.a, l.base) AS start,
+                           substr(l.ids, (16 * (GREATEST(r.a, l.base) - l.base))::int + 1,
+                                  (16 * (LEAST(r.b, l.base + l.n) - GREATEST(r.a, l.base)))::int) AS ids
+                      FROM unnest(p_from, p_to) AS r (a, b)
+                     CROSS JOIN LATERAL (SELECT y.base, y.n, y.ids FROM queend.log y
+                                          WHERE y.partition_id = p_part AND y.base < r.b AND y.base + y.n > r.a
+                                            AND y.base >= COALESCE((SELECT z.base FROM queend.log z
+                                                                     WHERE z.partition_id = p_part AND z.base <= r.a
+                                                                     ORDER BY z.base DESC LIMIT 1), r.a)
+                                         OFFSET 0) AS l
+                     WHERE r.a < v_head OFFSET 0) AS x
+              CROSS JOIN LATERAL queend.id_spread(x.ids) AS s
+              JOIN queend.id_spread(p_ids) AS i ON i.id = s.id) AS f;
+    -- The moments of a row are read once for all of its records.
+    RETURN QUERY
+    SELECT u.ord, u.at, COALESCE(t.times[u.at - u.base + 1], t.created_at)
+      FROM unnest(v_ord, v_at, v_base) AS u (ord, at, base)
+      JOIN (SELECT d.base, l.created_at, queend.record_times(l.created_at, l.meta) AS times
+              FROM (SELECT DISTINCT b.base FROM unnest(v_base) AS b (base)) AS d
+             CROSS JOIN LATERAL (SELECT x.created_at, x.meta FROM queend.log x
+                                  WHERE x.partition_id = p_part AND x.base = d.base OFFSET 0) AS l
+            OFFSET 0) AS t ON t.base = u.base;
+END $$;
+
+-- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
+-- record stored under its id and the moment of that one; -1 and 0 where none is stored. Both are NULL if no id is
+-- stored. p_known, p_from, p_to: as in ids_find.
+CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_ids bytea, p_known bigint, p_from bigint[], p_to bigint[],
+    OUT dup_offset bigint[], OUT dup_at bigint[])
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_ord   int[];
+    v_found bigint[];
+    v_at    bigint[];
+BEGIN
+    SELECT array_agg(f.ord), array_agg(f.found), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+      FROM queend.ids_find(p_part, p_ids, p_known, p_from, p_to) AS f;
+    IF v_ord IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(COALESCE(f.found, -1)), array_agg(COALESCE(f.stored_at, 0)) INTO dup_offset, dup_at
+      FROM (SELECT f.found, f.stored_at
+              FROM generate_series(0, octet_length(p_ids) / 16 - 1) AS i (ord)
+              LEFT JOIN (SELECT DISTINCT ON (u.ord) u.* FROM unnest(v_ord, v_found, v_at) AS u (ord, found, stored_at)
+                          ORDER BY u.ord, u.found) AS f ON f.ord = i.ord
+             ORDER BY i.ord) AS f;
 END $$;
 
 -- Where records of these ids are stored already, at or behind an offset `known` of each (ids_find): ord is the 0-based

@@ -30,8 +30,9 @@
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got base, base
 -- + 1, … in order (base -1: none); status 3 nothing of the partition was stored. Either a compressed row, which cannot
--- be cut here, holds a duplicate or may; or there is more to learn, or to list. The caller learns `seen` and sends the
--- partition's records again, plain. seen: what a caller that remembers did not know yet (ids_seen).
+-- be cut here, holds a duplicate beside a new record, or may; or there is more to learn, or to list. The caller learns
+-- `seen` and sends the partition's records again, plain. seen: what a caller that remembers did not know yet
+-- (ids_seen).
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
@@ -48,8 +49,9 @@
 --      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing. So
 --      it does where the caller remembers the other ids and the partition's head is still the one it knows.
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
---      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more);
---      what is left, and the partitions of which an id was there, goes to push_slow.
+--      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more).
+--      The rest, and the partitions of which an id was there, go to ids_held, once for all records of a partition of
+--      this call: the cost of a look-up must not grow with the rows. push_rest appends what is new.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
@@ -256,40 +258,53 @@ BEGIN
     stored AS (
         INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
         SELECT g.base, v_now, g.part, g.n, g.high, g.odd, g.ids, g.body, COALESCE(g.meta, '')
-          FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t))
+          FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)),
+    slow AS MATERIALIZED (
+        SELECT g.*, a.before, a.seen, COALESCE(a.ready, true) AS ready
+          FROM g
+          LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at) WHERE g.skip = 0) AS a
+            ON true
+         WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t))
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
     UNION ALL
     SELECT r.ord::int - 1, s.status, s.base, s.created_at, s.dup_offset, s.dup_at, r.seen
-      FROM (SELECT k.*, max(k.before) OVER part AS known_before,
-                   bool_or(NOT k.ready
-                           OR CASE WHEN get_byte(k.body, 0) = 16 THEN false
-                                   WHEN NOT k.alone AND queend.ids_known(k.part, k.known, k.known_at) = 0
-                                        AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = k.part)
-                                        THEN true
-                                   ELSE EXISTS (SELECT FROM queend.ids_find(k.part, k.ids,
-                                                                            queend.ids_known(k.part, k.known,
-                                                                                    k.known_at), k.look_from,
-                                                                            k.look_to)) END) OVER part AS refused
-              FROM (SELECT g.*, a.before, a.seen, COALESCE(a.ready, true) AS ready,
-                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a)
-                                  WHERE l.r = g.ord) AS look_from,
-                           ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b) WHERE l.r = g.ord) AS look_to
-                      FROM g
-                      LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at)
-                                          WHERE g.skip = 0) AS a ON true
-                     WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)) AS k
-            WINDOW part AS (PARTITION BY k.part
-                            ORDER BY k.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) AS r
-      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused, r.known, r.known_before,
-                                          r.look_from, r.look_to) AS s;
+      FROM (SELECT k.ord, k.part, k.skip, k.n, k.ids, k.body, k.meta, k.known, k.late, k.seen, p.refused,
+                   p.dup_offset[k.skip + 1 : k.skip + k.n] AS dup_offset, p.dup_at[k.skip + 1 : k.skip + k.n] AS dup_at
+              FROM slow k
+              JOIN (SELECT c.part, h.dup_offset, h.dup_at,
+                           c.refused OR (SELECT bool_or(x.some AND NOT x.every)
+                                           FROM unnest(c.skips, c.ns) AS f (skip, n)
+                                          CROSS JOIN LATERAL (SELECT bool_or(d.at >= 0) AS some,
+                                                                     bool_and(d.at >= 0) AS every
+                                                                FROM unnest(h.dup_offset[f.skip + 1 : f.skip + f.n])
+                                                                     AS d (at)) AS x) IS TRUE AS refused
+                      FROM (SELECT g.*, NOT g.ready OR g.skips IS NOT NULL AND NOT g.alone AND g.before = 0
+                                        AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = g.part)
+                                        AS refused
+                              FROM (SELECT k.part, bool_and(k.ready) AS ready, bool_and(k.alone) AS alone,
+                                           COALESCE(max(k.before), 0) AS before,
+                                           string_agg(k.ids, '' ORDER BY k.skip) AS ids,
+                                           array_agg(k.skip) FILTER (WHERE get_byte(k.body, 0) <> 16) AS skips,
+                                           array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns
+                                      FROM slow k GROUP BY k.part) AS g) AS c
+                      LEFT JOIN (SELECT p_part[l.r] AS part, array_agg(l.a) AS a, array_agg(l.b) AS b
+                                   FROM unnest(p_look_row, p_look_from, p_look_to) AS l (r, a, b) GROUP BY 1) AS w
+                        ON w.part = c.part
+                      LEFT JOIN LATERAL queend.ids_held(c.part, c.ids, c.before, COALESCE(w.a, '{}'),
+                                                        COALESCE(w.b, '{}')) AS h ON NOT c.refused
+                    OFFSET 0) AS p ON p.part = k.part
+             ORDER BY k.part, k.skip) AS r
+      CROSS JOIN LATERAL queend.push_rest(r.part, r.n, r.ids, r.body, r.meta, r.late, r.refused, r.known, r.dup_offset,
+                                          r.dup_at) AS s;
 END $$;
 
--- Appends one batch row after looking up every id; what is already stored is left out. The caller holds the lane.
--- p_refuse: nothing is to be stored of the row (status 3). p_known as in push, p_before, p_from, p_to as p_known,
--- p_from and p_to of ids_find. Result: as push, status 1; base is -1 when every record was a duplicate.
-CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
-    p_refuse boolean, p_known bigint, p_before bigint, p_from bigint[], p_to bigint[],
+-- Appends one batch row without the records that are stored already. Returns a row as push does, with status 1. If
+-- every record is a duplicate, base is -1 and the body is not read. Requires the partition's lane. p_late: push put ids
+-- of the row into late_ids. p_refuse: nothing of the row is to be stored (status 3). p_known: as in push. p_dup_offset,
+-- p_dup_at: as ids_held returns them, for the records of this row.
+CREATE OR REPLACE FUNCTION queend.push_rest(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
+    p_late boolean, p_refuse boolean, p_known bigint, p_dup_offset bigint[], p_dup_at bigint[],
     OUT status smallint, OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -305,21 +320,21 @@ DECLARE
     v_late  boolean;
     head    record;
 BEGIN
-    -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
-    DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
-     WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
+    IF p_late THEN
+        -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
+        DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
+         WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
+    END IF;
     base := -1;
     created_at := v_now;
     status := CASE WHEN p_refuse THEN 3 ELSE 1 END;
     IF p_refuse THEN
         RETURN;
     END IF;
-    SELECT array_agg(COALESCE(f.found, -1) ORDER BY i.ord), array_agg(COALESCE(f.stored_at, 0) ORDER BY i.ord),
-           array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
-      INTO dup_offset, dup_at, v_keep
-      FROM queend.id_spread(p_ids) AS i
-      LEFT JOIN (SELECT DISTINCT ON (x.ord) x.* FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS x
-                  ORDER BY x.ord, x.found) AS f ON f.ord = i.ord;
+    dup_offset := COALESCE(p_dup_offset, array_fill(-1::bigint, ARRAY[p_n]));
+    dup_at := COALESCE(p_dup_at, array_fill(0::bigint, ARRAY[p_n]));
+    SELECT array_agg(d.i::int - 1 ORDER BY d.i) INTO v_keep
+      FROM unnest(dup_offset) WITH ORDINALITY AS d (at, i) WHERE d.at < 0;
     IF v_keep IS NULL THEN
         RETURN;
     END IF;

@@ -6,6 +6,7 @@ import signal
 import threading
 from contextlib import nullcontext
 
+import psycopg
 import pytest
 from support.client import Client, data
 from support.crowd import Crowd
@@ -516,3 +517,17 @@ def test_an_encrypted_queue_that_the_daemon_does_not_know(server, postgres, queu
         for name in (queue, f"{queue}-plain"):
             assert everything(client, name, "p") == secrets
             assert everything(client, name, "l") == ["a secret line"] * 50
+
+
+def test_one_statement_that_hangs_is_no_database_that_is_away(server, postgres, queue):
+    """A push waits for its lane, which another session holds. The looks for work are answered meanwhile."""
+    daemon = server(LIBQUEEN_INFLIGHT_DEADLINE_MS=4000, QUEEND_PUSH_STREAMS=2)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder:
+        client.push(queue, 0, partition="p")
+        number, = holder.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                                 " WHERE q.name = %s", (queue,)).fetchone()
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, %s)", (number & 63,))
+        answer = client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": 1}]})
+        assert answer.status == 503 and client.get("/readyz").status == 200
+        holder.rollback()
+        assert client.push(queue, 2, partition="p")[0]["status"] == "queued"

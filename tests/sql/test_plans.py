@@ -2,6 +2,8 @@
 pages per partition it names. With plans made while the tables were empty, and with plans made afterwards."""
 from __future__ import annotations
 
+import random
+import time
 import uuid
 
 import psycopg
@@ -422,3 +424,47 @@ def test_sizes_and_idle_partitions_are_told_by_probes(loaded):
     assert session.pages("SELECT * FROM queend.queue_sizes(ARRAY[%s])", queue) < 60 * PARTITIONS
     assert session.pages("SELECT * FROM queend.partitions_clean(%s, 500, queend.now_us() + %s)",
                          parts[5000], HOUR) < 60 * 500
+
+
+AGAIN = {"random": id4, "timely": id7, "untimely": lambda: id7(time.time_ns() // 1000 - HOUR)}
+HEAD = "SELECT base + n FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1"
+KNOWING = ("%s::bigint[], NULL, NULL, NULL, NULL, NULL, NULL, %s::bigint[], %s::bigint[], %s::int[], %s::bigint[],"
+           " %s::bigint[]")
+
+
+@pytest.mark.parametrize("order", ["same", "shifted", "shuffled"])
+@pytest.mark.parametrize("kind", AGAIN)
+def test_rows_sent_again_cost_what_they_are(loaded, kind, order):
+    """Twice as many rows sent again to one partition touch about twice as many pages, however they align with the rows
+    of the log. The session remembers ids as a daemon does."""
+    _, session, _, _, all_parts = loaded
+    touched = []
+    for place, rows in enumerate((4, 8)):
+        part = all_parts[70_000 + 10 * [*AGAIN].index(kind) + 100 * len(order) + place]
+        ids = [AGAIN[kind]() for _ in range(1000 * rows)]
+        first = session.value(HEAD, part)
+        session.rows("INSERT INTO queend.unlisted (partition_id, since) VALUES (%s, %s)", part, first)
+        known = send(session, part, ids, first, -2 - first if kind == "random" else None, {})
+        offsets = {one: first + n for n, one in enumerate(ids)}
+        again = ids[500:] + ids[:500] if order == "shifted" else ids[:]
+        if order == "shuffled":
+            random.shuffle(again)
+        touched.append(send(session, part, again, known, -2 - known if kind == "random" else None, offsets))
+    assert touched[1] <= 2.5 * touched[0] and touched[1] <= 40 * 8000, touched
+
+
+def send(session: Hot, part: int, ids: list[bytes], head: int, known: int | None, offsets: dict[bytes, int]) -> int:
+    """Pushes ids in rows of 1000, and says where those may stand that are stored. Returns the new head the first time;
+    the second time the pages that the call touched."""
+    rows = [batch(part, ids[at:at + 1000], skip=at, of=ids) for at in range(0, len(ids), 1000)]
+    at = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1", part)
+    looks = [(n // 1000 + 1, offsets[one], offsets[one] + 1) for n, one in enumerate(ids) if one in offsets]
+    values = [0, [part & 63], *push_arrays(rows), [0] * len(rows), [known] * len(rows), [at] * len(rows),
+              *([list(column) for column in zip(*looks, strict=True)] if looks and known else [[], [], []])]
+    call = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, {KNOWING})"
+    if not offsets:
+        session.rows(call, *values)
+        return head + len(ids)
+    pages = session.pages(call, *values)
+    assert session.value(HEAD, part) == head, "nothing is stored twice"
+    return pages

@@ -33,7 +33,7 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     cdef int i = first
     cdef int k
     cdef uint64_t at
-    cdef int64_t place, last
+    cdef int64_t place, start, end
     cdef bint look = False
     g.known_at = 0
     if r == NULL:
@@ -45,7 +45,8 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     idset_used(r)
     while i < b.n_chunks and b.chunks[i].group is g:
         it = b.chunks[i].first
-        last = -1
+        start = 0
+        end = 0
         for k in range(b.chunks[i].n):
             idset_ahead(r, it, k)
             id = chunk_id(&it, k)
@@ -54,16 +55,25 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
             at = idset_at(r, idset_hash(id))
             while idset_look(r, id, &at):
                 look = True
-                place = r.cells[at] & 0xffff
-                if place != last:
-                    pgarray_int4(&a.look_row, i + 1)
-                    pgarray_int8(&a.look_from, r.origin + (place << r.shift))
-                    pgarray_int8(&a.look_to, r.origin + (place + 1 << r.shift))
-                last = place
+                place = r.cells[at] & IDSET_PLACE
+                # Rows that are sent again as they were stored name places that follow each other: one range.
+                if place < start or place > end or start == end:
+                    look_encode(a, r, i, start, end)
+                    start = place
+                    end = place
+                end = place + 1 if place >= end else end
                 at = idset_next(r, at)
+        look_encode(a, r, i, start, end)
         i += 1
     g.known = r.known if r.sure and not look else -2 - r.known
     g.known_at = r.known_at
+
+cdef inline void look_encode(KnownArgs* a, const IdSet* r, int row, int64_t start, int64_t end) noexcept nogil:
+    # Names a range of places where ids of a row may stand; an empty one is left out.
+    if start < end:
+        pgarray_int4(&a.look_row, row + 1)
+        pgarray_int8(&a.look_from, r.origin + (start << r.shift))
+        pgarray_int8(&a.look_to, r.origin + (end << r.shift))
 
 # ---- and after its commit --------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 # their offsets; ids to be pushed. Out: "none of these is stored", or where some may be. Owner: the process; all of it
 # under idsets.lock, which is held for no I/O and taken before no other lock.
 #
-# A cell is 48 bits of a keyed hash and 16 bits of place: offsets counted from `origin` in steps of 1 << shift. Among
-# 10^7 ids a new one meets the hash of another by one chance in 28 million, and a place is then 256 records to look
+# A cell is 44 bits of a keyed hash and 20 bits of place: offsets counted from `origin` in steps of 1 << shift. Among
+# 10^7 ids a new one meets the hash of another by one chance in 1.7 million, and a place is then 16 records to look
 # through. Linear probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
 
 cdef enum:
@@ -12,6 +12,8 @@ cdef enum:
     IDSET_FIRST = 128        # cells
     IDSET_IDLE_US = 60000000     # without a push for so long: may be forgotten for another
     IDSET_FULL_S = 600           # no room for this partition: not tried again before
+    IDSET_PLACE_BITS = 20
+    IDSET_PLACE = 0xfffff        # the bits of a cell that are its place
     IDSET_AHEAD = 16             # cells that are on their way from memory while others are looked at
 
 cdef struct IdSets:
@@ -96,15 +98,15 @@ cdef IdSet* idset_new(Partition* p, int64_t origin) noexcept nogil:
     return r
 
 cdef inline uint64_t idset_hash(const unsigned char* id) noexcept nogil:
-    # 48 bits, never 0. Keyed: nobody can choose ids that meet.
+    # Returns 44 bits, never 0. Keyed: nobody can choose ids that meet.
     cdef uint64_t a, b
     memcpy(&a, id, 8)
     memcpy(&b, id + 8, 8)
-    a = hash_mix(hash_mix(a ^ idsets.seed[0]) + b ^ idsets.seed[1]) >> 16
+    a = hash_mix(hash_mix(a ^ idsets.seed[0]) + b ^ idsets.seed[1]) >> IDSET_PLACE_BITS
     return a if a else 1
 
 cdef inline uint64_t idset_at(IdSet* r, uint64_t hash) noexcept nogil:
-    return ((hash >> 16) * r.size) >> 32
+    return ((hash >> 12) * r.size) >> 32
 
 cdef inline uint64_t idset_next(IdSet* r, uint64_t i) noexcept nogil:
     return i + 1 if i + 1 < r.size else 0
@@ -124,7 +126,7 @@ cdef bint idset_grow(IdSet* r) noexcept nogil:
     idsets.bytes += 8 * (size - old_size)
     for i in range(old_size):
         if old[i]:
-            k = idset_at(r, old[i] >> 16)
+            k = idset_at(r, old[i] >> IDSET_PLACE_BITS)
             while cells[k]:
                 k = idset_next(r, k)
             cells[k] = old[i]
@@ -138,13 +140,13 @@ cdef bint idset_add(IdSet* r, const unsigned char* id, int64_t offset) noexcept 
     cdef int64_t place = offset - r.origin
     if place < 0:
         return False
-    while place >> r.shift > 0xffff:
+    while place >> r.shift > IDSET_PLACE:
         r.shift += 1
         for i in range(r.size):
-            r.cells[i] = (r.cells[i] & ~<uint64_t>0xffff) | ((r.cells[i] & 0xffff) >> 1)
+            r.cells[i] = (r.cells[i] & ~<uint64_t>IDSET_PLACE) | ((r.cells[i] & IDSET_PLACE) >> 1)
     if (r.used + 1) * 5 > r.size * 4 and not idset_grow(r):
         return False
-    cell = hash << 16 | <uint64_t>(place >> r.shift)
+    cell = hash << IDSET_PLACE_BITS | <uint64_t>(place >> r.shift)
     i = idset_at(r, hash)
     while r.cells[i]:
         if r.cells[i] == cell:
@@ -158,7 +160,7 @@ cdef bint idset_look(IdSet* r, const unsigned char* id, uint64_t* i) noexcept no
     # The next cell of an id, from cell i[0] on; begin with idset_at of its hash. False: there is none.
     cdef uint64_t hash = idset_hash(id)
     while r.cells[i[0]]:
-        if r.cells[i[0]] >> 16 == hash:
+        if r.cells[i[0]] >> IDSET_PLACE_BITS == hash:
             return True
         i[0] = idset_next(r, i[0])
     return False
@@ -186,7 +188,7 @@ cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
     least = r.known
     i = idset_at(r, idset_hash(id))
     while idset_look(r, id, &i):
-        at = r.origin + (<int64_t>(r.cells[i] & 0xffff) << r.shift)
+        at = r.origin + (<int64_t>(r.cells[i] & IDSET_PLACE) << r.shift)
         least = at if at < least else least
         i = idset_next(r, i)
     return least

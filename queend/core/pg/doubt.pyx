@@ -17,6 +17,7 @@ cdef enum:
     DOUBT_REPEAT_US = 60000000
 
 cdef struct Doubt:
+    int64_t answered_us       # monotonic, when a statement of any worker was answered last
     int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
     int64_t why               # why connections fail, DOUBT_*
     int64_t buffer            # the failover buffer has no room
@@ -28,6 +29,11 @@ cdef Doubt doubt
 
 cdef void doubt_open() noexcept nogil:
     memset(&doubt, 0, sizeof(doubt))
+
+cdef inline bint doubt_others_answered(int64_t sent_us, int64_t now) noexcept nogil:
+    # Returns True if a statement of any worker was answered in the second half of the time that one sent at sent_us has
+    # waited.
+    return now - atomic_get64(&doubt.answered_us) < (now - sent_us) // 2
 
 cdef bint doubt_repeats(int64_t now) noexcept nogil:
     # Once a minute for the process. Two threads at the same moment may both say it.

@@ -112,6 +112,7 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     cdef slot_done done = s.done
     cdef SlotPool* p = s.pool
     cdef bint failed = slot_failed(res)
+    atomic_set64(&doubt.answered_us, clock_mono_us())
     # those that are still in flight wait since now, as far as the server's silence goes
     atomic_set64(&p.counters.silent_since, clock_mono_us() // 1000 if p.busy > (s.state == SLOT_BUSY) else 0)
     if s.state == SLOT_PREPARING:

@@ -56,7 +56,8 @@ cdef void verdicts_open() noexcept nogil:
     verdict_add(b"55P03", BLAME_AGAIN, False, False, b"a lock was not to be had in time")
     verdict_add(b"55006", BLAME_AGAIN, False, False, b"something that is needed is in use")
     verdict_add(b"55", BLAME_AWAY, False, False, b"the database is not in a state to do it")
-    verdict_add(b"57014", BLAME_AGAIN, False, False,
+    # One expensive statement: the others are answered, so the database is not away.
+    verdict_add(b"57014", BLAME_UNCLEAR, False, False,
                 b"the statement was cancelled, or took longer than statement_timeout")
     verdict_add(b"57P03", BLAME_AWAY, False, False, b"the database takes no connections: it starts, or ends")
     verdict_add(b"57", BLAME_AWAY, False, False, b"the server or somebody who runs it ended the session")

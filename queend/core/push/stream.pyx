@@ -256,6 +256,13 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         # be stored: sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
+        if outcome == SLOT_DEADLINE and doubt_others_answered(s.call.sent_us, now):
+            # One expensive statement: each half is sent by itself, with every id checked.
+            if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
+                batch_split(s, b)
+            else:
+                stream_give_up(s, b, 501)
+            return
         if outcome == SLOT_DEADLINE and spool.on:
             # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the
             # buffer is drained.
