@@ -38,34 +38,39 @@ def backup(
 @ending
 def restore(
     source: Folder,
-    replace: Annotated[bool, typer.Option("--replace", help="Drop what queend has in the database first.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop what queend has in the database first, and whatever "
+                                          "else the backup holds.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Bring a backup into the database the daemon would use.
+    """Bring a backup into the database the daemon would use, all of it or nothing.
 
-    It is brought to the schema of this version. No daemon may run on it meanwhile. A database that has tables of queend
-    already is refused, unless --replace says that they may go.
+    It happens in one transaction: if it fails, or is killed, the database is as it was. Then the tables are brought to
+    this version. No daemon may run on the database. A database that has tables of queend already is refused, unless
+    --replace says that they may go. A backup runs as SQL with the daemon's rights: trust it like a program.
     """
-    from ..service import backup as work
+    from ..service import restore as work
+    from ..service.backup import BackupError, told, whole
     from ..service.buffer import root_of
-    from ..service.migrate import identity_of, migrate
+    from ..service.migrate import identity_of
 
     settings = settings_or_exit()
     try:
-        made: dict[str, Any] = work.told(source)
+        made: dict[str, Any] = told(source)
+        work.buffers_checked(source)
         with Progress("checking", made["bytes"], bytes_=True) as progress:
-            work.whole(source, made, progress.add)
-    except (work.BackupError, OSError) as error:
+            whole(source, made, progress.add)
+    except (BackupError, OSError) as error:
         raise Stop(str(error)) from None
     with database(settings, running=False) as (conninfo, _):
-        if work.holds(conninfo):
-            if not replace:
-                raise Stop("the database has tables of queend already", 1, "--replace drops them first")
-            sure(f"Drop all that queend has in the database {place(conninfo)}?", yes)
-            work.empty(conninfo)
+        there = work.holds(conninfo)
+        if there and not replace:
+            raise Stop("the database has tables of queend already", 1, "--replace drops them first")
+        plan = work.plan(source, made, conninfo, replace)
+        if there or plan.cleans:
+            others = ", and everything else that the backup holds" if plan.cleans else ""
+            sure(f"Drop all that queend has in the database {place(conninfo)}{others}?", yes)
         with Progress("restoring", made["bytes"], bytes_=True) as progress:
-            work.restore(source, conninfo, progress.add)
-        migrate(conninfo)
+            work.run(plan, progress.add)
         buffers = work.restore_buffers(source, root_of(settings), identity_of(conninfo))
     drained = f", and {buffers} folders of the failover buffer; the next daemon stores them" if buffers else ""
     typer.echo(f"restored what was kept at {made['made']}{drained}")

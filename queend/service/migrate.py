@@ -26,7 +26,8 @@ from .edition import Edition, edition_in, edition_of
 LOCK = 0x717565656E64
 OLDEST_SERVER = 150000
 # Rows of schema_migrations below 1 hold the checksum of what is re-created as a whole.
-RECREATED = {0: ("function", "former"), -1: ("queen",)}
+SURFACE = -1
+RECREATED = {0: ("function", "former"), SURFACE: ("queen",)}
 LOCK_MS = 300
 PAUSE_S = (0.2, 1.0)      # between two tries
 PATIENCE_S = 600.0
@@ -111,10 +112,10 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
     _take_turn(connection, deadline)
     try:
         connection.execute(BOOK)
-        missing = _missing(connection, wanted, folder)
-        for step in missing:
+        lacking = _missing(connection, wanted, folder)
+        for step in lacking:
             _apply(connection, step, deadline)
-        return [f"{step.version:04d}_{step.name}" if step.version > 0 else step.name for step in missing]
+        return [f"{step.version:04d}_{step.name}" if step.version > 0 else step.name for step in lacking]
     finally:
         if not connection.broken:
             connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
@@ -165,13 +166,22 @@ SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce
 def _missing(connection: psycopg.Connection, wanted: list[Step], folder: Path) -> list[Step]:
     if connection.execute("SELECT to_regclass('queend.schema_migrations')").fetchone() == (None,):
         return wanted
-    ours, theirs = edition_in(folder), edition_of(connection)
+    applied = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
+    if connection.execute("SELECT to_regnamespace('queen_streams')").fetchone() == (None,):
+        applied.pop(SURFACE, None)      # a restore of a backup by an earlier release left the schema out
+    return missing(applied, edition_of(connection), wanted, folder)
+
+
+def missing(applied: dict[int, str], theirs: Edition, wanted: list[Step], folder: Path) -> list[Step]:
+    """Returns the steps of `wanted` that a database lacks. applied: checksums of its migrations by version; theirs: the
+    edition of its functions. Raises MigrationError if the database is of a newer release that does not serve this one,
+    or a migration was changed."""
+    ours = edition_in(folder)
     if theirs.number > ours.number:
         if theirs.serves_daemon(ours):
             return []
         raise MigrationError(f"the database belongs to a newer queend: its functions are of edition {theirs.number} "
                              f"and serve daemons of edition {theirs.serves} and later, this is edition {ours.number}")
-    applied = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
     for step in wanted:
         if step.version > 0 and applied.get(step.version, step.checksum) != step.checksum:
             raise MigrationError(f"migration {step.version:04d}_{step.name} was applied with other contents")

@@ -83,11 +83,11 @@ def test_a_configured_database(tmp_path, start_daemon, postgres):
 
 
 def test_the_embedded_cluster_is_copied_by_pg_basebackup(tmp_path):
-    from queend.service.backup import program
+    from queend.service.binaries import clients
 
     with Daemon.own(tmp_path / "data") as daemon:
         daemon.await_ready()
-        done = subprocess.run([program("pg_basebackup", 15), "-h", tmp_path / "data/pg", "-U", "postgres", "-D",
+        done = subprocess.run([clients(18).folder / "pg_basebackup", "-h", tmp_path / "data/pg", "-U", "postgres", "-D",
                                tmp_path / "copy", "-c", "fast"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert daemon.end() == 0
