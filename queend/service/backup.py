@@ -205,10 +205,12 @@ def _copy_buffers(root: Path, target: Path) -> int:
 
 def copy(source: Path, target: Path, links: int | None = None) -> None:
     """Copies a regular file and waits until the disk has the copy. Raises BackupError as `opened` does."""
-    with opened(source, links) as file, open(target, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as new:
-        shutil.copyfileobj(file, new, CHUNK)
-        new.flush()
-        os.fsync(new.fileno())
+    with opened(source, links) as file:
+        number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(number, "wb") as new:
+            shutil.copyfileobj(file, new, CHUNK)
+            new.flush()
+            os.fsync(new.fileno())
 
 
 def chunks(path: Path) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ known AS MATERIALIZED (
 ours AS MATERIALIZED (SELECT * FROM known WHERE schema = ANY(%(schemas)s)),
 others AS MATERIALIZED (SELECT * FROM known WHERE schema <> ALL(%(schemas)s)),
 """
-# What depends on a lost object is lost; so is the owner of a lost part, as the view of a rule.
+# An object is lost if it depends on a lost one, or owns a lost part, as a view owns its rule.
 LOST = OBJECTS + """
 lost AS (
     SELECT o.classid, o.objid FROM edges e JOIN ours r ON (r.classid, r.objid) = (e.refclassid, e.refobjid)

@@ -247,7 +247,7 @@ class Embedded:
         done = subprocess.run(
             [self.programs.folder / "initdb", "-D", here, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
             cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            preexec_fn=_dying_with(os.getpid(), signal.SIGKILL), **self.account.become())
+            preexec_fn=dying_with(os.getpid(), signal.SIGKILL), **self.account.become())
         if done.returncode != 0:
             raise EmbeddedError(f"initdb failed in {self.data}: {last_words(done.stderr) or done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
@@ -272,7 +272,7 @@ class Embedded:
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
             self._server = subprocess.Popen(
                 command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True, preexec_fn=_dying_with(os.getpid(), signal.SIGINT),
+                stderr=log, start_new_session=True, preexec_fn=dying_with(os.getpid(), signal.SIGINT),
                 **self.account.become())
 
     def _write_access(self) -> None:
@@ -358,7 +358,7 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
     }
 
 
-def _dying_with(parent: int, number: int) -> Callable[[], None]:
+def dying_with(parent: int, number: int) -> Callable[[], None]:
     """For the child between fork and exec: a killed daemon takes its PostgreSQL along, so that nothing is left
     running unattended."""
     def die_with_parent() -> None:

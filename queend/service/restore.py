@@ -1,13 +1,15 @@
 """A backup's way back into a database, in one transaction: all of it, or the database stays as it was.
 
 One psql session holds the transaction: it drops the schemas that are to be replaced, then runs the SQL that pg_restore
-makes of the dump. pg_restore writes COMMIT last. If any process dies before, psql sees the end of its input without a
-COMMIT, and the server rolls back.
+makes of the dump. pg_restore writes COMMIT last. If pg_restore dies before, psql sees the end of its input without a
+COMMIT; if psql dies, the server rolls back. Both die with the command that started them.
 """
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +25,7 @@ from .binaries import Binaries
 from .buffer import Identity
 from .disk import sync
 from .edition import NUMBERS, Edition
+from .embedded import dying_with
 
 ENTRY = re.compile(r"\d+; \d+ \d+ ([A-Z][A-Z ]*[A-Z]) (\S+) (.*)")
 LOCK_S, GONE_S = 30, 5.0
@@ -114,9 +117,11 @@ def run(plan: Plan, heard: Heard) -> None:
         chosen.write_text("".join(entry.line + "\n" for entry in plan.entries if not entry.belongs_to(plan.left_out)))
         restore = [str(plan.programs.folder / "pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner",
                    "-f", "-", *(["--clean", "--if-exists"] if plan.cleans else []), "-L", str(chosen)]
-        with subprocess.Popen(restore, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=restored) as reader, \
-                subprocess.Popen(psql, stdin=reader.stdout, stdout=subprocess.DEVNULL, stderr=errors,
-                                 env=environment) as writer:
+        dying = dying_with(os.getpid(), signal.SIGKILL)
+        with subprocess.Popen(restore, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=restored,
+                              preexec_fn=dying) as reader, \
+                subprocess.Popen(psql, stdin=reader.stdout, stdout=subprocess.DEVNULL, stderr=errors, env=environment,
+                                 preexec_fn=dying) as writer:
             assert reader.stdin and reader.stdout
             reader.stdout.close()      # psql has it: pg_restore must see when psql ends
             try:
@@ -142,8 +147,7 @@ def run(plan: Plan, heard: Heard) -> None:
                           "starts tries again") from None
 
 
-# Columns of the log as migrations 1 and 3 set them for a new database: the server may have lz4 where the one before had
-# not, or the other way round.
+# Sets the columns of the log as migrations 1 and 3 do for a new database: one of the two servers may lack lz4.
 FITTED = f"""
 DO $$ BEGIN
     IF ({LZ4}) THEN
