@@ -190,12 +190,25 @@ cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
     w.counters.from_memory += n
     pop_answered(j, n)
 
+cdef inline bint pop_has_stalled(PopJob* j) noexcept nogil:
+    # Returns whether the lease of its claim may be over before its answer is sent: the claim began after claimed_us.
+    return (not j.req.auto_ack and j.stalls < POP_STALLS
+            and clock_mono_us() - j.claimed_us >= j.lease_us)
+
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
-    # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
+    # Sends its answer with n messages. If memory ran out, nothing of it is delivered. If its lease may be over, because
+    # this process or the database stood still, the lease is given back and the pop is tried again.
     cdef Request* r = j.job.r
     if r.out.failed:
         pop_give_back(engine_of(r.worker), j)
         pop_fail(j, 503, "Out of memory")
+        return
+    if pop_has_stalled(j):
+        j.stalls += 1
+        pop_give_back(engine_of(r.worker), j)
+        j.n_cursors = 0
+        pop_move(j, POP_LEASING)
+        job_queue(&j.job, &engine_of(r.worker).woken)
         return
     pop_move(j, POP_COMPLETED)
     job_move(&j.job, JOB_DONE)

@@ -47,6 +47,7 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
 cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
     # The lease of what it claims now, of n partitions at most.
     j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
+    j.claimed_us = clock_mono_us()
     if j.req.auto_ack:
         memset(j.lease, 0xff, 16)      # nobody is told it, no cursor has it, and it is not one to be remembered
     else:

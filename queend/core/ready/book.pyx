@@ -169,6 +169,8 @@ cdef inline void cursor_rest(Cursor* c) noexcept nogil:
 cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
     # The pop's claim of what stands before next_offset was made: leased, or consumed at once. gone: its client has left
     # meanwhile. Lock held.
+    if now - j.claimed_us > POP_STALL_US:
+        now = j.claimed_us    # the lease began at some time since
     book_made(c)
     c.next_offset = next_offset
     c.open = not j.req.auto_ack

@@ -119,6 +119,9 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
                 j.req.expires_us = pg_int8_or(res, row, RENEW_EXPIRES_AT, 0)
                 j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
                 break
+        if j.req.status == 0 and dbclock_known() and j.req.expires_us <= dbclock_now():
+            j.req.status = 2      # this process stood still for longer than the extension
+            j.req.renewed = 0
         if j.req.status == 0:
             lease_longer(&j.req, c.ended_us)
         r = job_end(&j.job)

@@ -85,6 +85,8 @@ cdef struct PopJob:
     PopSpan* spans            # beside them, of one that acknowledges at once
     unsigned char[16] lease
     int64_t lease_us          # how long what it claims is leased
+    int64_t claimed_us        # monotonic, before the statement that claims for it was sent
+    uint8_t stalls            # claims of it whose lease may have been over before they were answered
     int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
     int64_t paused_until      # pop maintenance: told then
     Claim* claims             # while a push carries it: what is claimed for it
@@ -98,6 +100,10 @@ cdef struct PopJob:
     size_t taken_bytes        # of their rows
     int n_made
     Buf handed                # its answer, when it comes from another thread
+
+cdef enum:
+    POP_STALL_US = 1000000    # from a claim to its answer: its lease counts from the claim then
+    POP_STALLS = 3            # a database that takes longer than the lease lasts delivers all the same
 
 cdef inline void pop_move(PopJob* j, int state) noexcept nogil:
     # What its job counts as is for govern/job.
