@@ -134,10 +134,13 @@ def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, t
 
 
 def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
-    """Offsets at a time; partitions made meanwhile are left out."""
+    """Returns the offset at a time for each partition of the table, joined by the partition's number: between two
+    answers partitions come and go. A partition that is gone from the second answer stands at its head."""
     found = assigned(table_of(link, queue, at), settings, queue)
-    return (found.column("offset").slice(0, table.num_rows) if found.num_rows >= table.num_rows
-            else table.column("highWatermark"))
+    wanted = table.column("number").cast(pa.int64())
+    place = pc.index_in(wanted, found.column("number").cast(pa.int64()).combine_chunks())
+    return pc.coalesce(pc.take(found.column("offset").combine_chunks(), place.combine_chunks()),
+                       table.column("highWatermark"))
 
 
 def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:

@@ -1,6 +1,7 @@
 """Queues as frames: by offset, without a lease and without a group."""
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +28,8 @@ from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, ta
 from .position import Position, packed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
+
+GOLDEN = (5 ** 0.5 - 1) / 2
 
 
 class BatchReader(DataSourceReader):
@@ -104,6 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._link: Link | None = None
         self._marks: Marks | None = None
         self._frozen: Position | None = None
+        self._phase = random.random()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None}    # tasks need none of it
@@ -159,22 +163,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return heads
 
     def _share(self, start: Position, heads: Position, most: int) -> Position:
-        """Of each partition its part of `most`, by how much it has to give; as Kafka's source does."""
+        """Takes of each partition its part of `most`, by how many records it has to give. Parts below 1 are collected
+        over the partitions: each time their sum passes a whole number, that partition gives a record. Where the sum
+        begins moves by the golden ratio each trigger, so every record has the same chance whatever its partition."""
         heads = self._not_behind(start, heads)
         begins = {queue: {number: self._begin(start, queue, number) for number in known}
                   for queue, known in heads.items()}
-        total = sum(head - begins[queue][number] for queue, known in heads.items() for number, head in known.items())
+        total = sum(max(0, head - begins[queue][number]) for queue, known in heads.items()
+                    for number, head in known.items())
         if total <= most:
             return heads
+        self._phase = (self._phase + GOLDEN) % 1
         shared: Position = {}
-        left = most
+        before = int(self._phase * total)
         for queue, known in heads.items():
             shared[queue] = {}
             for number, head in known.items():
                 begin = begins[queue][number]
-                take = min(head - begin, left, max(1, (head - begin) * most // total)) if head > begin else 0
-                left -= take
-                shared[queue][number] = begin + take
+                after = before + max(0, head - begin) * most
+                shared[queue][number] = begin + after // total - before // total
+                before = after
         return shared
 
     def _begin(self, start: Position, queue: str, number: int) -> int:
