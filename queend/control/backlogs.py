@@ -3,7 +3,6 @@ figures (`service/stats`). At most QUEEND_METRICS_QUEUES queues and as many grou
 how many are left out is told, and sums are of all."""
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import psycopg
@@ -15,13 +14,17 @@ WHOLE = """
 SELECT count(*) AS queues, coalesce(sum(s.pending), 0)::bigint AS pending,
        coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead,
        (SELECT count(*) FROM queend.stat_groups) AS groups,
-       coalesce((SELECT (queend.now_us() - x.looked_at) / 1e6 FROM queend.stats x), 0)::float8 AS age
+       coalesce((SELECT (queend.now_us() - x.looked_at) / 1e6 FROM queend.stats x), 0)::float8 AS age,
+       queend.now_us() AS now
   FROM queend.stat_queues s"""
-# Of a row s of stat_queues: when the oldest message was stored that some group has to consume.
-OLDEST = """(SELECT min(o.oldest) FROM queend.consumer_groups g
-              CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0
-                                   ORDER BY c.oldest LIMIT 1) AS o
-              WHERE g.queue_id = s.queue_id)"""
+# Finds the moment from which the first waiting message of a queue, row s of stat_queues, could be delivered. A message
+# waits for each group that has not consumed it; in a queue without groups every message waits.
+OLDEST = """least((SELECT min(o.oldest) FROM queend.consumer_groups g
+                    CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c
+                                         WHERE c.group_id = g.id AND c.oldest > 0 ORDER BY c.oldest LIMIT 1) AS o
+                    WHERE g.queue_id = s.queue_id),
+                  (SELECT p.unread FROM queend.stat_partitions p WHERE p.queue_id = s.queue_id AND p.unread > 0
+                    ORDER BY p.unread LIMIT 1))"""
 QUEUES = f"""
 SELECT q.name, s.pending, s.processing, s.total, s.dead, {OLDEST} AS oldest,
        queend.is_paused(s.queue_id, 0) AS paused
@@ -29,8 +32,10 @@ SELECT q.name, s.pending, s.processing, s.total, s.dead, {OLDEST} AS oldest,
   JOIN queend.queues q ON q.id = s.queue_id ORDER BY q.name"""
 GROUPS = """
 SELECT q.name AS queue, g.name, s.lag, s.leased, s.lagging,
-       (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = s.group_id AND c.lag > 0
-         ORDER BY c.oldest LIMIT 1) AS oldest, queend.is_paused(s.queue_id, s.group_id) AS paused
+       (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = s.group_id AND c.oldest > 0
+         ORDER BY c.oldest LIMIT 1) AS oldest,
+       greatest(s.consumed_at, (extract(epoch FROM g.created_at) * 1000000)::bigint) AS active,
+       queend.is_paused(s.queue_id, s.group_id) AS paused
   FROM (SELECT x.* FROM queend.stat_groups x ORDER BY x.lag DESC, x.group_id LIMIT %s) AS s
   JOIN queend.consumer_groups g ON g.id = s.group_id JOIN queend.queues q ON q.id = g.queue_id
  ORDER BY q.name, g.name"""
@@ -40,22 +45,25 @@ OF_QUEUE = (      # name, what it is, of a row and the time
     ("queend_queue_processing_messages", "Messages that consumers have on lease.", lambda row, now: row.processing),
     ("queend_queue_stored_messages", "Messages that are stored, consumed or not.", lambda row, now: row.total),
     ("queend_queue_dead_letters", "Dead letters.", lambda row, now: row.dead),
-    ("queend_queue_oldest_seconds", "Age of the oldest message that some group has to consume; 0: there is none.",
+    ("queend_queue_oldest_seconds", "How long the first message that is due has waited for some group, or for any "
+                                    "where the queue has none; 0: there is none.",
      lambda row, now: age(row.oldest, now)),
     ("queend_queue_paused", "1: pops find nothing until it is resumed.", lambda row, now: int(row.paused)))
 OF_GROUP = (
     ("queend_group_lag_messages", "Messages the group has not consumed.", lambda row, now: row.lag),
     ("queend_group_processing_messages", "Messages its consumers have on lease.", lambda row, now: row.leased),
     ("queend_group_lagging_partitions", "Partitions in which it is behind.", lambda row, now: row.lagging),
-    ("queend_group_oldest_seconds", "Age of the oldest message it has to consume; 0: there is none.",
+    ("queend_group_oldest_seconds", "How long the first message that is due has waited for it; 0: there is none.",
      lambda row, now: age(row.oldest, now)),
+    ("queend_group_idle_seconds", "Time since its last claim or acknowledgment, or since it was made.",
+     lambda row, now: age(row.active, now)),
     ("queend_group_paused", "1: pops of it find nothing until it, or its queue, is resumed.",
      lambda row, now: int(row.paused)))
 
 
-def age(oldest: int | None, now: float) -> float:
-    """Seconds since a moment in µs; 0 for none."""
-    return max(0.0, round(now - oldest / 1e6, 3)) if oldest else 0.0
+def age(moment: int | None, now: int) -> float:
+    """Returns the seconds from a moment until now, both in µs by the database's clock; 0 for none, or a later one."""
+    return max(0.0, round((now - moment) / 1e6, 3)) if moment else 0.0
 
 
 async def backlogs(families: Families, control: Any) -> None:
@@ -77,7 +85,7 @@ async def backlogs(families: Families, control: Any) -> None:
                    whole.processing)
     families.gauge("queend_dead_letters", "Dead letters of all queues.", whole.dead)
     families.gauge("queend_backlog_age_seconds", "How old the figures of backlogs are.", max(0.0, whole.age))
-    now = time.time()
+    now = whole.now
     for name, text, value in OF_QUEUE:
         families.each(name, text, ("queue",), [((row.name,), value(row, now)) for row in queues])
     for name, text, value in OF_GROUP:

@@ -73,8 +73,9 @@ STANDING = """
 SELECT s.queue, s.name, count(*) AS partitions, min(s.since) AS since, max(s.lapses) AS lapses
   FROM queend.standing_list(NULL) AS s GROUP BY 1, 2 ORDER BY 4 LIMIT 20"""
 LAGGING = """
-SELECT g.name, g.queue, g.lag, g.newest FROM queend.group_list() AS g
- WHERE g.lag > 0 AND g.newest < queend.now_us() - 3600000000 ORDER BY g.newest LIMIT 20"""
+SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() AS g
+ WHERE g.oldest < queend.now_us() - 3600000000
+   AND COALESCE(g.consumed_at, 0) < queend.now_us() - 3600000000 ORDER BY g.oldest LIMIT 20"""
 
 
 def size(count: float) -> str:
@@ -201,7 +202,8 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     await control.stats.fresh()
     for row in await ask(LAGGING):
         yield ("notice", f"nobody reads {row['queue']} for the group {row['name']}",
-               f"{row['lag']} messages behind; where it is, nothing came since {ts3(row['newest'])}",
+               f"{row['lag']} messages wait, the first since {ts3(row['oldest'])}; the group "
+               + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "never consumed any"),
                f"Start its consumers, or delete it: queend group delete {row['name']} --queue {row['queue']}. It keeps "
                "what others have completed")
 

@@ -3,7 +3,6 @@ offsets: of one group as they are, of all groups as they were kept (`service/sta
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from fastapi import Request
@@ -12,7 +11,7 @@ from .._core import read_partition_id
 from ..auth.levels import ADMIN, READ, WRITE
 from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
 from .database import rows, seed_of
-from .moments import ts3
+from .moments import age_s, ts3
 from .paged import Page
 from .query import Query, moment_of
 from .read_request import entries_of
@@ -31,15 +30,16 @@ def mapping(values: dict[str, Any]) -> dict[str, Any]:
 
 PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
 SHOWN = Paged(500, far=0, least=1)
-LAGGING_S = 300         # older than this the newest message of a partition is, and its group counts as lagging
+LAGGING_S = 300         # a group is Lagging if a message has waited longer for it
 HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
 
-LIST = "SELECT * FROM queend.group_list() LIMIT %s OFFSET %s"
-SEARCH = """SELECT * FROM queend.group_list() g WHERE (%s::text IS NULL OR strpos(lower(g.name), lower(%s)) > 0)
+LIST = "SELECT *, queend.now_us() AS now FROM queend.group_list() LIMIT %s OFFSET %s"
+SEARCH = """SELECT *, queend.now_us() AS now FROM queend.group_list() g
+             WHERE (%s::text IS NULL OR strpos(lower(g.name), lower(%s)) > 0)
                AND (%s::text IS NULL OR g.queue = %s) LIMIT %s OFFSET %s"""
-LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
-SHOW = "SELECT * FROM queend.group_show(%s, %s)"
+LAGGING = "SELECT *, queend.now_us() AS now FROM queend.group_lagging(queend.now_us() - %s * 1000000::bigint, %s)"
+SHOW = "SELECT *, queend.now_us() AS now FROM queend.group_show(%s, %s)"
 PAUSED = """SELECT q.name AS queue, g.name FROM queend.paused p JOIN queend.consumer_groups g ON g.id = p.group_id
               JOIN queend.queues q ON q.id = p.queue_id WHERE p.group_id <> 0"""
 STANDING = "SELECT * FROM queend.standing_list(%s)"
@@ -71,11 +71,6 @@ async def tell(request: Request, *queues: str, paused: bool = False) -> None:
         await asyncio.sleep(HEARD_PAUSE_S)
 
 
-def age_s(us: int | None) -> int:
-    """Whole seconds since a moment in µs; 0 for none."""
-    return 0 if us is None else max(0, int(time.time() - us / 1e6))
-
-
 @router.declare("GET /api/v1/consumer-groups", READ,
                 array(whole("paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
                             **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
@@ -84,9 +79,11 @@ def age_s(us: int | None) -> int:
                             pausedBy={"enum": ["group", "queue"]})),
                 [QUEUE], page=Paged(search="the group's name"))
 async def group_list(request: Request) -> Json:
-    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. One that
-    is paused says whether it is itself (`pausedBy` `group`) or only with all of its queue. The header `Link` names the
-    next page where there is one."""
+    """Consumer groups of every queue, by name and queue; a group is listed from its first request on. `members` are
+    its cursors; `totalLag` and `partitionsWithLag` count partitions without a cursor, too. `maxTimeLag` is how long the
+    first message that is due has waited; above 300 s the state is `Lagging`. It is `Dead` if messages are
+    due and the group, which has cursors, never took any. A group that is paused says whether it is
+    itself (`pausedBy` `group`) or with all of its queue. The header `Link` names the next page where there is one."""
     page = Page(request)
     search, queue = page.search, page.text("queue")
     await request.app.state.control.stats.fresh()
@@ -96,14 +93,20 @@ async def group_list(request: Request) -> Json:
                   if any(row.paused for row in found) else set())
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
-        "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-        "state": ("Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
-                  else "Dead"),
+        "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.oldest, row.now),
+        "state": _state(row),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
         **({"paused": True, "pausedBy": "group" if (row.queue, row.name) in themselves else "queue"}
            if row.paused else {})} for row in found],
         headers=headers)
+
+
+def _state(row: Any) -> str:
+    if age_s(row.oldest, row.now) > LAGGING_S:
+        return "Lagging"
+    due = row.oldest is not None and row.oldest <= row.now
+    return "Dead" if due and row.members and not row.consumed else "Stable"
 
 
 @router.declare("GET /api/v1/consumer-groups/lagging", READ, array(
@@ -112,18 +115,20 @@ async def group_list(request: Request) -> Json:
           last_consumed_at=SOME_TIME)),
     [parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 3600})], page=SHOWN)
 async def group_lagging(request: Request) -> Json:
-    """Partitions whose oldest message not consumed is older than `minLagSeconds`, oldest first."""
+    """Partitions whose first message to consume has waited longer than `minLagSeconds`, longest first. A message that
+    is delivered later counts from then."""
     page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    before = (time.time() - page.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
     return Json([{
         "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition,
         "partition_id": read_partition_id(seed, row.partition_id),
-        "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
-        "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest),
+        "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag,
+        "time_lag_seconds": age_s(row.waiting_since, row.now),
+        "lag_hours": round(age_s(row.waiting_since, row.now) / 3600, 2),
+        "oldest_unconsumed_at": ts3(row.oldest),
         "last_consumed_at": ts3(row.consumed_at)}
-        for row in await rows(request, LAGGING, int(before), page.limit)])
+        for row in await rows(request, LAGGING, page.whole("minLagSeconds", 3600, 0, 2**31), page.limit)])
 
 
 @router.declare("GET /api/v1/consumer-groups/{group}", READ, mapping(
@@ -132,14 +137,16 @@ async def group_lagging(request: Request) -> Json:
         offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
         leasesLapsed=INTEGER)))), page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
-    """Where the group stands, by queue; at most `limit` partitions of each queue. {} when there is no such group."""
+    """Where the group stands, by queue: partitions where it has a cursor or messages to consume, at most `limit` of
+    each queue. {} when there is no such group."""
     queues: dict[str, Any] = {}
+    await request.app.state.control.stats.fresh()
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
     for row in await rows(request, SHOW, group, Page(request).limit):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
             "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
-            "offsetLag": row.head - row.next - row.beyond, "timeLagSeconds": age_s(row.oldest),
+            "offsetLag": row.lag, "timeLagSeconds": age_s(row.waiting_since, row.now),
             "leaseActive": row.leased, **(
                 {"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id))
                 else {})})

@@ -15,10 +15,11 @@ from .. import __version__
 from ..auth.levels import ADMIN, MANAGE, POP, PUSH, READ, READS, WRITE
 from ..service.metrics import memory
 from .answer import Json
+from .backlogs import OLDEST
 from .database import rows
 from .health import DOUBTS
 from .maintenance import NONE, database_answers
-from .moments import now_us, ts3
+from .moments import age_s, now_us, ts3
 from .route import Routes
 from .shapes import integers
 from .words import FLAG, INTEGER, MAYBE, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, whole
@@ -35,14 +36,12 @@ FAR_US = 4_000_000_000_000_000            # an end so far away is none
 LEVELS = {READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
 VERBS = {"push": PUSH, "pop": POP, "read": READS, "manage": MANAGE}
 
-BACKLOG = """
+BACKLOG = f"""
 SELECT count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions,
        coalesce(sum(s.pending), 0)::bigint AS pending,
        coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead,
        (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age,
-       (SELECT min(o.oldest) FROM queend.stat_groups g CROSS JOIN LATERAL (
-           SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.group_id AND c.lag > 0
-            ORDER BY c.oldest LIMIT 1) o) AS oldest
+       min({OLDEST}) AS oldest, queend.now_us() AS now
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
 
 
@@ -65,7 +64,7 @@ class Backlog:
                     (row,) = await rows(request, BACKLOG)
                     self.known = {
                         **{name: getattr(row, name) for name in SUMS[:-1]}, "deadLetters": row.dead,
-                        "oldestSeconds": None if row.oldest is None else max(0, round(time.time() - row.oldest / 1e6)),
+                        "oldestSeconds": None if row.oldest is None else age_s(row.oldest, row.now),
                         "statsAge": -1 if row.age is None else row.age}
                     self._next = time.monotonic() + max(LOOK_S, SHARE * (time.monotonic() - began))
                 except psycopg.Error:

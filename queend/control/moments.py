@@ -29,3 +29,9 @@ def ts0(us: int) -> str:
 
 def ts6(us: int) -> str:
     return (EPOCH + datetime.timedelta(microseconds=us)).isoformat(timespec="microseconds")
+
+
+def age_s(us: int | None, now: int) -> int:
+    """Returns the whole seconds from a moment until now, both in µs by the database's clock; 0 for none, or a later
+    moment."""
+    return 0 if us is None else max(0, (now - us) // 1_000_000)

@@ -16,7 +16,7 @@ from .backlogs import OLDEST
 from .database import rows, seed_of
 from .history import (DAY_S, FILTERS, NO_LAG, average, lag_ms, latest, newest, or_zero, queue_series, rate, span,
                       worker_series, worker_state)
-from .moments import ts0, ts3
+from .moments import age_s, ts0, ts3
 from .query import Query
 from .route import Routes
 from .shapes import FROM, LAG, OPS, QUEUE, SIX_COUNTS, SPAN, TO, WORKER, each, integers
@@ -43,10 +43,10 @@ SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces
        (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age,
        (SELECT t.counts FROM queend.metric_totals t) AS totals
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
-# Per queue: messages left for the group that is furthest behind, and the time of the oldest that some group has still
-# to consume.
+# Gives two figures of each queue. messages: what the group has to consume that is furthest behind in each partition.
+# oldest: the moment from which the first of them could be delivered.
 LAGS = f"""
-SELECT greatest(s.pending + s.processing, 0) AS messages, {OLDEST} AS oldest
+SELECT greatest(s.pending + s.processing, 0) AS messages, {OLDEST} AS oldest, queend.now_us() AS now
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
 QUEUES = f"""
 SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed
@@ -101,7 +101,7 @@ async def overview(request: Request) -> Json:
     series = await queue_series(request, wanted)
     return Json({"queues": row.queues, "partitions": row.partitions, "namespaces": row.namespaces, "tasks": row.tasks,
                  "messages": _messages(row, counted),
-                 "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]),
+                 "lag": {"time": _spread([age_s(one.oldest, one.now) for one in lags]),
                          "offset": _spread([one.messages for one in lags])},
                  "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), wanted.lasted()),
                                 "processedPerSecond": rate(sum(one.ack_done for one in series), wanted.lasted())},

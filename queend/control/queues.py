@@ -45,7 +45,7 @@ SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending,
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 
 PARTITIONS_BY = """
-SELECT p.name, p.created_at, f.head - f.floor AS total, f.*,
+SELECT p.name, p.created_at, f.*,
        (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x {} LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY {}"""
@@ -56,7 +56,7 @@ PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
 SUMMED = 5000
 SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
 TOTALS = """
-SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
+SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
     coalesce(sum(f.processing), 0)::bigint AS processing, coalesce(sum(f.completed), 0)::bigint AS completed,
     coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead

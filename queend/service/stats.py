@@ -23,7 +23,7 @@ LOCK = 0x71756575_03
 PAGE = 1000                # partitions per transaction
 ROWS = 1_000_000           # of the log between two looks; beyond, everything is walked through
 PAGE_ROWS = 20_000         # the same when a page looks: that much it does not read
-SMALL = 10_000             # partitions, of which every page looks itself
+SMALL = 10_000             # up to so many partitions every page looks itself, and visits all that changed
 WAIT_S = 2.0               # for a look that is under way
 FRESH_S = 10.0             # a page waits no longer for a look of its own
 WALK = 0.1                 # of the time between two looks a walk may take; what is left of it goes on with the next
@@ -104,7 +104,7 @@ class Stats(Running):
         try:
             if self._began < asked:      # else one began after the question
                 async with asyncio.timeout(FRESH_S):
-                    await self._look(PAGE_ROWS, full=False, whole=False, walk_s=0.0)
+                    await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
         except (psycopg.Error, TimeoutError) as error:
             log.line("warn", "stats_failed", str(error).strip() or "the database does not answer")
             await self._leader.leave()      # and with the session goes the lock
@@ -135,7 +135,7 @@ class Stats(Running):
         self._began = time.monotonic()
         ((since, queues, parts),) = await self._leader.rows(CHANGED, rows, whole, whole or self._partitions <= SMALL)
         queues, parts = queues or [], parts or []
-        if since is None or not whole and len(parts) > PAGE:
+        if since is None or not whole and len(parts) > SMALL:
             return look
         for i in range(0, len(parts), PAGE):
             await self._leader.rows(VISIT, queues[i:i + PAGE], parts[i:i + PAGE])

@@ -1,152 +1,134 @@
 -- Where consumer groups stand, for people who look. Reads only: the kept figures (stats.sql) and, where it says so, the
 -- cursors themselves.
 
--- Every consumer group of every queue, by name and queue, from the kept figures; one that polls stands here before its
--- first message, without members. members: its cursors; lag: messages it has not consumed; newest: the longest-stored
--- of the newest messages of the partitions it lags in (NULL: it lags in none). paused: by itself, or with its queue.
+-- Returns every consumer group of every queue, by name and queue, from the kept figures. A group stands here from its
+-- first request on. members: its cursors. lag: messages it has to consume, also in partitions where it has no cursor.
+-- lagging: partitions with such messages. oldest: the moment from which the first of them could be delivered (NULL:
+-- there is none; later than now: none is due). consumed_at: its last claim or acknowledgment (NULL: never). paused: by
+-- itself, or with its queue.
 CREATE OR REPLACE FUNCTION queend.group_list()
 RETURNS TABLE (name text, queue text, mode text, start_at bigint, created_at timestamptz, members bigint,
-               lagging bigint, lag bigint, newest bigint, consumed boolean,
-               paused boolean)
+               lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT g.name, q.name, g.mode, g.start_at, g.created_at, COALESCE(s.members, 0), COALESCE(s.lagging, 0),
-           COALESCE(s.lag, 0), n.newest, COALESCE(s.consumed, 0) > 0,
+           COALESCE(s.lag, 0), n.oldest, COALESCE(s.consumed, 0) > 0, NULLIF(s.consumed_at, 0),
            queend.is_paused(g.queue_id, g.id)
       FROM (SELECT x.* FROM queend.consumer_groups x ORDER BY x.id) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       LEFT JOIN LATERAL (SELECT x.* FROM queend.stat_groups x WHERE x.group_id = g.id OFFSET 0) AS s ON true
-      LEFT JOIN LATERAL (SELECT c.newest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0
-                          ORDER BY c.newest LIMIT 1) AS n ON true
+      LEFT JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.oldest > 0
+                          ORDER BY c.oldest LIMIT 1) AS n ON true
      ORDER BY g.name, q.name;
 END $$;
 
--- Where a consumer group stands, in every queue that has one of the name: one row per cursor, by queue, at most p_limit
--- of each queue. oldest: when its oldest message that is not consumed was stored (NULL: it lags not). beyond: messages
--- behind `next` that are consumed all the same; consumed: how many it has consumed, wherever it was moved.
+-- Returns where a consumer group stands, in every queue that has one of the name: one row for each partition where it
+-- has a cursor or messages to consume, by queue and partition, at most p_limit of each queue (group_positions). leased:
+-- a lease is live.
 CREATE OR REPLACE FUNCTION queend.group_show(p_group text, p_limit bigint)
 RETURNS TABLE (queue text, partition text, partition_id int, next bigint, head bigint, oldest bigint, consumed bigint,
-               consumed_at bigint, lease_id uuid, leased boolean, beyond bigint)
+               consumed_at bigint, lease_id uuid, leased boolean, beyond bigint, lag bigint, waiting_since bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT q.name, k.name, k.partition_id, k.next, k.head,
-           CASE WHEN k.head > k.next + k.beyond THEN queend.record_stored(k.partition_id, k.next) END,
-           k.consumed, k.consumed_at, CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END,
-           k.lease_until > queend.now_us(), k.beyond
+    SELECT q.name, k.name, k.partition_id, k.next, k.head, k.oldest, k.consumed, k.consumed_at, k.lease_id,
+           k.lease_until > 0, k.beyond, k.lag, k.waiting_since
       FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x WHERE x.name = p_group), p_limit) AS k
       CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
      ORDER BY q.name, k.partition_id;
 END $$;
 
--- Where groups stand: one row per cursor of theirs, by group as given and partition in order of creation, at most
--- p_limit of each group. next: first offset not consumed, never below the floor; beyond: records behind it that are
--- consumed all the same; head - next - beyond is the lag, exact and without a count. consumed: records it has consumed
--- since its cursor was made, those included that it consumed again after a seek. head_at: moment of the newest record,
--- NULL when none is stored. consumed_at: NULL when nothing was ever consumed.
+-- Returns where groups stand, by group as given and partition in order of creation: the partitions where the group has
+-- a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are those of cursor_figures,
+-- as of this moment. consumed_at: NULL if nothing was ever consumed. With p_limit the partitions of a queue of more
+-- than 10 000 are found by the kept figures, so that partitions without anything to show are not looked at.
 CREATE OR REPLACE FUNCTION queend.group_positions(p_group int[], p_limit bigint)
-RETURNS TABLE (group_id int, partition_id int, name text, next bigint, head bigint, head_at bigint, lease_id uuid,
-               lease_until bigint, consumed_at bigint, beyond bigint, consumed bigint)
+RETURNS TABLE (group_id int, partition_id int, name text, next bigint, head bigint, lag bigint, oldest bigint,
+               waiting_since bigint, lease_id uuid, lease_until bigint, consumed_at bigint, beyond bigint,
+               consumed bigint, has_cursor boolean)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT u.id, k.partition_id, k.name, GREATEST(k.committed + 1, t.floor),
-           GREATEST(t.head, k.committed + 1), t.written_at, k.lease_id, k.lease_until,
-           CASE WHEN (k.committed >= 0 OR k.beyond IS NOT NULL) AND k.consumed_at > 0 THEN k.consumed_at END,
-           queend.done_count(k.beyond, GREATEST(k.committed + 1, t.floor)),
-           GREATEST(k.committed + 1 + queend.done_count(k.beyond, k.committed + 1) - COALESCE(k.origin, 0), 0)
+    SELECT u.id, k.partition_id, k.name, k.next, k.head, k.lag, k.oldest, k.waiting_since, k.lease_id, k.lease_until,
+           CASE WHEN k.consumed > 0 OR k.next > k.floor THEN k.consumed_at END, k.beyond, k.consumed, k.has_cursor
       FROM unnest(p_group) WITH ORDINALITY AS u (id, ord)
       CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.consumer_groups x WHERE x.id = u.id OFFSET 0) AS g
+      CROSS JOIN LATERAL (SELECT p_limit IS NOT NULL
+                                 AND COALESCE((SELECT s.partitions > 10000 FROM queend.stat_queues s
+                                                WHERE s.queue_id = g.queue_id), false) AS kept OFFSET 0) AS w
       CROSS JOIN LATERAL (
-            SELECT p.name, c.* FROM queend.partitions p
-             CROSS JOIN LATERAL (SELECT x.* FROM queend.cursors x
-                                  WHERE x.partition_id = p.id AND x.group_id = u.id OFFSET 0) AS c
-             WHERE p.queue_id = g.queue_id ORDER BY p.id LIMIT p_limit) AS k
-      CROSS JOIN LATERAL queend.log_end(k.partition_id) AS t
+            SELECT p.name, c.* FROM (
+                    (SELECT x.id FROM queend.partitions x WHERE NOT w.kept AND x.queue_id = g.queue_id ORDER BY x.id)
+                    UNION ALL
+                    (SELECT x.partition_id FROM queend.stat_cursors x WHERE w.kept AND x.group_id = u.id
+                      ORDER BY x.partition_id)) AS i
+             CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = i.id OFFSET 0) AS p
+             CROSS JOIN LATERAL queend.cursor_figures(ARRAY[i.id], u.id) AS c
+             WHERE c.has_cursor OR c.lag > 0 LIMIT p_limit) AS k
      ORDER BY u.ord, k.partition_id;
 END $$;
 
--- Partitions whose oldest message that a group has not consumed was stored before p_before (µs), that message's age
--- first; at most p_limit of them. Found by the kept figures; what was consumed since is seen and left out.
+-- Returns partitions in which the first message that a group has to consume could be delivered before p_before (µs), by
+-- that moment, at most p_limit of them. They are found by the kept figures; their figures are of this moment, and those
+-- that were consumed meanwhile are left out.
 CREATE OR REPLACE FUNCTION queend.group_lagging(p_before bigint, p_limit int)
 RETURNS TABLE (name text, queue text, partition text, partition_id int, lag bigint, oldest bigint, consumed_at bigint,
-               lease_id uuid)
+               lease_id uuid, waiting_since bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT g.name, q.name, p.name, s.partition_id, l.lag,
-           CASE WHEN k.committed < s.next THEN s.oldest
-                ELSE queend.record_stored(s.partition_id, k.committed + 1) END AS oldest,
-           CASE WHEN k.committed >= 0 AND k.consumed_at > 0 THEN k.consumed_at END,
-           CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END
+    SELECT g.name, q.name, p.name, s.partition_id, l.lag, l.oldest,
+           CASE WHEN l.consumed > 0 OR l.next > l.floor THEN l.consumed_at END, l.lease_id, l.waiting_since
       FROM (SELECT c.* FROM (SELECT y.group_id FROM queend.stat_groups y ORDER BY y.group_id) AS x
              CROSS JOIN LATERAL (SELECT y.* FROM queend.stat_cursors y
-                                  WHERE y.group_id = x.group_id AND y.lag > 0 AND y.oldest < p_before
+                                  WHERE y.group_id = x.group_id AND y.oldest > 0 AND y.oldest < p_before
                                   ORDER BY y.oldest LIMIT p_limit) AS c
              ORDER BY c.oldest LIMIT p_limit) AS s
-      CROSS JOIN LATERAL (SELECT x.* FROM queend.cursors x
-                           WHERE x.partition_id = s.partition_id AND x.group_id = s.group_id OFFSET 0) AS k
+      CROSS JOIN LATERAL queend.cursor_figures(ARRAY[s.partition_id], s.group_id) AS l
       CROSS JOIN LATERAL (SELECT x.name, x.queue_id FROM queend.consumer_groups x WHERE x.id = s.group_id OFFSET 0) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = s.partition_id OFFSET 0) AS p
-      CROSS JOIN LATERAL (SELECT CASE WHEN k.committed < s.next THEN s.lag
-                                      ELSE queend.head(s.partition_id) - k.committed - 1
-                                          - queend.done_count(k.beyond, k.committed + 1) END AS lag OFFSET 0) AS l
-     WHERE l.lag > 0
-       AND CASE WHEN k.committed < s.next THEN s.oldest
-                ELSE queend.record_stored(s.partition_id, k.committed + 1) END < p_before
-     ORDER BY 6, g.name, q.name, s.partition_id;
+     WHERE l.waiting_since < p_before
+     ORDER BY l.waiting_since, g.name, q.name, s.partition_id;
 END $$;
 
--- Messages of a queue that a group has not consumed. The first row has the sums: pending, and the partitions that have
--- some; then, at most p_limit, those partitions with their part (lag), longest waiting first. Of kept figures; the
--- group has all that is stored since its subscription began before it where it has no cursor yet. p_group NULL: the
--- group that is furthest behind in each partition, sums only; one nobody has heard of has consumed nothing.
+-- Returns the messages of a queue that a group has to consume, from the kept figures. The first row has the sums:
+-- pending, and the partitions that have some. Then, at most p_limit, those partitions with their part (lag), longest
+-- waiting first. p_group NULL: sums alone, of the group that is furthest behind in each partition. A group that is
+-- unknown has everything stored to consume.
 CREATE OR REPLACE FUNCTION queend.group_depth(p_queue int, p_group text, p_limit int)
 RETURNS TABLE (pending bigint, partitions bigint, name text, lag bigint)
 LANGUAGE plpgsql STABLE SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_group int;
-    v_start bigint;
+    v_group int := (SELECT g.id FROM queend.consumer_groups g WHERE g.queue_id = p_queue AND g.name = p_group);
     q       queend.stat_queues;
     s       queend.stat_groups;
 BEGIN
     SELECT x.* INTO q FROM queend.stat_queues x WHERE x.queue_id = p_queue;
     IF p_group IS NULL THEN
-        RETURN QUERY SELECT COALESCE(q.pending + q.processing, 0),
-                            (SELECT count(*) FROM queend.stat_partitions x
-                              WHERE x.queue_id = p_queue AND x.pending + x.processing > 0), NULL::text, 0::bigint;
-        RETURN;
+        RETURN QUERY SELECT COALESCE(q.pending + q.processing, 0), COALESCE(q.waiting, 0), NULL::text, 0::bigint;
+    ELSIF v_group IS NULL THEN
+        RETURN QUERY SELECT COALESCE(q.total, 0), COALESCE(q.stored, 0), NULL::text, 0::bigint;
+        RETURN QUERY
+        SELECT 0::bigint, 0::bigint, p.name, x.total
+          FROM (SELECT y.partition_id, y.total FROM queend.stat_partitions y
+                 WHERE y.queue_id = p_queue AND y.total > 0 ORDER BY y.partition_id LIMIT p_limit) AS x
+          JOIN queend.partitions p ON p.id = x.partition_id ORDER BY x.partition_id;
+    ELSE
+        SELECT x.* INTO s FROM queend.stat_groups x WHERE x.group_id = v_group;
+        RETURN QUERY SELECT COALESCE(s.lag, 0), COALESCE(s.lagging, 0), NULL::text, 0::bigint;
+        RETURN QUERY
+        SELECT 0::bigint, 0::bigint, p.name, x.lag
+          FROM (SELECT y.partition_id, y.lag, y.oldest FROM queend.stat_cursors y
+                 WHERE y.group_id = v_group AND y.oldest > 0 ORDER BY y.oldest LIMIT p_limit) AS x
+          JOIN queend.partitions p ON p.id = x.partition_id ORDER BY x.oldest, x.partition_id;
     END IF;
-    SELECT g.id, g.start_at INTO v_group, v_start FROM queend.consumer_groups g
-     WHERE g.queue_id = p_queue AND g.name = p_group;
-    SELECT x.* INTO s FROM queend.stat_groups x WHERE x.group_id = v_group;
-    RETURN QUERY
-    WITH ahead AS MATERIALIZED (      -- partitions it has no cursor in
-        SELECT x.partition_id,
-               x.head
-                  - GREATEST(x.floor,
-                             CASE WHEN v_start IS NULL THEN 0
-                                  ELSE queend.offset_since(x.partition_id, v_start) END) AS lag
-          FROM queend.stat_partitions x
-         WHERE COALESCE(s.members, 0) < q.partitions AND x.queue_id = p_queue AND x.head > x.floor
-           AND x.newest >= COALESCE(v_start, 0)
-           AND NOT EXISTS (SELECT FROM queend.stat_cursors c
-                            WHERE c.group_id = v_group AND c.partition_id = x.partition_id)),
-    shown AS (
-        (SELECT c.partition_id, c.lag FROM queend.stat_cursors c WHERE c.group_id = v_group AND c.lag > 0
-          ORDER BY c.oldest LIMIT p_limit)
-        UNION ALL (SELECT a.partition_id, a.lag FROM ahead a WHERE a.lag > 0 ORDER BY a.partition_id LIMIT p_limit))
-    SELECT COALESCE(s.lag, 0) + COALESCE(sum(a.lag), 0)::bigint,
-           COALESCE(s.lagging, 0) + count(*) FILTER (WHERE a.lag > 0), NULL::text, 0::bigint FROM ahead a
-    UNION ALL
-    (SELECT 0, 0, p.name, h.lag FROM shown h JOIN queend.partitions p ON p.id = h.partition_id LIMIT p_limit);
 END $$;

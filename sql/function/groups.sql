@@ -158,7 +158,8 @@ BEGIN
                lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0,
                attempt = 0, beyond = NULL, standing = NULL
          WHERE k.committed < excluded.committed
-        RETURNING k.partition_id, k.group_id)
+        RETURNING k.partition_id, k.group_id),
+    marked AS (INSERT INTO queend.stat_marks (partition_id) SELECT m.partition_id FROM moved m)
     DELETE FROM queend.standing s USING moved m WHERE s.partition_id = m.partition_id AND s.group_id = m.group_id;
     FOREACH v_one IN ARRAY v_queue LOOP
         IF v_group[array_position(v_queue, v_one)] = ANY (v_popped) THEN

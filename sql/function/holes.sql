@@ -8,6 +8,7 @@ BEGIN
     INSERT INTO queend.holes (partition_id, record_offset) VALUES (p_part, p_offset) ON CONFLICT DO NOTHING;
     PERFORM queend.schedule_cut(p_part, p_offset);
     UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;
+    PERFORM queend.stats_mark(ARRAY[p_part]);
 END $$;
 
 -- The first offset at or after this one that was not deleted: the end of the run of holes that begins there.

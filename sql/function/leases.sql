@@ -64,7 +64,9 @@ BEGIN
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed)      -- by the primary key, see pop
         SELECT DISTINCT h.partition_id, h.group_id, h.committed FROM held h WHERE h.partition_id IS NOT NULL
         ON CONFLICT (partition_id, group_id) DO UPDATE
-           SET lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', attempt = GREATEST(k.attempt - 1, 0))
+           SET lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', attempt = GREATEST(k.attempt - 1, 0)
+        RETURNING k.partition_id),
+    marked AS (INSERT INTO queend.stat_marks (partition_id) SELECT f.partition_id FROM freed f)
     SELECT h.ord, h.partition_id IS NOT NULL FROM held h;
 END $$;
 
@@ -92,6 +94,7 @@ BEGIN
         taken := FOUND;
         IF taken THEN
             PERFORM queend.lease_freed(ARRAY[r.part], ARRAY[r.grp]);
+            PERFORM queend.stats_mark(ARRAY[r.part]);
         END IF;
         RETURN NEXT;
     END LOOP;

@@ -2,13 +2,13 @@
 -- queend.stat_*. They are brought up to date by looks, one at a time: service/stats holds a session lock.
 
 -- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
--- lease that has run out; with p_floors also those whose floor rose (that compares every floor with the one kept).
--- parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept (stats_keep) once all
--- of them were visited. Queues and groups that are gone leave the figures. A queue that is new, or whose groups were
--- moved, is marked for a walk through all of its partitions (stats_walk); when more than p_most rows of the log were
--- written, so is every queue. A moment in a row is read before the row is locked or committed: looks overlap by two
--- seconds. What is committed later than that after its moment (a transaction stood still) is found with its next change
--- or by the next walk.
+-- lease that has run out, or marked (stats_mark); with p_floors also those whose floor rose (that compares every floor
+-- with the one kept). parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept
+-- (stats_keep) once all of them were visited. Queues and groups that are gone leave the figures. A queue is marked for
+-- a walk through all of its partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its
+-- delayedProcessing. When more than p_most rows of the log were written, every queue is. A moment in a row is read
+-- before the row is locked or committed: looks overlap by two seconds. What is committed later than that after its
+-- moment (a transaction stood still) is found with its next change or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
@@ -26,8 +26,23 @@ BEGIN
     WITH gone AS (DELETE FROM queend.stat_groups s
                    WHERE NOT EXISTS (SELECT FROM queend.consumer_groups g WHERE g.id = s.group_id) RETURNING s.group_id)
     DELETE FROM queend.stat_cursors s USING gone g WHERE s.group_id = g.group_id;
-    INSERT INTO queend.stat_queues AS s (queue_id, epoch, visit_after) SELECT q.id, q.epoch, 0 FROM queend.queues q
-        ON CONFLICT (queue_id) DO UPDATE SET epoch = excluded.epoch, visit_after = 0 WHERE s.epoch <> excluded.epoch;
+    DELETE FROM queend.stat_marks m WHERE NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = m.partition_id);
+    INSERT INTO queend.stat_queues (queue_id, epoch, delayed, visit_after)
+    SELECT q.id, q.epoch, q.delayed_processing, 0 FROM queend.queues q
+     WHERE NOT EXISTS (SELECT FROM queend.stat_queues s WHERE s.queue_id = q.id) ON CONFLICT DO NOTHING;
+    WITH unlisted AS (
+        SELECT g.id, g.queue_id FROM queend.consumer_groups g
+         WHERE NOT EXISTS (SELECT FROM queend.stat_groups s WHERE s.group_id = g.id AND s.listed)),
+    listed AS (
+        INSERT INTO queend.stat_groups (group_id, queue_id, listed) SELECT u.id, u.queue_id, true FROM unlisted u
+        ON CONFLICT (group_id) DO UPDATE SET listed = true)
+    UPDATE queend.stat_queues s
+       SET epoch = q.epoch, delayed = q.delayed_processing, visit_after = COALESCE(s.visit_after, 0),
+           visit_stop = NULL, visit_rest = NULLIF(s.visit_after, 0)
+      FROM queend.queues q
+     WHERE q.id = s.queue_id
+       AND (s.epoch <> q.epoch OR s.delayed <> q.delayed_processing
+            OR s.queue_id IN (SELECT u.queue_id FROM unlisted u));
     -- Dead letters are few, or wait for the next walk to be counted in full.
     UPDATE queend.stat_queues s SET dead = d.n
       FROM (SELECT x.queue_id,
@@ -41,16 +56,34 @@ BEGIN
         since := NULL;
         RETURN;
     ELSIF v_parts IS NULL THEN
-        UPDATE queend.stat_queues s SET visit_after = 0;
+        PERFORM queend.stats_walk_all();
     END IF;
     SELECT array_agg(p.queue_id ORDER BY p.id), array_agg(p.id ORDER BY p.id) INTO queues, parts
       FROM (SELECT u.id FROM unnest(v_parts) AS u (id)
             UNION SELECT k.partition_id FROM queend.cursors k WHERE k.consumed_at >= v_since
+            UNION SELECT m.partition_id FROM queend.stat_marks m
             UNION SELECT s.partition_id FROM queend.stat_partitions s WHERE s.until > 0 AND s.until <= v_now
             UNION SELECT s.partition_id FROM queend.floors f
                     JOIN queend.stat_partitions s ON s.partition_id = f.partition_id AND s.floor <> f.floor
                    WHERE p_floors) AS c
       JOIN queend.partitions p ON p.id = c.id;
+END $$;
+
+-- Marks partitions whose figures change in this transaction by what no look can find: a message that was deleted, a
+-- cursor that moved without a claim or an acknowledgment. Locks nothing.
+CREATE OR REPLACE FUNCTION queend.stats_mark(p_parts int[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO queend.stat_marks (partition_id) SELECT DISTINCT u.id FROM unnest(p_parts) AS u (id);
+END $$;
+
+-- Marks every queue for a walk. A walk that is under way goes on, and another one follows for what lies behind it: so
+-- each partition is visited however often this is called.
+CREATE OR REPLACE FUNCTION queend.stats_walk_all() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE queend.stat_queues s
+       SET visit_after = COALESCE(s.visit_after, 0), visit_stop = NULL, visit_rest = NULLIF(s.visit_after, 0);
 END $$;
 
 -- Visits the next partitions, at most p_limit, of the queues that are marked for a walk; returns how many: 0 when no
@@ -66,20 +99,25 @@ DECLARE
     v_last   int;
     q        record;
 BEGIN
-    FOR q IN SELECT s.queue_id, s.visit_after FROM queend.stat_queues s WHERE s.visit_after IS NOT NULL
+    FOR q IN SELECT s.queue_id, s.visit_after, s.visit_stop, s.visit_rest FROM queend.stat_queues s
+              WHERE s.visit_after IS NOT NULL
               ORDER BY s.queue_id LIMIT p_limit LOOP
         EXIT WHEN v_left <= 0;
         v_page := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = q.queue_id AND p.id > q.visit_after
+                           AND (q.visit_stop IS NULL OR p.id <= q.visit_stop)
                          ORDER BY p.id LIMIT v_left);
         v_last := CASE WHEN cardinality(v_page) = v_left THEN v_page[v_left] END;
         v_page := ARRAY(SELECT u.id FROM unnest(v_page) AS u (id)
                         UNION SELECT s.partition_id FROM queend.stat_partitions s
                                WHERE s.queue_id = q.queue_id AND s.partition_id > q.visit_after
-                                 AND (v_last IS NULL OR s.partition_id <= v_last));
+                                 AND s.partition_id <= COALESCE(v_last, q.visit_stop, s.partition_id));
         v_parts := v_parts || v_page;
         v_queues := v_queues || array_fill(q.queue_id, ARRAY[cardinality(v_page)]);
         v_left := v_left - GREATEST(cardinality(v_page), 1);
-        UPDATE queend.stat_queues s SET visit_after = v_last,
+        UPDATE queend.stat_queues s
+           SET visit_after = COALESCE(v_last, CASE WHEN q.visit_rest IS NOT NULL THEN 0 END),
+               visit_stop = CASE WHEN v_last IS NULL THEN q.visit_rest ELSE q.visit_stop END,
+               visit_rest = CASE WHEN v_last IS NOT NULL THEN q.visit_rest END,
                dead = CASE WHEN q.visit_after = 0
                                 THEN (SELECT count(*) FROM queend.dead_letters d WHERE d.queue_id = q.queue_id)
                            ELSE s.dead END
@@ -96,19 +134,22 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.stats_visit(p_queue int[], p_parts int[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
+    DELETE FROM queend.stat_marks m WHERE m.partition_id = ANY (p_parts);      -- before the snapshot of the visit
     WITH want AS MATERIALIZED (
         SELECT u.queue_id, u.partition_id FROM unnest(p_queue, p_parts) AS u (queue_id, partition_id)),
     live AS MATERIALIZED (
-        SELECT c.*, CASE WHEN c.group_id IS NOT NULL THEN GREATEST(c.head - c.next - c.beyond, 0) END AS lag
-          FROM queend.partition_cursors(p_parts) AS c),
+        SELECT c.*, COALESCE(c.waiting_since, 0) AS since FROM queend.cursor_figures(p_parts, NULL) AS c),
     parts AS MATERIALIZED (
         SELECT c.queue_id, c.partition_id, min(c.floor) AS floor, max(c.head) AS head,
-               COALESCE(max(c.newest), 0) AS newest,
-               max(COALESCE(c.lag - LEAST(c.leased, c.lag), c.head - c.floor)) AS pending,
-               max(c.leased) AS processing, max(COALESCE(c.next, c.floor) - c.floor + c.beyond) AS completed,
+               COALESCE(max(c.newest), 0) AS newest, max(c.total) AS total, max(c.lag - c.leased) AS pending,
+               max(c.leased) AS processing,
+               max(CASE WHEN c.group_id IS NULL THEN 0 ELSE c.total - c.lag END) AS completed,
                max(c.consumed) AS consumed,
-               COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0) AS until
+               COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0) AS until,
+               max(CASE WHEN c.group_id IS NULL THEN c.since ELSE 0 END) AS unread
           FROM live c GROUP BY c.queue_id, c.partition_id),
+    members AS MATERIALIZED (
+        SELECT c.* FROM live c WHERE c.group_id IS NOT NULL AND (c.has_cursor OR c.lag > 0)),
     old_parts AS MATERIALIZED (
         SELECT s.* FROM want w CROSS JOIN LATERAL (
             SELECT x.* FROM queend.stat_partitions x
@@ -120,28 +161,28 @@ BEGIN
          CROSS JOIN LATERAL (SELECT x.* FROM queend.stat_cursors x
                               WHERE x.group_id = g.id AND x.partition_id = w.partition_id OFFSET 0) AS s),
     put_parts AS (
-        INSERT INTO queend.stat_partitions AS s (floor, head, newest, pending, processing, completed, consumed, until,
-                                                 queue_id, partition_id)
-        SELECT p.floor, p.head, p.newest, p.pending, p.processing, p.completed, p.consumed, p.until, p.queue_id,
-               p.partition_id FROM parts p
+        INSERT INTO queend.stat_partitions AS s (floor, head, newest, total, pending, processing, completed, consumed,
+                                                 until, unread, queue_id, partition_id)
+        SELECT p.floor, p.head, p.newest, p.total, p.pending, p.processing, p.completed, p.consumed, p.until, p.unread,
+               p.queue_id, p.partition_id FROM parts p
         ON CONFLICT (queue_id, partition_id) DO UPDATE
-           SET floor = excluded.floor, head = excluded.head, newest = excluded.newest, pending = excluded.pending,
-               processing = excluded.processing, completed = excluded.completed, consumed = excluded.consumed,
-               until = excluded.until
-         WHERE (s.floor, s.head, s.newest, s.pending, s.processing, s.completed, s.consumed, s.until)
-               IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.pending, excluded.processing,
-                                 excluded.completed, excluded.consumed, excluded.until)),
+           SET floor = excluded.floor, head = excluded.head, newest = excluded.newest, total = excluded.total,
+               pending = excluded.pending, processing = excluded.processing, completed = excluded.completed,
+               consumed = excluded.consumed, until = excluded.until, unread = excluded.unread
+         WHERE (s.floor, s.head, s.newest, s.total, s.pending, s.processing, s.completed, s.consumed, s.until, s.unread)
+               IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.total, excluded.pending,
+                                 excluded.processing, excluded.completed, excluded.consumed, excluded.until,
+                                 excluded.unread)),
     put_cursors AS (
-        INSERT INTO queend.stat_cursors AS s (next, lag, leased, oldest, newest, group_id, partition_id, consumed)
-        SELECT c.next, c.lag, c.leased, COALESCE(c.oldest, 0), COALESCE(c.newest, 0), c.group_id, c.partition_id,
-               c.consumed_at IS NOT NULL
-          FROM live c WHERE c.group_id IS NOT NULL
+        INSERT INTO queend.stat_cursors AS s (next, lag, leased, oldest, group_id, partition_id, consumed, has_cursor)
+        SELECT c.next, c.lag, c.leased, c.since, c.group_id, c.partition_id, c.consumed_at IS NOT NULL, c.has_cursor
+          FROM members c
         ON CONFLICT (group_id, partition_id) DO UPDATE
            SET next = excluded.next, lag = excluded.lag, leased = excluded.leased, oldest = excluded.oldest,
-               newest = excluded.newest, consumed = excluded.consumed
-         WHERE (s.next, s.lag, s.leased, s.oldest, s.newest, s.consumed)
-               IS DISTINCT FROM (excluded.next, excluded.lag, excluded.leased, excluded.oldest, excluded.newest,
-                                 excluded.consumed)),
+               consumed = excluded.consumed, has_cursor = excluded.has_cursor
+         WHERE (s.next, s.lag, s.leased, s.oldest, s.consumed, s.has_cursor)
+               IS DISTINCT FROM (excluded.next, excluded.lag, excluded.leased, excluded.oldest, excluded.consumed,
+                                 excluded.has_cursor)),
     drop_parts AS (
         DELETE FROM queend.stat_partitions s USING old_parts o
          WHERE s.queue_id = o.queue_id AND s.partition_id = o.partition_id
@@ -149,30 +190,34 @@ BEGIN
     drop_cursors AS (
         DELETE FROM queend.stat_cursors s USING old_cursors o
          WHERE s.group_id = o.group_id AND s.partition_id = o.partition_id
-           AND NOT EXISTS (SELECT FROM live c WHERE c.group_id = o.group_id AND c.partition_id = o.partition_id)),
+           AND NOT EXISTS (SELECT FROM members c WHERE c.group_id = o.group_id AND c.partition_id = o.partition_id)),
     put_groups AS (
-        INSERT INTO queend.stat_groups AS s (group_id, queue_id, members, lagging, lag, leases, leased, consumed)
-        SELECT d.group_id, d.queue_id, sum(d.sign), sum(d.sign * (d.lag > 0)::int), sum(d.sign * d.lag),
-               sum(d.sign * (d.leased > 0)::int),
-               sum(d.sign * d.leased), sum(d.sign * d.consumed::int)
-          FROM (SELECT 1 AS sign, c.group_id, c.queue_id, c.lag, c.leased, c.consumed_at IS NOT NULL AS consumed
-                  FROM live c WHERE c.group_id IS NOT NULL
-                UNION ALL SELECT -1, o.group_id, o.queue_id, o.lag, o.leased, o.consumed FROM old_cursors o) AS d
+        INSERT INTO queend.stat_groups AS s (group_id, queue_id, members, lagging, lag, leases, leased, consumed,
+                                             consumed_at)
+        SELECT d.group_id, d.queue_id, sum(d.sign * d.has_cursor::int), sum(d.sign * (d.lag > 0)::int),
+               sum(d.sign * d.lag), sum(d.sign * (d.leased > 0)::int), sum(d.sign * d.leased),
+               sum(d.sign * d.consumed::int), max(d.consumed_at)
+          FROM (SELECT 1 AS sign, c.group_id, c.queue_id, c.lag, c.leased, c.consumed_at IS NOT NULL AS consumed,
+                       c.has_cursor, COALESCE(c.consumed_at, 0) AS consumed_at FROM members c
+                UNION ALL SELECT -1, o.group_id, o.queue_id, o.lag, o.leased, o.consumed, o.has_cursor, 0
+                            FROM old_cursors o) AS d
          GROUP BY d.group_id, d.queue_id
         ON CONFLICT (group_id) DO UPDATE
            SET members = s.members + excluded.members, lagging = s.lagging + excluded.lagging,
                lag = s.lag + excluded.lag,
                leases = s.leases + excluded.leases, leased = s.leased + excluded.leased,
-               consumed = s.consumed + excluded.consumed)
+               consumed = s.consumed + excluded.consumed,
+               consumed_at = GREATEST(s.consumed_at, excluded.consumed_at))
     INSERT INTO queend.stat_queues AS s (queue_id, visit_after, partitions, pushed, total, pending, processing,
-                                         completed, consumed, leased, newest)
-    SELECT d.queue_id, 0, sum(d.sign), sum(d.sign * d.head), sum(d.sign * (d.head - d.floor)), sum(d.sign * d.pending),
-           sum(d.sign * d.processing),
-           sum(d.sign * d.completed), sum(d.sign * d.consumed), sum(d.sign * (d.until > 0)::int), max(d.newest)
-      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.floor, p.pending, p.processing, p.completed, p.consumed, p.until,
+                                         completed, consumed, leased, newest, waiting, stored)
+    SELECT d.queue_id, 0, sum(d.sign), sum(d.sign * d.head), sum(d.sign * d.total), sum(d.sign * d.pending),
+           sum(d.sign * d.processing), sum(d.sign * d.completed), sum(d.sign * d.consumed),
+           sum(d.sign * (d.until > 0)::int), max(d.newest), sum(d.sign * (d.pending + d.processing > 0)::int),
+           sum(d.sign * (d.total > 0)::int)
+      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.total, p.pending, p.processing, p.completed, p.consumed, p.until,
                    p.newest FROM parts p
             UNION ALL
-            SELECT -1, o.queue_id, o.head, o.floor, o.pending, o.processing, o.completed, o.consumed, o.until, 0
+            SELECT -1, o.queue_id, o.head, o.total, o.pending, o.processing, o.completed, o.consumed, o.until, 0
               FROM old_parts o) AS d
      GROUP BY d.queue_id
     ON CONFLICT (queue_id) DO UPDATE
@@ -181,7 +226,8 @@ BEGIN
            pending = s.pending + excluded.pending, processing = s.processing + excluded.processing,
            completed = s.completed + excluded.completed,
            consumed = s.consumed + excluded.consumed, leased = s.leased + excluded.leased,
-           newest = GREATEST(s.newest, excluded.newest);
+           newest = GREATEST(s.newest, excluded.newest), waiting = s.waiting + excluded.waiting,
+           stored = s.stored + excluded.stored;
 END $$;
 
 -- Notes that every change before p_since is in the kept figures; p_full: and that everything is to be walked through
@@ -195,7 +241,7 @@ BEGIN
        SET since = excluded.since, looked_at = excluded.looked_at,
            full_at = CASE WHEN p_full THEN excluded.full_at ELSE s.full_at END;
     IF p_full THEN
-        UPDATE queend.stat_queues s SET visit_after = 0;
+        PERFORM queend.stats_walk_all();
     END IF;
     RETURN (SELECT COALESCE(sum(s.partitions), 0) FROM queend.stat_queues s);
 END $$;

@@ -27,8 +27,7 @@ SELECT md5(k.partition_id || ':' || k.group_id)::uuid AS id, queend.partition_uu
        NULL::jsonb AS message_batch,
        CASE WHEN k.lease_until > 0 THEN (k.lease_end - k.committed)::int ELSE 0 END AS batch_size, 0 AS acked_count,
        k.retries AS batch_retry_count,
-       GREATEST(queend.head(k.partition_id) - k.committed - 1 - queend.done_count(k.beyond, k.committed + 1),
-                0) AS pending_estimate, now() AS last_stats_update, g.created_at,
+       queend.cursor_lag(k.partition_id, k.group_id) AS pending_estimate, now() AS last_stats_update, g.created_at,
        q.name AS queue, p.name AS partition
   FROM queend.cursors k
   JOIN queend.consumer_groups g ON g.id = k.group_id
@@ -50,15 +49,10 @@ BEGIN
           LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id
                                                 AND g.name = COALESCE(NULLIF(has_pending_messages.consumer_group, ''),
                                                                       '__QUEUE_MODE__')
-          LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.id
+         CROSS JOIN LATERAL queend.cursor_figures(ARRAY[p.id], g.id) AS c
          WHERE q.name = has_pending_messages.queue
            AND (COALESCE(has_pending_messages.partition, '') = '' OR p.name = has_pending_messages.partition)
-           AND COALESCE(k.lease_until, 0) <= queend.now_us()
-           AND queend.head(p.id) > COALESCE(queend.undone_from(k.beyond, k.committed + 1),
-                                            CASE WHEN g.start_at IS NULL
-                                                      THEN COALESCE((SELECT f.floor FROM queend.floors f
-                                                                      WHERE f.partition_id = p.id), 0)
-                                                 ELSE queend.offset_since(p.id, g.start_at) END));
+           AND CASE WHEN g.id IS NULL THEN c.total > 0 ELSE c.lag > 0 AND c.lease_until = 0 END);
 END $$;
 COMMENT ON FUNCTION queen.has_pending_messages(text, text, text) IS
 'Whether a partition of the queue (any, or the one named) has something the group has not consumed and nobody else
@@ -69,22 +63,25 @@ LANGUAGE sql STABLE AS $$
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
                'name', g.name, 'topics', jsonb_build_array(q.name), 'queueName', q.name, 'members', s.members,
                'partitionsWithLag', s.lagging, 'totalLag', s.lag, 'maxTimeLag', s.age,
-               'state', CASE WHEN s.age > 300 THEN 'Lagging' WHEN s.consumed THEN 'Stable' ELSE 'Dead' END,
+               'state', CASE WHEN s.age > 300 THEN 'Lagging' WHEN s.due AND s.members > 0 AND NOT s.consumed
+                             THEN 'Dead' ELSE 'Stable' END,
                'subscriptionMode', CASE WHEN g.start_at IS NOT NULL THEN g.mode END,
                'subscriptionTimestamp', queend.iso(g.start_at),
                'subscriptionCreatedAt', CASE WHEN g.start_at IS NOT NULL THEN g.created_at END) ORDER BY g.name,
                               q.name), '[]')
       FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
-      JOIN (SELECT k.group_id, count(*) AS members, count(*) FILTER (WHERE k.head > k.next + k.beyond) AS lagging,
-                   sum(k.head - k.next - k.beyond)::bigint AS lag, bool_or(k.consumed_at IS NOT NULL) AS consumed,
-                   COALESCE(GREATEST(queend.now_us() - min(k.head_at) FILTER (WHERE k.head > k.next + k.beyond),
-                                     0) / 1000000, 0) AS age
-              FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k
-             GROUP BY k.group_id) AS s ON s.group_id = g.id
+      CROSS JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE k.has_cursor) AS members, count(*) FILTER (WHERE k.lag > 0) AS lagging,
+                   COALESCE(sum(k.lag), 0)::bigint AS lag,
+                   COALESCE(bool_or(k.consumed_at IS NOT NULL), false) AS consumed,
+                   COALESCE(min(k.waiting_since) <= queend.now_us(), false) AS due,
+                   COALESCE(GREATEST(queend.now_us() - min(k.waiting_since), 0) / 1000000, 0) AS age
+              FROM queend.cursor_figures(ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = g.queue_id),
+                                         g.id) AS k) AS s
 $$;
 COMMENT ON FUNCTION queen.get_consumer_groups_v4() IS
-'Every consumer group of every queue that has a cursor, as GET /api/v1/consumer-groups shows it, but of this moment:
-every cursor is visited. totalLag is exact.';
+'Every consumer group of every queue, as GET /api/v1/consumer-groups shows it, but of this moment: every partition is
+visited. totalLag is exact.';
 
 CREATE OR REPLACE FUNCTION queen.get_consumer_group_details_v1(consumer_group text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -92,8 +89,8 @@ LANGUAGE sql STABLE AS $$
       FROM (SELECT s.queue, jsonb_agg(jsonb_build_object(
                        'partition', s.partition, 'workerId', s.lease_id, 'lastConsumedAt', queend.iso(s.consumed_at),
                        'totalConsumed', s.consumed, 'offset', s.next, 'head', s.head,
-                       'offsetLag', s.head - s.next - s.beyond,
-                       'timeLagSeconds', COALESCE(GREATEST(queend.now_us() - s.oldest, 0) / 1000000, 0),
+                       'offsetLag', s.lag,
+                       'timeLagSeconds', COALESCE(GREATEST(queend.now_us() - s.waiting_since, 0) / 1000000, 0),
                        'leaseActive', s.leased) ORDER BY s.partition_id) AS partitions
               FROM queend.group_show(consumer_group, 10000) AS s GROUP BY s.queue) AS x
 $$;
@@ -108,21 +105,18 @@ LANGUAGE sql STABLE AS $$
                'partition_id', queend.partition_uuid(l.partition_id), 'worker_id', l.worker,
                'offset_lag', l.lag, 'time_lag_seconds', l.age, 'lag_hours', round(l.age / 3600.0, 2),
                'oldest_unconsumed_at', queend.iso(l.oldest), 'last_consumed_at', queend.iso(l.consumed_at))
-                              ORDER BY l.oldest, l.grp, l.queue, l.partition_id), '[]')
+                              ORDER BY l.waiting_since, l.grp, l.queue, l.partition_id), '[]')
       FROM (SELECT g.name AS grp, q.name AS queue, k.name AS partition, k.partition_id,
-                   CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END AS worker,
-                   k.head - k.next - k.beyond AS lag, (queend.now_us() - o.oldest) / 1000000 AS age, o.oldest,
-                   k.consumed_at
+                   k.lease_id AS worker, k.lag, (queend.now_us() - k.waiting_since) / 1000000 AS age, k.oldest,
+                   k.waiting_since, k.consumed_at
               FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k
               JOIN queend.consumer_groups g ON g.id = k.group_id JOIN queend.queues q ON q.id = g.queue_id
-              CROSS JOIN LATERAL (SELECT queend.record_stored(k.partition_id, k.next) AS oldest
-                                   WHERE k.head > k.next + k.beyond OFFSET 0) AS o
-             WHERE o.oldest < queend.now_us() - min_lag_seconds * 1000000::bigint
-             ORDER BY o.oldest LIMIT 10000) AS l
+             WHERE k.waiting_since < queend.now_us() - min_lag_seconds * 1000000::bigint
+             ORDER BY k.waiting_since LIMIT 10000) AS l
 $$;
 COMMENT ON FUNCTION queen.get_lagging_partitions_v1(integer) IS
 'Partitions whose oldest message that a group has not consumed is older than so many seconds, oldest first, at most
-10 000; of this moment: every cursor is visited.';
+10 000; of this moment: every partition is visited.';
 
 CREATE OR REPLACE FUNCTION queen.update_consumer_group_subscription_v1(consumer_group text, new_timestamp timestamptz)
 RETURNS jsonb

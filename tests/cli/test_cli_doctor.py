@@ -98,7 +98,9 @@ def test_a_group_that_nobody_reads(cli, client, daemon, queue):
     client.pop(queue, consumerGroup="gone")
     assert not found(cli, "unread")      # and the figures are of this moment
     with psycopg.connect(daemon.conninfo) as connection:      # as if they had come two hours ago
-        connection.execute("UPDATE queend.stat_cursors SET newest = newest - 7200000000 WHERE newest IS NOT NULL")
+        connection.execute("UPDATE queend.stat_cursors SET oldest = oldest - 7200000000 WHERE oldest > 0")
+        assert ("gone", queue) not in {row[:2] for row in connection.execute(doctor.LAGGING)}, "it took one just now"
+        connection.execute("UPDATE queend.stat_groups SET consumed_at = consumed_at - 7200000000")
         rows = connection.execute(doctor.LAGGING).fetchall()
         connection.rollback()
     assert ("gone", queue) in {row[:2] for row in rows}

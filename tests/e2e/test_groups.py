@@ -48,20 +48,21 @@ def test_figures_are_differences_of_offsets(client: Client, queue: str) -> None:
     client.push(queue, 0, 1, partition="b")
     messages = client.pop(queue, "a", consumerGroup="g", batch=2)
     before = listed(client, queue)["g"]
-    assert (before["members"], before["partitionsWithLag"], before["totalLag"], before["topics"]) == (1, 1, 5, [queue])
+    assert (before["members"], before["partitionsWithLag"], before["totalLag"], before["topics"]) == (1, 2, 7, [queue])
     client.ack_batch([ack_of(m) for m in messages], "g")
     assert drain(client, queue, "late", subscriptionMode="new") == []
     client.push(queue, 2, partition="b")
     groups = listed(client, queue)
-    assert groups["g"]["totalLag"] == 3 and groups["g"]["state"] == "Stable" and groups["g"]["subscriptionMode"] is None
+    assert groups["g"]["totalLag"] == 6 and groups["g"]["state"] == "Stable" and groups["g"]["subscriptionMode"] is None
     assert drain(client, queue, "late") == [2]
     assert listed(client, queue)["late"]["subscriptionMode"] == "new" and listed(client, queue)["late"]["totalLag"] == 0
-    (a,) = client.get(path("g")).json[queue]["partitions"]
+    a, b = client.get(path("g")).json[queue]["partitions"]
     assert {key: a[key] for key in ("partition", "totalConsumed", "offset", "head", "offsetLag",
                                     "leaseActive", "workerId")} == {
         "partition": "a", "totalConsumed": 2, "offset": 2, "head": 5, "offsetLag": 3,
         "leaseActive": False, "workerId": None}
     assert a["lastConsumedAt"] is not None and a["timeLagSeconds"] >= 0
+    assert (b["partition"], b["offset"], b["offsetLag"], b["lastConsumedAt"]) == ("b", 0, 3, None)
     assert client.get(path("nobody")).json == {}
 
 

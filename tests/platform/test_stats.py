@@ -12,7 +12,7 @@ from support.wait import until
 
 # What the sums should be, from cursors, floors and log, without anything kept.
 LIVE_QUEUES = """
-SELECT p.queue_id, count(*)::bigint, sum(f.head), sum(f.head - f.floor), sum(f.pending), sum(f.processing),
+SELECT p.queue_id, count(*)::bigint, sum(f.head), sum(f.total), sum(f.pending), sum(f.processing),
        sum(f.completed)
   FROM queend.partitions p
   JOIN queend.partition_figures(ARRAY(SELECT id FROM queend.partitions)) f ON f.partition_id = p.id
@@ -20,10 +20,11 @@ SELECT p.queue_id, count(*)::bigint, sum(f.head), sum(f.head - f.floor), sum(f.p
 KEPT_QUEUES = ("SELECT queue_id, partitions, pushed, total, pending, processing, completed FROM queend.stat_queues"
                " WHERE partitions > 0 ORDER BY 1")
 LIVE_GROUPS = """
-SELECT group_id, count(*), count(*) FILTER (WHERE head > next), sum(head - next)::bigint, sum(leased)::bigint
-  FROM queend.partition_cursors(ARRAY(SELECT id FROM queend.partitions)) WHERE group_id IS NOT NULL
+SELECT group_id, count(*) FILTER (WHERE has_cursor), count(*) FILTER (WHERE lag > 0), sum(lag)::bigint,
+       sum(leased)::bigint
+  FROM queend.cursor_figures(ARRAY(SELECT id FROM queend.partitions), NULL) WHERE group_id IS NOT NULL
  GROUP BY group_id ORDER BY 1"""
-KEPT_GROUPS = "SELECT group_id, members, lagging, lag, leased FROM queend.stat_groups WHERE members > 0 ORDER BY 1"
+KEPT_GROUPS = "SELECT group_id, members, lagging, lag, leased FROM queend.stat_groups ORDER BY 1"
 
 
 @pytest.fixture
@@ -56,8 +57,8 @@ def test_a_look_follows_what_happens(client: Client, database: psycopg.Connectio
     assert listed(client, queue)["messages"] == {"total": 20, "pending": 17, "processing": 3}
     client.ack_batch([ack_of(one) for one in messages])
     client.pop(queue, "p1", batch=10, consumerGroup="other", autoAck="true")
-    assert listed(client, queue)["messages"] == {"total": 20, "pending": 13,
-                                                 "processing": 0}, "the largest over the groups"
+    assert listed(client, queue)["messages"] == {"total": 20, "pending": 20, "processing": 0}, (
+        "of p1 everything waits for the queue mode, of the others for the group that never came to them")
     same(database)
     client.push(queue, 1, partition="new")
     assert listed(client, queue)["partitions"] == 6
@@ -163,3 +164,87 @@ def test_two_daemons_keep_one_set_of_figures(start_daemon: Callable[..., Daemon]
               "both show what both stored")
         with psycopg.connect(one.conninfo, autocommit=True) as database:
             same(database)
+
+
+def group_of(client: Client, queue: str, name: str = "g") -> dict:
+    return next(one for one in client.get(f"/api/v1/consumer-groups?queue={queue}").json if one["name"] == name)
+
+
+def sample(client: Client, name: str, queue: str) -> list[float]:
+    return [float(line.rsplit(" ", 1)[1]) for line in client.get("/metrics/prometheus").body.decode().splitlines()
+            if line.startswith(name + "{") and f'queue="{queue}"' in line]
+
+
+def test_a_group_lags_in_partitions_it_never_came_to(client: Client, queue: str) -> None:
+    client.push(queue, 1, partition="first")
+    client.pop(queue, consumerGroup="g", autoAck="true")
+    client.push_items([{"queue": queue, "partition": f"p{i}", "payload": i} for i in range(1200)])
+    told = group_of(client, queue)
+    assert (told["totalLag"], told["partitionsWithLag"], told["members"]) == (1200, 1200, 1)
+    depth = client.get(f"/api/v1/resources/queues/{queue}/depth?group=g&limit=2").json
+    assert (depth["pending"], depth["partitionsPending"], len(depth["partitions"])) == (1200, 1200, 2)
+    assert sample(client, "queend_group_lag_messages", queue) == [1200]
+    assert len(client.get("/api/v1/consumer-groups/lagging?minLagSeconds=0&limit=10000").json) >= 1200
+    assert len(client.get("/api/v1/consumer-groups/g?limit=5000").json[queue]["partitions"]) == 1201
+
+
+def test_what_a_group_that_began_new_is_not_given_waits_for_nobody(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    assert client.pop(queue, consumerGroup="g", subscriptionMode="new") == []
+    assert listed(client, queue)["messages"] == {"total": 5, "pending": 0, "processing": 0}
+    client.push(queue, *range(3))
+    assert group_of(client, queue)["totalLag"] == listed(client, queue)["messages"]["pending"] == 3
+    assert client.get(f"/api/v1/resources/queues/{queue}/depth?group=g").json["pending"] == 3
+
+
+def test_a_queue_that_nobody_reads_is_old(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    until(lambda: sample(client, "queend_queue_oldest_seconds", queue) > [0.1], "its message waits")
+    assert client.get("/api/v1/system/live").json["backlog"]["oldestSeconds"] is not None
+
+
+def test_a_message_that_is_not_due_is_not_late(client: Client, queue: str) -> None:
+    client.configure(queue + "-delayed", delayedProcessing=3600)
+    client.push(queue + "-delayed", 1)
+    client.push(queue, 1, delayMs=3_600_000)
+    client.push(queue, 2)
+    for name in (queue, queue + "-delayed"):
+        assert client.pop(name, consumerGroup="g") == []
+        told = group_of(client, name)
+        assert (told["totalLag"], told["maxTimeLag"], told["state"]) == (2 if name == queue else 1, 0, "Stable")
+        assert sample(client, "queend_queue_oldest_seconds", name) == [0]
+    assert not [one for one in client.get("/api/v1/consumer-groups/lagging?minLagSeconds=0").json
+                if one["queue_name"].startswith(queue)]
+    client.configure(queue + "-delayed", delayedProcessing=0)
+    until(lambda: sample(client, "queend_group_oldest_seconds", queue + "-delayed") > [0], "it is late from now on")
+
+
+def test_a_group_that_falls_behind_is_lagging_whatever_is_new(client: Client, database: psycopg.Connection,
+                                                              queue: str) -> None:
+    client.push(queue, 1)
+    client.pop(queue, consumerGroup="g")
+    database.execute("UPDATE queend.log SET created_at = created_at - 301000000 WHERE partition_id ="
+                     " (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                     " WHERE q.name = %s)", (queue,))
+    client.push(queue, 2)
+    told = group_of(client, queue)
+    assert (told["state"], told["totalLag"]) == ("Lagging", 2) and told["maxTimeLag"] >= 301
+
+
+def test_a_deleted_message_counts_nowhere(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2)
+    client.pop(queue, consumerGroup="g", batch=1, autoAck="true")
+    assert group_of(client, queue)["totalLag"] == 1
+    newest = client.get(f"/api/v1/messages?queue={queue}").json["messages"][0]
+    assert client.request("DELETE", f"/api/v1/messages/{newest['partitionId']}/{newest['transactionId']}").status == 200
+    assert group_of(client, queue)["totalLag"] == 0
+    assert listed(client, queue)["messages"] == {"total": 1, "pending": 0, "processing": 0}
+
+
+def test_offsets_that_are_committed_change_the_lag(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    assert listed(client, queue)["messages"]["pending"] == 5
+    for offset in (2, 4):
+        client.post("/api/v1/consumer-groups/g/offsets", {"entries": [
+            {"queue": queue, "partition": "Default", "offset": offset}]})
+        assert group_of(client, queue)["totalLag"] == 5 - offset

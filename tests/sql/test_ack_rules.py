@@ -176,7 +176,7 @@ def test_no_more_gaps_than_are_remembered(db, partitions, group):
 def test_figures_know_what_is_done_beyond_a_gap(db, popped):
     part, readers, lease, ids = popped
     db.ack(part, readers, lease, [ids[3], ids[8]])
-    row, = db.rows("SELECT * FROM queend.partition_cursors(%s)", [part])
+    row, = db.rows("SELECT * FROM queend.cursor_figures(%s, NULL)", [part])
     assert (row.next, row.head, row.beyond, row.leased) == (0, 10, 2, 8)
     row, = db.rows("SELECT * FROM queend.partition_figures(%s)", [part])
     assert (row.pending, row.processing, row.completed, row.consumed) == (0, 8, 2, 2)

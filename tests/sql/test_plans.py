@@ -104,7 +104,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 70, POP_CALL, pop(True, group + 1, True)
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:],
                              [], [], [], [], [], [])
-    yield 12, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
+    yield 15, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
     yield 25, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"p{p}" for p in parts])
     yield 45, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"new {lease} {p}" for p in parts])   # made
     yield 8, "SELECT * FROM queend.partitions_find(%s)", (parts,)
@@ -315,7 +315,7 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
     strange = session.value("SELECT count(*) FROM queend.partitions WHERE id < %s", all_parts[0])
     for count in (3, 3, 3, 3, 3, 3, 3, 1, 100):
         for most, call, values in (
-                (30 + 8 * strange, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
+                (30 + 20 * strange, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
                 (40, seek, (queue, group, None, all_parts[60_000], count, None, None)),
                 (40, seek, (queue, group, None, all_parts[60_000], count, None, 3)),
                 (120, seek, (queue, group, None, all_parts[60_000], count, middle, None)),
