@@ -41,6 +41,7 @@ BEGIN
     q.retry_delay_set := 'retryDelay' = ANY (q.asked);
     q.ttl_set := 'ttl' = ANY (q.asked);
     SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
+    PERFORM queend.stats_mark(ARRAY[part]);      -- it may be new, and no message tells of it
     IF q IS DISTINCT FROM was THEN
         EXECUTE (SELECT format('UPDATE queend.queues SET %s WHERE id = ($1).id',
                                string_agg(format('%1$I = ($1).%1$I', n.key), ', '))

@@ -63,9 +63,9 @@ BEGIN
             UNION SELECT k.partition_id FROM queend.cursors k WHERE k.consumed_at >= v_since
             UNION SELECT m.partition_id FROM queend.stat_marks m
             UNION SELECT s.partition_id FROM queend.stat_partitions s WHERE s.until > 0 AND s.until <= v_now
-            UNION SELECT s.partition_id FROM queend.floors f
-                    JOIN queend.stat_partitions s ON s.partition_id = f.partition_id AND s.floor <> f.floor
-                   WHERE p_floors) AS c
+            UNION SELECT f.partition_id FROM queend.floors f
+                    LEFT JOIN queend.stat_partitions s ON s.partition_id = f.partition_id
+                   WHERE p_floors AND s.floor IS DISTINCT FROM f.floor) AS c
       JOIN queend.partitions p ON p.id = c.id;
 END $$;
 
