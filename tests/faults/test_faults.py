@@ -4,9 +4,13 @@ one checker judges them.
 A round has its own servers, daemons and seed, which is printed. `make test-faults` plays rounds for minutes
 (FAULT_SECONDS); FAULT_SEED begins with a seed that was printed, FAULT_KINDS names what goes wrong (KINDS). The choices
 come from the seed; how processes meet does not, so the same seed may need several runs.
+
+Consumers ask in several ways (WAITERS). Mixed, one hides what another misses, so rounds with all of them take turns
+with rounds of one kind alone. FAULT_WAITERS names kinds, with commas: only rounds of these are played.
 """
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -17,7 +21,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from support.actors import Consumer, Listener, Producer, Program, Stage
+from support.actors import STREAMED, WAITERS, Consumer, Listener, Producer, Program, Stage
 from support.checker import Checker, Fault
 from support.clock import clock_of
 from support.crowd import Crowd
@@ -33,6 +37,8 @@ SECONDS = float(os.environ.get("FAULT_SECONDS", "12")) * 3 / 4  # test_buffer.py
 ROUND = min(SECONDS, 60.0)
 # Groups, and at which daemons they ask: by pops; by streams.
 DAEMONS, GROUPS, STREAMS = 2, {"first": [0], "second": [1], "both": [0, 1]}, {"both": [0, 1], "live": [0, 1]}
+ALONE = [kind for kind in WAITERS if kind in os.environ.get("FAULT_WAITERS", ",".join(WAITERS)).split(",")]
+MIXED = "FAULT_WAITERS" not in os.environ
 # After trouble: connections that are made anew, a daemon that comes up, a relay that takes over; then two seconds count
 # again.
 RECOVERY = 8.0
@@ -47,10 +53,12 @@ KINDS = [kind for kind in KINDS if kind in os.environ.get("FAULT_KINDS", ",".joi
 
 class Round(Troubles):
     longest = LONGEST
-    groups = [*{**GROUPS, **STREAMS}]
 
-    def __init__(self, folder: Path, seed: str, major: int | None):
+    def __init__(self, folder: Path, seed: str, major: int | None, waiter: str | None):
+        # waiter: the only kind of consumers; None: all of them
         self.folder, self.dice, self.happened = folder, random.Random(seed), []
+        self.waiter = waiter
+        self.groups = [*GROUPS] if waiter else [*{**GROUPS, **STREAMS}, *WAITERS]
         self.pair = Pair(folder, major)
         self.pair.primary.execute("CREATE DATABASE history")
         self.dsn = self.pair.dsn("history")
@@ -100,10 +108,16 @@ class Round(Troubles):
         actors = [Producer(self.stage, "here", True, [0]), Producer(self.stage, "there", True, [1]),
                   Producer(self.stage, "roaming", True, [0, 1]), Producer(self.stage, "nameless", False, [0, 1]),
                   Program(self.stage, "outbox", True, 15.0), Program(self.stage, "log", False, 15.0)]
-        actors += [Consumer(self.stage, f"{group}.{n}", group, places)
-                   for group, places in GROUPS.items() for n in range(2)]
-        actors += [Listener(self.stage, f"{group}.stream.{n}", group, places)
-                   for group, places in STREAMS.items() for n in range(2)]
+        if self.waiter:
+            # one stream alone: what another one has claimed would excuse it
+            actors += [self.consumer(f"{group}.{n}", group, places, self.waiter) for group, places in GROUPS.items()
+                       for n in range(1 if self.waiter in STREAMED else 2)]
+        else:
+            actors += [Consumer(self.stage, f"{group}.{n}", group, places)
+                       for group, places in GROUPS.items() for n in range(2)]
+            actors += [Listener(self.stage, f"{group}.stream.{n}", group, places)
+                       for group, places in STREAMS.items() for n in range(2)]
+            actors += [self.consumer(kind, kind, [*range(DAEMONS)], kind) for kind in WAITERS]
         crowd = Crowd()
         crowd.all(lambda actor: actor.run(), actors)
         try:
@@ -118,6 +132,10 @@ class Round(Troubles):
             self.stage.quiet.set()
             self.stage.over.set()
         crowd.join()
+
+    def consumer(self, name: str, group: str, places: list[int], kind: str) -> Consumer:
+        of = Listener if kind in STREAMED else Consumer
+        return of(self.stage, name, group, places, kind)
 
     def drain(self, crowd: Crowd) -> None:
         """Until all of it was consumed, or for a minute nothing more was."""
@@ -140,17 +158,18 @@ class Round(Troubles):
         self.pair.stop()
 
 
-def play(seed: str, seconds: float, major: int | None) -> Counter[str]:
+def play(seed: str, seconds: float, major: int | None, waiter: str | None) -> Counter[str]:
     # Not below pytest's own folder: the servers' account walks the path.
     with tempfile.TemporaryDirectory(prefix="queend-faults-") as name:
         os.chmod(name, 0o755)
-        one = Round(Path(name), seed, major)
+        one = Round(Path(name), seed, major, waiter)
         try:
             one.play(seconds)
             faults = one.checker.faults(drained=True)
-            print(f"\nFAULT_SEED={seed}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told};"
+            name = f"FAULT_SEED={seed} {waiter or 'all'}"
+            print(f"\n{name}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told};"
                   f" {dict(Counter(fault.kind for fault in faults))}", flush=True)
-            assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n{one.evidence(faults)}"
+            assert not faults, f"{name} {one.happened}: {len(faults)} faults\n{one.evidence(faults)}"
             one.stop()
         finally:
             one.end()
@@ -161,8 +180,8 @@ def test_a_queue_stays_a_queue(request: pytest.FixtureRequest) -> None:
     """In the ordinary run one round of a few seconds, else rounds of a minute."""
     end, seeds, happened = time.monotonic() + SECONDS, random.Random(), Counter()
     seed = os.environ.get("FAULT_SEED") or str(seeds.randrange(10**9))
-    while True:
-        happened += play(seed, ROUND, request.config.getoption("--postgres"))
+    for waiter in itertools.cycle([*([None] if MIXED else []), *ALONE]):
+        happened += play(seed, ROUND, request.config.getoption("--postgres"), waiter)
         if time.monotonic() + ROUND > end:
             break
         seed = str(seeds.randrange(10**9))

@@ -19,6 +19,10 @@ from .http import Answer, Gone
 from .socket_feed import SocketFeed
 
 LEASE = 5
+NAMES = {"namespace": "histories", "task": "history"}      # what the queue is filed under
+# How a consumer asks. One that asks again does not wait; the last two are told over a stream.
+WAITERS = ("queue", "again", "partition", "namespace", "task", "autopilot", "events", "socket")
+STREAMED = WAITERS[-2:]
 OLD_ENOUGH = 20.0  # seconds a client waits for an answer
 
 
@@ -154,12 +158,12 @@ class Program(Actor):
 
 
 class Consumer(Actor):
-    """Pops of any partition, of some daemons. Mostly it acknowledges what it gets; now and then it is busy for a while,
-    or gone."""
+    """Pops of some daemons, by one kind of WAITERS; None: of any partition, now and then without waiting. Mostly it
+    acknowledges what it gets; now and then it is busy for a while, or gone."""
 
-    def __init__(self, stage: Stage, name: str, group: str, places: list[int]):
+    def __init__(self, stage: Stage, name: str, group: str, places: list[int], waiter: str | None = None):
         super().__init__(stage, name)
-        self.group, self.places = group, places
+        self.group, self.places, self.waiter = group, places, waiter
         # how often it is gone when nothing is pushed any more: then no later message covers up what stays behind
         self.leaves = 3
 
@@ -169,9 +173,10 @@ class Consumer(Actor):
                 self.stage.over.wait(0.05)
                 continue
             place, waits = self.dice.choice(self.places), self.dice.random() < 0.8
-            target = pop_target(self.stage.queue, consumerGroup=self.group, batch=self.dice.choice([1, 10, 100]),
-                                partitions=self.dice.choice([1, 3, 10, 64]), wait=waits, timeout=1000,
-                                **({"autopilot": True} if self.dice.random() < 0.2 else {}))
+            if self.waiter:
+                waits = self.waiter != "again"
+            partition = self.dice.choice(self.checker.partitions()) if self.waiter == "partition" else None
+            target = self.target(waits, partition)
             asked = time.monotonic()
             answer = self.ask(place, "GET", target)
             ended = time.monotonic()
@@ -181,11 +186,21 @@ class Consumer(Actor):
             assert answer.status in (200, 204), (answer.status, answer.body)
             messages = answer.json["messages"] if answer.status == 200 else []
             pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in messages],
-                                      asked, ended, LEASE, f"daemon {place}", waits=waits)
+                                      asked, ended, LEASE, f"daemon {place}", wildcard=partition is None, waits=waits,
+                                      partition=partition)
             if messages:
                 self.settle(place, pop, messages)
             elif not waits:
                 self.stage.over.wait(0.1)
+
+    def target(self, waits: bool, partition: str | None) -> str:
+        filed = {self.waiter: NAMES[self.waiter]} if self.waiter in NAMES else {}
+        pilot = self.waiter == "autopilot" or self.waiter is None and self.dice.random() < 0.2
+        sizes = {} if self.waiter == "autopilot" else {"batch": self.dice.choice([1, 10, 100])}
+        if partition is None and self.waiter != "autopilot":
+            sizes["partitions"] = self.dice.choice([1, 3, 10, 64])
+        return pop_target(None if filed else self.stage.queue, partition, consumerGroup=self.group, wait=waits,
+                          timeout=1000, **filed, **sizes, **({"autopilot": True} if pilot else {}))
 
     def settle(self, place: int, pop: Any, messages: list[dict]) -> None:
         chance = self.dice.random()
@@ -234,35 +249,49 @@ class Listener(Consumer):
     comes. Then it leaves, mostly in the middle of something, and comes back."""
 
     feed: Feed | SocketFeed
+    free: bool
+    since: float
 
     def run(self) -> None:
         while not self.stage.over.is_set():
             if self.stage.silence.is_set():
                 self.stage.over.wait(0.05)
                 continue
-            begin = time.monotonic()
+            self.since = time.monotonic()
             try:
                 self.listen(self.dice.choice(self.places))
             except OSError:
                 self.stage.over.wait(0.02)      # it was cut, or nothing came for a while
-            # what was claimed for it and never came
-            self.checker.pop_unanswered(self.group, begin, time.monotonic(), LEASE)
+            # what was claimed for it and never came; what had to come before that counts as late
+            self.checker.pop_unanswered(self.group, self.since, time.monotonic(), LEASE)
 
     def listen(self, place: int) -> None:
         credit = self.dice.choice([1, 10, 100, 300]) if not self.stage.quiet.is_set() else 300
         window = self.dice.choice([0, 0, credit])
-        kind = self.dice.choice([Feed, SocketFeed])
+        kind = {"events": Feed, "socket": SocketFeed}.get(self.waiter) or self.dice.choice([Feed, SocketFeed])
         end, patience = time.monotonic() + self.dice.choice([0.5, 5.0, 20.0]), self.dice.choice([1.0, 5.0])
         begin = time.monotonic()    # what comes may have been claimed at any time since
+        self.free = True            # nothing that came is without a confirmed acknowledgment: it has all its credit
         with kind(self.stage.daemons[place].address, self.stage.queue, timeout=patience, consumerGroup=self.group,
                   credit=credit, release=self.dice.random() < 0.5, heartbeat=30,
                   **({"window": window} if window else {})) as self.feed:
+            asked = time.monotonic()
             while time.monotonic() < end and not self.stage.over.is_set() and not self.stage.silence.is_set():
-                came = self.feed.window()["messages"] if window else [self.feed.message()]
+                try:
+                    came = self.feed.window()["messages"] if window else [self.feed.message()]
+                except TimeoutError:
+                    if self.free:
+                        self.since = time.monotonic()
+                        self.checker.popped(self.group, [], asked, self.since, LEASE, f"stream of {place}", waits=True)
+                    if self.dice.random() < 0.3:
+                        raise
+                    continue
+                asked = time.monotonic()
                 pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in came],
                                           begin, time.monotonic(), LEASE, f"stream of {place}",
                                           wildcard=False)
                 self.settle(place, pop, came)
+                self.free = self.free and pop.released < float("inf")
                 self.stage.tell("streamed", len(came))
 
     def acknowledge(self, place: int, body: dict) -> list[dict] | None:

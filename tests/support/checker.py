@@ -12,7 +12,8 @@ What was asked and never answered may have happened or not: it is allowed either
 | gone | delivered although the database that is served now never had it |
 | paused | delivered by a pop that began after a pause was answered and ended before its end was asked for |
 | left | delivered, never acknowledged, and not delivered again to a group that went on until nothing more came |
-| late | committed and deliverable for longer than `within`, and a pop of any partition, alone, came back empty |
+| late | committed and deliverable for longer than `within`, and what may have it, alone, got nothing: a pop of any |
+|      | partition or of the message's own, or a stream with all its credit |
 """
 from __future__ import annotations
 
@@ -59,6 +60,7 @@ class Pop:
     ended: float
     lease_ends: float  # FOREVER: acknowledged with its delivery
     messages: dict[Place, Any] = field(default_factory=dict)  # → key
+    partition: str | None = None  # the one it named
     released: float = FOREVER  # when an acknowledgment that ends the lease was confirmed
     era: int = 0
 
@@ -71,6 +73,7 @@ class Checker:
         self.groups, self.within, self.recovery = list(groups), within, recovery
         self.lock = threading.Lock()
         self.pushed: dict[Any, Pushed] = {}
+        self.names: set[str] = set()  # of their partitions
         self.excused: dict[Any, float] = {}  # key → when the database went that had it
         self.pops: dict[str, list[Pop]] = {group: [] for group in self.groups}
         # claims that nobody may know of
@@ -87,6 +90,7 @@ class Checker:
     def push_asked(self, key: Any, partition: str, producer: Any, at: float) -> None:
         """The producer asks for one after the other, and not for the next before it knows of the last."""
         with self.lock:
+            self.names.add(partition)
             if key not in self.pushed:
                 self.pushed[key] = Pushed(partition, producer, self.numbers[producer], at)
                 self.numbers[producer] += 1
@@ -104,10 +108,12 @@ class Checker:
         self.push_answered(key, "queued", at)
 
     def popped(self, group: str, messages: list[tuple[str, int, Any]], asked: float, ended: float,
-               lease: float | None = None, daemon: Any = None, wildcard: bool = True, waits: bool = False) -> Pop:
-        """messages: (partition, offset, key). lease: its seconds; None: acknowledged with the delivery."""
+               lease: float | None = None, daemon: Any = None, wildcard: bool = True, waits: bool = False,
+               partition: str | None = None) -> Pop:
+        """messages: (partition, offset, key). lease: its seconds; None: acknowledged with the delivery. partition: the
+        one that it named."""
         pop = Pop(group, daemon, wildcard, waits, asked, ended, FOREVER if lease is None else ended + lease,
-                  {(partition, offset): key for partition, offset, key in messages})
+                  {(name, offset): key for name, offset, key in messages}, partition)
         with self.lock:
             self.pops[group].append(pop)
             if lease is None:
@@ -115,6 +121,11 @@ class Checker:
                 for place in pop.messages:
                     self.acked[group, place].append((ended, pop))
         return pop
+
+    def partitions(self) -> list[str]:
+        """Those that something was pushed to."""
+        with self.lock:
+            return sorted(self.names) or ["all"]
 
     def pop_unanswered(self, group: str, asked: float, ended: float, lease: float) -> None:
         """It may have claimed whatever there was."""
@@ -369,7 +380,7 @@ class Checker:
                     held[partition].append((pop.asked, min(pop.released, pop.lease_ends)))
             moved = [(asked, answered) for asked, answered, _ in self.eras[group]]
             all_ends = [pop.ended for pop in self.pops[group]]
-            empty = [pop for pop in self.pops[group] if pop.wildcard and not pop.messages
+            empty = [pop for pop in self.pops[group] if (pop.wildcard or pop.partition) and not pop.messages
                      and not self._beside(pop, all_ends)]
             ends = [pop.ended for pop in empty]
             told: set[str] = set()      # the first of a partition says it: what stands behind it waits with it
@@ -382,6 +393,8 @@ class Checker:
                 asked = empty[bisect_right(ends, push.visible + self.within):bisect_left(ends, until)]
                 busy = [*held[push.partition], *self.blind[group], *self.troubles, *moved] if asked else []
                 for pop in asked:
+                    if pop.partition not in (None, push.partition):
+                        continue
                     free = max([push.visible, *(end for begin, end in busy if begin < pop.ended)])
                     if (pop.ended if pop.waits else pop.asked) > free + self.within:
                         found.append(Fault("late", key,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 
-from .actors import LEASE, Stage
+from .actors import LEASE, NAMES, Stage
 from .checker import Checker
 from .daemon import Daemon
 from .datagrams import Between
@@ -229,7 +229,7 @@ class Troubles:
         self.configure(**{rate: 0})
 
     def configure(self, **options: int) -> None:
-        self.ask_for_sure("/api/v1/configure", {"queue": self.stage.queue, "options": {
+        self.ask_for_sure("/api/v1/configure", {"queue": self.stage.queue, **NAMES, "options": {
             "leaseTime": LEASE, "retryLimit": 1000, **options}})
 
     def ask_for_sure(self, path: str, body: dict, known: bool = True) -> dict:
