@@ -238,6 +238,14 @@ def committed_by_sql_and_not_found(queue: Queue) -> None:
     queue.empty()
 
 
+def passed_over_by_a_pop_that_names_the_partition(queue: Queue) -> None:
+    queue.drain()
+    queue.push("a")
+    queue.now += 3
+    asked = queue.step()
+    queue.checker.popped("red", [], asked, queue.step(), LEASE, "daemon", wildcard=False, partition="a")
+
+
 def not_delivered_again_after_its_lease(queue: Queue) -> None:
     queue.drain()
     queue.push("a")
@@ -249,7 +257,8 @@ PLANTED = {"lost": [lost, lost_by_the_buffer, lost_to_one_group, lost_after_a_se
            "acknowledged": [delivered_after_its_acknowledgment, delivered_after_it_acknowledged_itself],
            "order": [passed_over, turned_round, given_in_disorder], "gone": [rows_of_the_database_before],
            "paused": [delivered_in_a_pause], "left": [not_delivered_again_after_its_lease],
-           "late": [passed_over_by_pops, passed_over_by_a_pop_that_waits, withheld_behind_a_lease_that_ended,
+           "late": [passed_over_by_pops, passed_over_by_a_pop_that_names_the_partition, passed_over_by_a_pop_that_waits,
+                    withheld_behind_a_lease_that_ended,
                     committed_by_sql_and_not_found]}
 
 
@@ -291,3 +300,13 @@ def test_what_another_pop_has_in_hand_is_not_late() -> None:
     queue.checker.ack_answered(pop, pop.messages, queue.step(), released=True)
     queue.next["red", "a"] = 1
     assert queue.kinds() == set()
+
+
+def test_a_pop_of_another_partition_is_not_late() -> None:
+    queue = Queue()
+    queue.drain()
+    queue.push("a")
+    queue.now += 3
+    asked = queue.step()
+    queue.checker.popped("red", [], asked, queue.step(), LEASE, "daemon", wildcard=False, partition="b")
+    assert not queue.kinds()
