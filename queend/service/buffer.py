@@ -5,6 +5,11 @@ has, else the first that no other has. So daemons that share a host never share 
 left behind is drained by the next that starts, or, when it has been gone for QUEEND_BUFFER_ADOPT_MS, by one that runs
 and has nothing in its own folder: segment after segment moves there.
 
+A folder names its owner, by host and port, so that a daemon that comes back finds its own records and stores them
+before anything newer. Where another daemon is adopting them, the returning one asks for the folder (the file `wanted`)
+and waits up to RETURN_S: the adopter stores the segment that it has moved, and lets go. A segment that an adopter had
+moved when it was killed is in the folder that the file `adopter` names; the owner waits for it as long.
+
 What a folder holds belongs to one database: the file `database` says which. It is written once the database is
 known, and a folder of another is left alone.
 """
@@ -13,16 +18,20 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .. import log
 from ..config import Settings
 from .disk import reason, write
 
 MOST = 256
+RETURN_S = 10.0
+PAUSE_S = 0.05
 
 
 class FolderError(RuntimeError):
@@ -38,6 +47,8 @@ class Folder:
         self.lock = -1
         self.identity = identity
         self.adopt_s = settings.queend_buffer_adopt_ms / 1000
+        # a port that the kernel chooses is another one next time
+        self.owner = f"{socket.gethostname()}:{settings.port}" if settings.port else ""
         self._alone: dict[Path, float] = {}              # folders nobody has, since when
         self._adopting: tuple[Path, int] | None = None    # one of them, and its lock
         self.found: set[Path] = set()      # segments, at the start
@@ -67,12 +78,19 @@ class Folder:
             log.line("error", "buffer_of_another_database",
                      f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
         filled = [path for path in there if path not in foreign and any(path.glob("*.seg"))]
+        mine = [path for path in there if path not in foreign and self.owner and _read(path / "owner") == self.owner]
         others = (root / str(number) for number in range(MOST))
-        for path in [*filled, *(one for one in others if one not in filled and one not in foreign)]:
+        for path in [*mine, *(one for one in filled if one not in mine),
+                     *(one for one in others if one not in filled and one not in foreign and one not in mine)]:
             path.mkdir(mode=0o700, exist_ok=True)
-            if (lock := take(path)) is None:
+            lock = take(path)
+            if lock is None and path in mine:
+                lock = self._returned(path)
+            if lock is None:
                 continue
             self.path, self.lock = path, lock
+            _await_adopter(path)
+            write(path / "owner", f"{self.owner}\n")
             self.found = set(path.glob("*.seg"))
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
                 path.chmod(0o700)
@@ -84,6 +102,16 @@ class Folder:
                             else "start another daemon there"))
             return
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
+
+    def _returned(self, path: Path) -> int | None:
+        """The lock of this daemon's own folder, which its adopter gives back. None: not within RETURN_S."""
+        (path / "wanted").touch(mode=0o600)
+        lock = _until(lambda: take(path))
+        (path / "wanted").unlink(missing_ok=True)
+        if lock is None:
+            log.line("warn", "buffer_not_returned", f"{path}: another daemon drains what this one had buffered; what is"
+                     " pushed here meanwhile may be stored before it")
+        return lock
 
     def claim(self, identity: str) -> bool:
         """The database is known now. False: what was found in the folder belongs to another."""
@@ -139,11 +167,16 @@ class Folder:
         if self._adopting is None:
             return
         path, lock = self._adopting
+        if any(self.path.glob("*.seg")):
+            return      # the segment that was moved last is not stored yet, or this daemon buffers
         numbers = sorted(int(one.stem) for one in path.glob("*.seg") if one.stem.isdigit())
-        if numbers:
+        if numbers and not (path / "wanted").exists():
+            write(path / "adopter", f"{self.path.name}\n")
             offer(str(path), numbers[0])
             return
-        (path / "position").unlink(missing_ok=True)
+        if not numbers:
+            (path / "position").unlink(missing_ok=True)
+        (path / "adopter").unlink(missing_ok=True)
         self._alone.pop(path, None)
         self._adopting = None
         os.close(lock)
@@ -220,6 +253,24 @@ def take(path: Path) -> int | None:
         os.close(lock)
         return None
     return lock
+
+
+def _await_adopter(path: Path) -> None:
+    """Waits, up to RETURN_S, until the daemon that adopted from this folder has stored what it had moved."""
+    name = _read(path / "adopter")
+    if name.isdigit():
+        other = path.parent / name
+        moved = list(other.glob("*.seg"))
+        _until(lambda: not any(one.exists() for one in moved) or not _locked(other) or None)
+        (path / "adopter").unlink(missing_ok=True)
+
+
+def _until(look: Callable[[], Any]) -> Any:
+    """What `look` returns as soon as that is not None; None after RETURN_S."""
+    end = time.monotonic() + RETURN_S
+    while (seen := look()) is None and time.monotonic() < end:
+        time.sleep(PAUSE_S)
+    return seen
 
 
 def _locked(path: Path) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from support.client import Client, data
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.ports import free_port
 from support.postgres import Postgres
 from support.wait import PATIENCE, until
 
@@ -371,6 +372,34 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         with left[2].client() as client:
             drained(client)
         assert everything(a, queue, "p2") == list(range(1000))
+
+
+@pytest.mark.parametrize("adopter", ["lives", "is killed"])
+def test_a_daemon_that_returns_goes_on_behind_its_own_buffer(server, postgres, queue, adopter):
+    """Another one was adopting it. What is pushed from then on is stored behind what was buffered before."""
+    conninfo, port, before = postgres.database(), free_port(), 1500
+    adopts = {"PORT": free_port(), "QUEEND_BUFFER_ADOPT_MS": 50}
+    returns = {"PORT": port, "FILE_BUFFER_MAX_BATCH": 10, "FILE_BUFFER_EVENTS_PER_FILE": 10}
+    other, left = server(conninfo, **adopts), server(conninfo, **returns)
+    with other.client() as a, left.client() as b:
+        a.post("/api/v1/system/maintenance", {"enabled": True})
+        until(lambda: b.get("/api/v1/system/maintenance").json["maintenanceMode"], "it obeys")
+        for n in range(0, before, 10):
+            b.push(queue, *range(n, n + 10), partition="p")
+        left.kill()
+        a.post("/api/v1/system/maintenance", {"enabled": False})
+        until(lambda: a.metric("queend_buffer_drained_messages_total") > 0, "some of it is adopted")
+    if adopter == "is killed":
+        other.kill()
+        other = server(conninfo, **adopts)
+    back = server(conninfo, **returns)
+    with back.client() as client, other.client() as a:
+        client.push(queue, "new", partition="p")
+        drained(a)
+        drained(client)
+        seen: list = []
+        until(lambda: seen.extend(everything(client, queue, "p")) or len(seen) > before, "all of it is stored")
+        assert seen == [*range(before), "new"]
 
 
 def test_a_daemon_that_starts_beside_two_left_folders_says_so_and_drains_both(server, postgres, queue):
