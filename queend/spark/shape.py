@@ -67,25 +67,25 @@ class Shape:
         """The column that tells rows apart whose order does not matter."""
         return "partition" if self.partition or self.key else "queue" if self.queue else None
 
-    def table(self, batch: pa.RecordBatch, ids: RowIds | None, first: int) -> pa.Table:
-        """The columns of a push. first: the number of the batch's first row. ids: None where the daemon makes them."""
+    def table(self, batch: pa.RecordBatch, ids: RowIds | None) -> pa.Table:
+        """Returns the columns of a push. ids: None where the daemon makes them."""
         columns: dict[str, pa.Array] = {}
         if self.queue:
             columns["queue"] = _text(batch.column(self.queue))
         if self.partition or self.key:
             both = [_text(batch.column(name)) for name in (self.partition, self.key) if name]
             columns["partition"] = pc.coalesce(*both) if len(both) > 1 else both[0]
-        if self.transaction:
-            given = _text(batch.column(self.transaction))
-            made = ids and given.null_count
-            columns["transactionId"] = pc.coalesce(given, ids.texts(first, len(given))) if made else given
-        elif ids:
-            columns["transactionId"] = ids.texts(first, batch.num_rows)
         if self.trace:
             columns["traceparent"] = _text(batch.column(self.trace))
         if self.due:
             columns["deliverAt"] = batch.column(self.due).cast(pa.timestamp("us", "UTC"))
         columns["payload"] = _payload(batch.column(self.value))
+        if self.transaction:
+            given = _text(batch.column(self.transaction))
+            made = ids and given.null_count
+            columns["transactionId"] = pc.coalesce(given, ids.texts(columns)) if made else given
+        elif ids:
+            columns["transactionId"] = ids.texts(columns)
         return pa.table(columns)
 
 

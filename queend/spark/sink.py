@@ -84,7 +84,7 @@ class Sink:
         kept: list[pa.Table] = []
         first = n = weight = 0
         for batch in batches:
-            table = self.shape.table(batch, self.ids, first + n)
+            table = self.shape.table(batch, self.ids)
             each = max(1, table.nbytes // max(1, table.num_rows))
             at = 0
             while at < table.num_rows:
