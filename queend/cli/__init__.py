@@ -17,6 +17,7 @@ from typer.main import get_command
 from .. import __version__
 from .completion import VARIABLE
 from .habits import hint
+from .output import clean
 from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 
@@ -106,6 +107,7 @@ def spoken() -> Iterator[None]:
                 error.message = re.sub(pattern, instead, error.message)
             if meant := hint(error.message, getattr(error, "ctx", None)):
                 error.message = f"{error.message.removesuffix('.')}. {meant}"
+            error.message = clean(error.message)
         raise
 
 

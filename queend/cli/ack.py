@@ -11,7 +11,7 @@ import typer
 from .client import Server
 from .lines import Bad, payloads
 from .options import Group
-from .output import many
+from .output import many, say
 from .pop import acknowledge
 from .push import milliseconds
 from .remote import USAGE, Stop, remote
@@ -79,5 +79,5 @@ def ack(
                        1) from None
         if gathered:
             send(gathered)
-    typer.echo(f"{count} {status.value}")
+    say(f"{count} {status.value}")
     sys.stdout.flush()

@@ -8,7 +8,7 @@ import typer
 
 from .common import database, place, settings_or_exit
 from .options import Yes
-from .output import Progress, size
+from .output import Progress, say, size
 from .remote import Stop, ending, sure
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
@@ -32,7 +32,7 @@ def backup(
     with database(settings, running=True) as (conninfo, ours), Progress("dumping", bytes_=True) as progress:
         made = make(target, conninfo, root_of(settings), everything or ours, progress.add)
     buffers = f", {made['buffers']} folders of the failover buffer" if made["buffers"] else ""
-    typer.echo(f"{target}: {size(made['bytes'])} of PostgreSQL {made['postgres']}{buffers}")
+    say(f"{target}: {size(made['bytes'])} of PostgreSQL {made['postgres']}{buffers}")
 
 
 @ending
@@ -73,4 +73,4 @@ def restore(
             work.run(plan, progress.add)
         buffers = work.restore_buffers(source, root_of(settings), identity_of(conninfo))
     drained = f", and {buffers} folders of the failover buffer; the next daemon stores them" if buffers else ""
-    typer.echo(f"restored what was kept at {made['made']}{drained}")
+    say(f"restored what was kept at {made['made']}{drained}")

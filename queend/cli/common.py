@@ -10,6 +10,7 @@ import typer
 
 from .. import log, session
 from ..config import ConfigError, Settings, load
+from .output import say
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop
 
 
@@ -24,12 +25,12 @@ def settings_or_exit(**arguments: Any) -> Settings:
 def refuse(error: ConfigError) -> NoReturn:
     """The settings cannot be used: a line for each problem."""
     for problem in str(error).splitlines():
-        typer.echo(f"queend: {log.masked(problem)}", err=True)
+        say(f"queend: {log.masked(problem)}", err=True)
     raise typer.Exit(USAGE)
 
 
 def fail(text: str) -> NoReturn:
-    typer.echo(f"queend: {log.masked(text)}", err=True)
+    say(*f"queend: {log.masked(text)}".splitlines(), err=True)
     raise typer.Exit(REFUSED)
 
 

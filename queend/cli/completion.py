@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 PROGRAM, VARIABLE = "queend", "_QUEEND_COMPLETE"
 NAMES, ANSWER_S = 100, 1.0
+SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
 
 
 class Shell(enum.StrEnum):
@@ -36,9 +39,15 @@ def contexts(incomplete: str) -> list[str]:
     from .saved import ContextError, load
 
     try:
-        return sorted(name for name in load()["contexts"] if name.startswith(incomplete))
+        return _offered(incomplete, load()["contexts"])
     except ContextError:
         return []
+
+
+def _offered(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Returns the names that begin like this, without those that a shell might run as a command or read as an option:
+    a script of completion is evaluated by its shell, and the line it completes is run."""
+    return sorted({name for name in names if name.startswith(incomplete) and SAFE.fullmatch(name)})
 
 
 def _begin(incomplete: str, path: str, **query: str | None) -> list[str]:
@@ -51,7 +60,6 @@ def _begin(incomplete: str, path: str, **query: str | None) -> list[str]:
         server = connect(None, None, None, None, ANSWER_S)
         answer = server.get(path, limit=NAMES, **query) or []
         rows = answer.get("queues", []) if isinstance(answer, dict) else answer
-        return sorted({row["name"] for row in rows if row["name"].startswith(incomplete)
-                       and row["name"].isprintable()})
+        return _offered(incomplete, (row["name"] for row in rows))
     except (ServerError, Stop, ContextError, KeyError, TypeError, AttributeError):
         return []

@@ -11,6 +11,7 @@ from rich.table import Table
 from ..config import Settings, origins
 from ..masked import masked
 from .common import settings_or_exit
+from .output import clean, say
 
 
 def config(
@@ -26,12 +27,13 @@ def config(
         if not changed or origin[name] != "default" and getattr(settings, name) != field.default:
             shown[name] = masked(settings, name)
     if as_json:
-        typer.echo(json.dumps({name.upper(): {"value": value, "origin": origin[name]} if show_origin else value
-                               for name, value in shown.items()}, indent=1, default=str))
+        say(*json.dumps({name.upper(): {"value": value, "origin": origin[name]} if show_origin else value
+                         for name, value in shown.items()}, indent=1, default=str).split("\n"))
         return
     table = Table("setting", "value", *(["origin"] if show_origin else []), box=None, pad_edge=False)
     for name, value in shown.items():
-        table.add_row(name.upper(), "" if value is None else str(value), *([origin[name]] if show_origin else []))
+        text = "" if value is None else clean(str(value))
+        table.add_row(name.upper(), text, *([origin[name]] if show_origin else []))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200

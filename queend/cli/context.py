@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 from .client import Server
-from .output import Format, Output, show
+from .output import Format, Output, say, show
 from .remote import NOT_FOUND, USAGE, Stop, ending
 from .saved import chosen, load, path, save
 
@@ -51,7 +51,7 @@ def add(
     state["contexts"][name] = one
     state["current"] = state.get("current") or name
     save(state)
-    typer.echo(f"{name}: {one['url']}, in {path()}", err=True)
+    say(f"{name}: {one['url']}, in {path()}", err=True)
 
 
 @context.command()
@@ -71,7 +71,7 @@ def context_show(name: Annotated[Optional[str], typer.Argument(help="A saved ser
     one = chosen(name)
     if one is None:
         raise Stop("no context is chosen", NOT_FOUND, "queend context add saves one")
-    typer.echo(one["url"])
+    say(one["url"])
 
 
 @context.command()

@@ -13,7 +13,7 @@ import typer
 from .client import Server, ServerError
 from .completion import queues as completed
 from .options import DryRun
-from .output import Format, Output, Progress, dump, many, show
+from .output import Format, Output, Progress, dump, many, say, show, write
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
 from .resources import found, groups_of, queues_of
 
@@ -57,13 +57,13 @@ def export(
             if output in (Format.json, Format.table) else
             "".join((dump(one) if output is Format.ndjson else one["name"]) + "\n" for one in queues))
     if file is None:
-        sys.stdout.write(text)
+        write(text)
         return
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}") from None
-    typer.echo(f"{many(len(queues), 'queue')} in {file}", err=True)
+    say(f"{many(len(queues), 'queue')} in {file}", err=True)
 
 
 def paused(row: dict[str, Any]) -> bool:
@@ -106,7 +106,7 @@ def import_(
           else ""}, output, "queue")
     count = sum(row["action"] != "same" for row in done)
     if output is Format.table:
-        typer.echo(f"{count} to do" if dry_run else f"{count} done, {len(done) - count} were so already", err=True)
+        say(f"{count} to do" if dry_run else f"{count} done, {len(done) - count} were so already", err=True)
     if refused := [row for row in done if row["action"] == "not possible"]:
         raise Stop(f"{len(refused)} of them this server cannot do", REFUSED)
 

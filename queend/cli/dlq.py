@@ -13,7 +13,7 @@ from .client import Server
 from .completion import queues
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
-from .output import Format, Output, Progress, age, dump, many, show
+from .output import Format, Output, Progress, age, dump, many, say, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, found
 
@@ -77,10 +77,10 @@ def redrive(
     count = total if limit is None else min(total, limit)
     where = f"the queue {to_queue or queue!r}"
     if dry_run:
-        typer.echo(f"would send {shown(count)} of {queue} back into {where}")
+        say(f"would send {shown(count)} of {queue} back into {where}")
         return
     if not count:
-        typer.echo("0 sent back")
+        say("0 sent back")
         return
     sure(f"Send {shown(count)} of {queue!r} back into {where} at {server.url}?", yes)
     body = {"queue": queue, **wanted, **({"targetQueue": to_queue} if to_queue else {}),
@@ -95,7 +95,7 @@ def redrive(
             # What fails again meanwhile is not sent back again.
             if not answer["left"] or not answer["redriven"] or (limit is None and total < 100_000 and done >= total):
                 break
-    typer.echo(f"{done} sent back")
+    say(f"{done} sent back")
 
 
 @dlq.command()
@@ -121,7 +121,7 @@ def edit(
     named = ",".join(f'{place[:-1]},"payload":{text}}}' for place in places)      # as written: numbers stay as they are
     answer = server.post("/api/v1/dlq/redrive", within=LONG_S,
                          body=f'{{"queue":{json.dumps(row["queue"])},"messages":[{named}]}}'.encode())
-    typer.echo(f"{answer['redriven']} sent back")
+    say(f"{answer['redriven']} sent back")
 
 
 @dlq.command()
@@ -133,8 +133,8 @@ def purge(server: Server, queue: Queue, group: Group = None, partition: Partitio
     wanted = filters(group, partition, from_, to)
     count = counted(server, queue=queue, **wanted)
     if dry_run:
-        typer.echo(f"would delete {shown(count)} of {queue}")
+        say(f"would delete {shown(count)} of {queue}")
         return
     sure(f"Delete {shown(count)} of {queue!r} at {server.url}?", yes)
     answer = server.delete("/api/v1/dlq", queue=queue, within=LONG_S, **wanted)
-    typer.echo(f"{answer['deleted']} deleted")
+    say(f"{answer['deleted']} deleted")

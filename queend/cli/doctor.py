@@ -6,7 +6,7 @@ import textwrap
 import typer
 
 from .client import Server
-from .output import Format, Output, clean, show
+from .output import Format, Output, say, show
 from .remote import REFUSED, remote
 
 COLOURS = {"critical": "red", "warning": "yellow", "notice": "cyan"}
@@ -21,10 +21,10 @@ def doctor(server: Server, output: Output = Format.table) -> None:
         show(findings, {}, output, "check")
     else:
         for one in findings:
-            typer.secho(f"{one['level']}: {clean(one['title'])}", fg=COLOURS.get(one["level"]), bold=True)
+            say(f"{one['level']}: {one['title']}", fg=COLOURS.get(one["level"]), bold=True)
             for text in (one["evidence"], one["advice"]):
-                typer.echo(textwrap.fill(clean(text), 100, initial_indent="    ", subsequent_indent="    "))
+                say(*textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    "))
         if not findings:
-            typer.echo(f"nothing found; looked at {', '.join(answer['checks'])}")
+            say(f"nothing found; looked at {', '.join(answer['checks'])}")
     if answer["status"] == "critical":
         raise typer.Exit(REFUSED)

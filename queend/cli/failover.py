@@ -9,7 +9,7 @@ import typer
 
 from .common import database, fail, place, settings_or_exit
 from .options import Yes
-from .output import many
+from .output import many, say
 from .remote import ending
 
 failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
@@ -46,18 +46,18 @@ def adopt(
             fail("there are no tables of queend in this database: restore it first, or run queend migrate")
         found = find(root_of(settings), identity)
         if not found:
-            typer.echo(f"nothing in {root_of(settings)} is for another database")
+            say(f"nothing in {root_of(settings)} is for another database")
             return
         for one in found:
             since = (time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6))
                      if one.oldest_us else "")
             origin = {True: "its database had the data of this one", False: "of a STRANGE database",
                       None: "of which database it does not say"}[one.moved]
-            typer.echo(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
+            say(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
         if any(one.moved is False for one in found) and not strange:
             fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
         if not yes and not typer.confirm(f"Store them in the database {place(target)}, once and for all?"):
             fail("nothing was adopted")
         for one in found:
             take(one, identity)
-        typer.echo("adopted; a daemon that runs or starts here stores them")
+        say("adopted; a daemon that runs or starts here stores them")

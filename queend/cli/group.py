@@ -8,7 +8,7 @@ import typer
 from .client import Server
 from .completion import groups, queues
 from .options import DryRun, Yes
-from .output import Format, Output, age, many, show, span
+from .output import Format, Output, age, many, say, show, span
 from .queue import switched
 from .remote import USAGE, Stop, remote, sure
 from .resources import EVER, LONG_S, found, groups_of, no_group
@@ -81,17 +81,17 @@ def seek(
         where = f"all partitions of {queue!r}"
     place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
     if dry_run:
-        typer.echo(f"would move {name!r} to {place} in {where}; it is {many(row['totalLag'], 'message')} behind now")
+        say(f"would move {name!r} to {place} in {where}; it is {many(row['totalLag'], 'message')} behind now")
         return
     sure(f"Move {name!r} to {place} in {where}? It is {many(row['totalLag'], 'message')} behind now.", yes)
     body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
         "timestamp": EVER if beginning else to}
     if partition is None:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/seek", name, queue, body=body, within=LONG_S)
-        typer.echo(f"moved in {many(done['partitionsUpdated'], 'partition')}")
+        say(f"moved in {many(done['partitionsUpdated'], 'partition')}")
     else:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
-        typer.echo("moved" if done["updated"] else "it was there")
+        say("moved" if done["updated"] else "it was there")
 
 
 @group.command()
@@ -132,7 +132,7 @@ def delete(
     if not rows:
         raise no_group(name, queue)
     for row in rows:
-        typer.echo(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: "
+        say(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: "
                    f"{many(row['members'], 'partition')}, "
                    f"{many(row['totalLag'], 'message')} behind", err=not dry_run)
     if dry_run:
@@ -143,4 +143,4 @@ def delete(
         done = server.delete("/api/v1/consumer-groups/{}", name, within=LONG_S, **query)
     else:
         done = server.delete("/api/v1/consumer-groups/{}/queues/{}", name, queue, within=LONG_S, **query)
-    typer.echo(f"deleted {name}: {many(done.get('deletedPartitions', 0), 'partition')}")
+    say(f"deleted {name}: {many(done.get('deletedPartitions', 0), 'partition')}")

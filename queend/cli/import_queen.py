@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .common import database, settings_or_exit
-from .output import many
+from .output import many, say
 from .remote import DIFFERS, USAGE, Stop, ending
 
 
@@ -35,12 +35,12 @@ def import_queen(
         migrate(here)
         target = Target(here)
         summary = bring(source, target, everything, queue or [], settings.queend_compress_from,
-                        lambda text: typer.echo(text, err=True))
+                        lambda text: say(text, err=True))
         target.close()
         source.close()
     for difference in summary.differences:
-        typer.echo(f"differs: {difference}", err=True)
-    typer.echo(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"),
+        say(*f"differs: {difference}".splitlines(), err=True)
+    say(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"),
                           many(summary.groups, "group"), many(summary.messages, "message"),
                           many(summary.dead_letters, "dead letter")))
                + ("" if summary.differences else "; counts agree"))

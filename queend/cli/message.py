@@ -10,7 +10,7 @@ import typer
 from .ack import address
 from .client import PAGE, Server, ServerError
 from .options import Limit, MessageId, OfQueue, Partition, Queue
-from .output import Format, Output, Progress, age, dump, facts, many, one, show
+from .output import Format, Output, Progress, age, dump, facts, many, one, say, show
 from .remote import remote, tell
 from .resources import EVER, found
 
@@ -106,7 +106,7 @@ class Looked:
 
     def say(self) -> None:
         ended = f", back to {self.back}; --after {self.place} goes on" if self.place else ", all there are"
-        typer.echo(f"{self.found or 'none'} found; searched {many(self.searched, 'message', '{:,}'.format)}{ended}",
+        say(f"{self.found or 'none'} found; searched {many(self.searched, 'message', '{:,}'.format)}{ended}",
                    err=True)
         if self.unreadable:
             tell(f"{many(self.unreadable, 'message')} could not be read: the server lacks their key")
@@ -123,6 +123,6 @@ def message_show(server: Server, id_: MessageId, output: Output = Format.table) 
                ("stored", f"{row['createdAt']}, {age(row['createdAt'])} ago"), ("status", row["status"]),
                ("error", row.get("errorMessage")), ("retries", row.get("retryCount")),
                ("producer", row.get("producerSub")), ("trace", row.get("traceId"))])
-        typer.echo(dump(row["payload"], 2))
+        say(*dump(row["payload"], 2).split("\n"))
 
     one({**row, "name": id_}, output, lines)

@@ -1,9 +1,8 @@
 """queend migrate: brings the database to this version's schema and ends."""
 from __future__ import annotations
 
-import typer
-
 from .common import database, settings_or_exit
+from .output import say
 from .remote import ending
 
 
@@ -15,4 +14,4 @@ def migrate() -> None:
     settings = settings_or_exit()
     with database(settings) as (conninfo, _):
         applied = apply(conninfo)
-    typer.echo("\n".join(f"applied {name}" for name in applied) or "up to date")
+    say(*[f"applied {name}" for name in applied] or ["up to date"])

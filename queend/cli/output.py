@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,11 @@ import typer
 
 RICH_ROWS = 500      # more rows than that are aligned page by page, without rich
 SIGNS = ("", "k", "M", "G", "T")
+# Controls of ASCII and of ISO 6429 (C1), line and paragraph separators, marks of direction, invisible signs, halves of
+# pairs. U+200C and U+200D stay: words of Persian and composed emoji need them.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+                    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
+SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
 class Format(enum.StrEnum):
@@ -35,7 +41,7 @@ def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format
     if how is Format.table:
         count = _tables(iter(rows), columns)
         if not count and none:
-            typer.echo(clean(none), err=True)
+            say(none, err=True)
         return count
     if how is Format.json:
         sys.stdout.write("[")
@@ -127,16 +133,31 @@ def cell(value: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """A name as it may go to a terminal: what would move the cursor or end the line is spelled out."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] if ord(sign) < 0x7f else
-                   f"\\u{ord(sign):04x}" for sign in text)
+    """Returns the text as it may go to a terminal: controls, line ends and signs that change the direction of writing
+    are spelled out as JSON spells them."""
+    return text if text.isprintable() else UNSAFE.sub(_spelled, text)
+
+
+def _spelled(found: re.Match) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return SHORT.get(found[0]) or "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def say(*lines: str, err: bool = False, **style: Any) -> None:
+    """Prints lines for people, cleaned. Every text of a server or a file goes through here, `write`, or `clean`."""
+    for line in lines:
+        typer.secho(clean(line), err=err, **style)
+
+
+def write(text: str) -> None:
+    """Prints text for programs on standard output, cleaned but for its line ends."""
+    sys.stdout.write("\n".join(map(clean, text.split("\n"))))
 
 
 def dump(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent,
-                      separators=None if indent else (",", ":")).encode(errors="backslashreplace").decode()
+    """Returns JSON that may go to a terminal; a program reads the same value."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+    return "\n".join(map(clean, text.split("\n")))
 
 
 def short(number: float | None) -> str:
@@ -218,7 +239,7 @@ class Progress:
 
     def now(self, what: str) -> None:
         if self._bar:
-            self._bar.update(self._task, description=what)
+            self._bar.update(self._task, description=clean(what))
 
 
 def _Rate(progress: Any) -> Any:

@@ -10,7 +10,7 @@ import typer
 from .client import Server
 from .completion import queues
 from .options import Group, Partition, Payload
-from .output import Format, Output, age, dump, show
+from .output import Format, Output, age, dump, say, show, write
 from .remote import NOTHING, USAGE, Stop, remote, tell
 
 POLL_S = 30.0      # one request waits so long at most
@@ -86,10 +86,10 @@ def pop(
 def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> None:
     if payload:
         for one in messages:
-            sys.stdout.write(dump(one["data"]) + "\n")
+            write(dump(one["data"]) + "\n")
     elif output is Format.names:
         for one in messages:
-            sys.stdout.write(f"{one['partitionId']}/{one['transactionId']}\n")
+            say(f"{one['partitionId']}/{one['transactionId']}")
     elif output is not Format.table:
         show(messages, {}, Format.ndjson)
     elif messages:

@@ -15,7 +15,7 @@ from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .completion import queues
 from .options import DryRun, Yes
-from .output import Format, Output, age, facts, many, one, short, show
+from .output import Format, Output, age, facts, many, one, say, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, queues_of
 
@@ -89,11 +89,11 @@ def queue_show(server: Server, name: Name,
                ("rates", f"{short(into)} in and {short(out)} out a second")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
-            typer.echo()
+            say("")
             show(({"option": option, **value} for option, value in asked.items()),
                  {"option": "option", "value": "value", "unit": "unit"}, Format.table)
         if head["partitions"]:
-            typer.echo()
+            say("")
             show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],
                                       "in hand": lambda row: row["stats"]["processing"],
                                       "stored": lambda row: row["stats"]["total"],
@@ -164,7 +164,7 @@ def switched(server: Server, verb: str, shown: str, what: str, path: str, *names
         if error.status == NOT_FOUND and error.text in ("Queue not found", "Consumer group not found"):
             raise Stop(f"there is no {what}", NOT_FOUND) from None
         raise
-    typer.echo(f"{verb}d {shown}" if done["changed"] else f"{shown} was {verb}d already")
+    say(f"{verb}d {shown}" if done["changed"] else f"{shown} was {verb}d already")
 
 
 @queue.command()
@@ -179,11 +179,11 @@ def clear(server: Server, name: Name,
         count = _partition(server, name, partition)["stats"]["total"]
     what = f"the queue {name!r}" if partition is None else f"the partition {partition!r} of {name!r}"
     if dry_run:
-        typer.echo(f"would remove {many(count, 'message')} of {what}")
+        say(f"would remove {many(count, 'message')} of {what}")
         return
     sure(f"Remove {many(count, 'message')} of {what} at {server.url}?", yes)
     done = server.delete("/api/v1/queues/{}/clear", name, partition=partition, within=LONG_S)
-    typer.echo(f"removed {many(done['count'], 'message')}")
+    say(f"removed {many(done['count'], 'message')}")
 
 
 def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = Fal
     groups = Counter(row["queueName"] for row in groups_of(server))
     for head in heads:
         totals = head["totals"]
-        typer.echo(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
+        say(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
                    f"{totals['pending'] + totals['processing']} of them not consumed, "
                    f"{many(totals['deadLetter'], 'dead letter')}, "
                    f"{many(groups[head['name']], 'group')}", err=not dry_run)
@@ -215,4 +215,4 @@ def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = Fal
     sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)
     for name in names:
         server.delete("/api/v1/resources/queues/{}", name, within=LONG_S)
-        typer.echo(f"deleted {name}")
+        say(f"deleted {name}")

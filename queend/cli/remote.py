@@ -15,6 +15,7 @@ from typer.models import OptionInfo
 from .. import log
 from .client import Server, ServerError
 from .completion import contexts
+from .output import clean, say
 from .saved import ContextError, chosen
 
 Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "
@@ -42,9 +43,9 @@ class Stop(Exception):
 
 def tell(text: str, hint: str = "") -> None:
     """A line on standard error, and one with what to do."""
-    typer.echo(f"queend: {log.masked(text)}", err=True)
+    say(f"queend: {log.masked(text)}", err=True)
     if hint:
-        typer.echo(f"        {hint}", err=True)
+        say(f"        {hint}", err=True)
 
 
 def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -169,5 +170,5 @@ def sure(question: str, yes: bool) -> None:
         raise Stop("this cannot be undone, and there is no terminal to ask at", USAGE,
                    "--yes does it without a question")
     sys.stdout.flush()
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(clean(question), err=True):
         raise Stop("nothing was done")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +10,7 @@ import orjson
 
 from .client import Server, ServerError
 from .lines import Payload
-from .output import Format, dump, many
+from .output import Format, dump, many, say, write
 from .remote import Stop
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
@@ -71,11 +70,11 @@ class Sender:
             self.duplicates += status == "duplicate"
             self.buffered += status == "buffered"
             if self.output is Format.ndjson:
-                sys.stdout.write(dump(row) + "\n")
+                write(dump(row) + "\n")
             elif self.output is Format.names:
-                sys.stdout.write(row["transaction_id"] + "\n")
+                say(row["transaction_id"])
             elif self.output is Format.json:
-                sys.stdout.write(("[\n " if not self.printed else ",\n ") + dump(row))
+                write(("[\n " if not self.printed else ",\n ") + dump(row))
             self.printed += 1
         if wrong := [(row, place) for row, place in zip(answer, places, strict=False)
                      if row.get("status") not in ("queued", "duplicate", "buffered")]:
@@ -109,11 +108,11 @@ class Sender:
     def tell(self) -> None:
         """How many messages were stored."""
         if self.output is Format.json:
-            sys.stdout.write("\n]\n" if self.printed else "[]\n")
+            write("\n]\n" if self.printed else "[]\n")
         if self.output is Format.table and self.printed:
             told = [f"{self.stored} stored"]
             if self.duplicates:
                 told.append(f"{self.duplicates} were there already")
             if self.buffered:
                 told.append(f"{self.buffered} buffered until the database is back")
-            sys.stdout.write(", ".join(told) + "\n")
+            write(", ".join(told) + "\n")

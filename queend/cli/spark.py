@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Optional
 
 import typer
 
 from .common import fail
+from .output import say
 from .remote import USAGE, Stop, given, like, meant, tell
 from .saved import ContextError
 
@@ -68,19 +70,20 @@ class Run:
 
             LinkSettings.of(Options(self.link))    # before Spark takes ten seconds to start
             engine = session(self.name, self.master, self.settings, self.jar, self.verbose)
-            print(json.dumps(job(engine, *arguments, **more, **self.link), ensure_ascii=False, default=str), flush=True)
+            say(json.dumps(job(engine, *arguments, **more, **self.link), ensure_ascii=False, default=str))
+            sys.stdout.flush()
         except (JobError, OptionError) as error:
             if self.verbose:
                 raise
-            typer.echo(f"queend: {error}", err=True)
+            say(*f"queend: {error}".splitlines(), err=True)
             status = 1
         except KeyboardInterrupt:
-            typer.echo(f"queend: {self.name} was interrupted; it can be run again", err=True)
+            say(f"queend: {self.name} was interrupted; it can be run again", err=True)
             status = 130
         except Exception as error:  # noqa: BLE001 - a line, as for the others
             if self.verbose:
                 raise
-            typer.echo(f"queend: {self.name}: {told(error)}", err=True)
+            say(*f"queend: {self.name}: {told(error)}".splitlines(), err=True)
             status = 1
         raise typer.Exit(status)    # Spark ends with the process
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .output import dump
+from .output import dump, say
 from .push import milliseconds
 from .remote import USAGE, Stop, ending
 
@@ -45,7 +45,7 @@ def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
                if os.environ.get(name)}
     if queues:
         claims |= _limits(queues)
-    typer.echo(jwt.encode(claims, secret, algorithm="HS256"))
+    say(jwt.encode(claims, secret, algorithm="HS256"))
 
 
 def _limits(queues: list[str]) -> dict[str, Any]:
@@ -86,6 +86,6 @@ def inspect(file: Annotated[Optional[str], typer.Argument(help="A file that hold
     except ValueError as error:
         raise Stop(f"that is no token: {error}" if text.strip() else "there is no token in it", USAGE,
                    "" if file or text.strip() else "QUEEND_TOKEN or a file gives one") from None
-    typer.echo(dump({"header": head, "claims": claims}, 2))
+    say(*dump({"header": head, "claims": claims}, 2).split("\n"))
     if isinstance(claims, dict) and isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
         raise Stop("it has ended")

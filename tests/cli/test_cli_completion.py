@@ -1,15 +1,19 @@
 """queend completion, in the shells themselves."""
 from __future__ import annotations
 
+import json
 import os
+import pty
+import select
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 @pytest.fixture
@@ -64,3 +68,93 @@ def test_a_server_that_is_not_there_completes_nothing_and_says_nothing(cli):
     done = subprocess.run([sys.executable, "-m", "queend"], env=environment, capture_output=True, text=True, cwd="/")
     assert done.stdout.strip() == "" and done.stderr == ""
     assert cli("completion", "tcsh").status == 2
+
+
+# How a shell starts that has read this script and completes as at a terminal of its own.
+BEGIN = {
+    "bash": ["--rcfile", "{home}/rc", "-i"],
+    "zsh": ["-i"],
+    "fish": ["--no-config", "-C", "source {home}/rc", "-i"],
+}
+RC = {
+    "bash": "PS1='ready> '; bind 'set bell-style none'\n",
+    "zsh": "PS1='ready> '; autoload -Uz compinit; compinit -u -D\n",
+    "fish": "function fish_prompt; echo -n 'ready> '; end\n",
+}
+
+
+class Terminal:
+    """An interactive shell at a terminal."""
+
+    def __init__(self, shell: str, home: Path, environment: dict[str, str]):
+        self.shown = ""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir("/")
+            os.execvpe(shell, [shell, *(word.format(home=home) for word in BEGIN[shell])], environment)
+
+    def types(self, keys: str) -> None:
+        os.write(self.terminal, keys.encode())
+
+    def shows(self, text: str, again: str = "") -> None:
+        """Waits until the terminal shows a text. again: keys that are typed each second meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self.terminal], [], [], 1.0)[0]:
+                self.shown += os.read(self.terminal, 1 << 16).decode(errors="replace")
+            elif again:
+                self.types(again)
+        self.shown = self.shown.partition(text)[2]
+
+    def close(self) -> None:
+        os.close(self.terminal)      # the shell gets SIGHUP
+        os.waitpid(self.pid, 0)
+
+
+def hostile(mark: Path) -> list[str]:
+    """Names that a shell could run, all of which begin with zz."""
+    return [f"zz\\$(touch {mark})", f"zz$(touch {mark})", f"zz`touch {mark}`", f"zz\\`touch {mark}\\`",
+            f"zz;touch {mark};", f"zz\"$(touch {mark})\"", f"zz'$(touch {mark})'", f"zz'\"; touch {mark}; \"'",
+            f"zz)(touch {mark})", f"zz\ntouch {mark}\n", f"zz\r touch {mark}\r", f"zz (e:'touch {mark}':)",
+            f"zz${{(e):-\\$(touch {mark})}}", f"zz:(touch {mark})", "zz\u202eevil", "zz\x1b[31mevil", "zz\x9b31mevil"]
+
+
+@pytest.mark.parametrize("shell", list(BEGIN))
+def test_a_name_is_never_run_as_a_command(cli, client, home, shell):
+    mark = home / "ran"
+    for name in hostile(mark):
+        client.post("/api/v1/configure", {"queue": name, "options": {}})
+    for name in ("zz.safe.one", "zz.safe.two"):
+        client.post("/api/v1/configure", {"queue": name, "options": {}})
+    for name in ("rc", ".zshrc"):
+        (home / name).write_text(RC[shell] + cli.ok("completion", shell).out)
+    terminal = Terminal(shell, home, {**cli.clean(), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home),
+                                      "ZDOTDIR": str(home), "TERM": "xterm"})
+    try:
+        terminal.shows("ready> ")
+        terminal.types("queend pop zz\t")
+        terminal.shows(".safe.", again="\t")      # a server that answers late completes nothing
+        for name in ("one", "two"):
+            terminal.shows(name, again="\t")
+        assert "evil" not in terminal.shown
+    finally:
+        terminal.close()
+    assert not mark.exists()
+
+
+def test_names_that_are_offered_are_of_a_safe_alphabet(cli, client, home):
+    for name in hostile(home / "ran") + ["aa-b_c.d/e@f+1", "-aa"]:
+        client.post("/api/v1/configure", {"queue": name, "options": {}})
+    from queend.cli.completion import contexts, queues
+
+    saved = home / "queend/contexts.json"
+    saved.parent.mkdir()
+    saved.write_text(json.dumps({"contexts": dict.fromkeys([*hostile(home), "zz.one"])}))
+    saved.chmod(0o600)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("QUEEND_URL", cli.environment["QUEEND_URL"])
+        patched.setenv("XDG_CONFIG_HOME", str(home))
+        patched.setattr("queend.cli.completion.ANSWER_S", PATIENCE)
+        assert queues("aa") == ["aa-b_c.d/e@f+1"] and queues("-") == []
+        assert [name for name in queues("zz") if "safe" not in name] == [] and contexts("") == ["zz.one"]
