@@ -46,7 +46,8 @@ queend completion fish | source
 ```
 
 Commands, options, and names of queues, groups and saved servers are completed; names come from the server that is
-meant, if it answers within a second.
+meant, if it answers within a second. Names with signs other than ASCII letters, digits and `_ . / @ + -` are left out:
+a shell might run a part of such a name as a command. Type these names in quotes.
 
 ## What is printed
 

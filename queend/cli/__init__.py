@@ -17,9 +17,9 @@ from typer.main import get_command
 from .. import __version__
 from .completion import VARIABLE
 from .habits import hint
-from .output import clean
 from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
+from .terminal import clean
 
 # by heading: the name of each command, its file below queend/cli, what it is for
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {

@@ -11,10 +11,11 @@ import typer
 from .client import Server
 from .lines import Bad, payloads
 from .options import Group
-from .output import many, say
+from .output import many
 from .pop import acknowledge
 from .push import milliseconds
 from .remote import USAGE, Stop, remote
+from .terminal import say
 
 BATCH = 1000
 

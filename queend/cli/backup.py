@@ -8,8 +8,9 @@ import typer
 
 from .common import database, place, settings_or_exit
 from .options import Yes
-from .output import Progress, say, size
+from .output import Progress, size
 from .remote import Stop, ending, sure
+from .terminal import say
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
 

@@ -10,8 +10,8 @@ import typer
 
 from .. import log, session
 from ..config import ConfigError, Settings, load
-from .output import say
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop
+from .terminal import say
 
 
 def settings_or_exit(**arguments: Any) -> Settings:

@@ -11,7 +11,7 @@ from rich.table import Table
 from ..config import Settings, origins
 from ..masked import masked
 from .common import settings_or_exit
-from .output import clean, say
+from .terminal import clean, say
 
 
 def config(

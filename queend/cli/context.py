@@ -7,9 +7,10 @@ from typing import Annotated, Optional
 import typer
 
 from .client import Server
-from .output import Format, Output, say, show
+from .output import Format, Output, show
 from .remote import NOT_FOUND, USAGE, Stop, ending
 from .saved import chosen, load, path, save
+from .terminal import say
 
 context = typer.Typer(no_args_is_help=True, help="Saved servers and their tokens.")
 NONE = "queend context list shows them"

@@ -13,9 +13,10 @@ import typer
 from .client import Server, ServerError
 from .completion import queues as completed
 from .options import DryRun
-from .output import Format, Output, Progress, dump, many, say, show, write
+from .output import Format, Output, Progress, dump, many, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
 from .resources import found, groups_of, queues_of
+from .terminal import say, write
 
 VERSION = 1
 QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers that name none: every queue has it

@@ -13,9 +13,10 @@ from .client import Server
 from .completion import queues
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
-from .output import Format, Output, Progress, age, dump, many, say, show
+from .output import Format, Output, Progress, age, dump, many, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, found
+from .terminal import say
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
 MOST = 10_000      # dead letters that one request sends back

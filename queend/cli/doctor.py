@@ -6,8 +6,9 @@ import textwrap
 import typer
 
 from .client import Server
-from .output import Format, Output, say, show
+from .output import Format, Output, show
 from .remote import REFUSED, remote
+from .terminal import say
 
 COLOURS = {"critical": "red", "warning": "yellow", "notice": "cyan"}
 

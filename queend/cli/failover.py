@@ -9,8 +9,9 @@ import typer
 
 from .common import database, fail, place, settings_or_exit
 from .options import Yes
-from .output import many, say
+from .output import many
 from .remote import ending
+from .terminal import say
 
 failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
 

@@ -8,10 +8,11 @@ import typer
 from .client import Server
 from .completion import groups, queues
 from .options import DryRun, Yes
-from .output import Format, Output, age, many, say, show, span
+from .output import Format, Output, age, many, show, span
 from .queue import switched
 from .remote import USAGE, Stop, remote, sure
 from .resources import EVER, LONG_S, found, groups_of, no_group
+from .terminal import say
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
 Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.",

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from .common import database, settings_or_exit
-from .output import many, say
+from .output import many
 from .remote import DIFFERS, USAGE, Stop, ending
+from .terminal import say
 
 
 @ending

@@ -10,9 +10,10 @@ import typer
 from .ack import address
 from .client import PAGE, Server, ServerError
 from .options import Limit, MessageId, OfQueue, Partition, Queue
-from .output import Format, Output, Progress, age, dump, facts, many, one, say, show
+from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .remote import remote, tell
 from .resources import EVER, found
+from .terminal import say
 
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show. Takes none.")
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from .common import database, settings_or_exit
-from .output import say
 from .remote import ending
+from .terminal import say
 
 
 @ending

@@ -10,8 +10,9 @@ import typer
 from .client import Server
 from .completion import queues
 from .options import Group, Partition, Payload
-from .output import Format, Output, age, dump, say, show, write
+from .output import Format, Output, age, dump, show
 from .remote import NOTHING, USAGE, Stop, remote, tell
+from .terminal import say, write
 
 POLL_S = 30.0      # one request waits so long at most
 

@@ -15,9 +15,10 @@ from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .completion import queues
 from .options import DryRun, Yes
-from .output import Format, Output, age, facts, many, one, say, short, show
+from .output import Format, Output, age, facts, many, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, queues_of
+from .terminal import say
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]

@@ -15,8 +15,8 @@ from typer.models import OptionInfo
 from .. import log
 from .client import Server, ServerError
 from .completion import contexts
-from .output import clean, say
 from .saved import ContextError, chosen
+from .terminal import clean, say
 
 Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "
                                             "context, else http://127.0.0.1:6632.")]

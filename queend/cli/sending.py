@@ -10,8 +10,9 @@ import orjson
 
 from .client import Server, ServerError
 from .lines import Payload
-from .output import Format, dump, many, say, write
+from .output import Format, dump, many
 from .remote import Stop
+from .terminal import say, write
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
 AGAIN_S = 30.0                    # so long a server that cannot take it now is asked again

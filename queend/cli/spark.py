@@ -11,9 +11,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .common import fail
-from .output import say
 from .remote import USAGE, Stop, given, like, meant, tell
 from .saved import ContextError
+from .terminal import say
 
 spark = typer.Typer(no_args_is_help=True,
                     help="Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")

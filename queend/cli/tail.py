@@ -11,9 +11,10 @@ import typer
 
 from .client import Server
 from .options import Partition, Payload, Queue
-from .output import Format, Output, clean, dump
+from .output import Format, Output, dump
 from .remote import remote
 from .resources import EVER, found
+from .terminal import clean
 
 ENTRIES = 500            # partitions of one request
 LOOK_S = 0.3             # between two looks for what is new

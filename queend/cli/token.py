@@ -11,9 +11,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .output import dump, say
+from .output import dump
 from .push import milliseconds
 from .remote import USAGE, Stop, ending
+from .terminal import say
 
 token = typer.Typer(no_args_is_help=True, help="Tokens: mint, inspect.")
 

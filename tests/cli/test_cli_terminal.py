@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from support.cli import Cli
 
-from queend.cli.output import clean, dump
+from queend.cli.output import dump
+from queend.cli.terminal import clean
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIL = "a\x1b]0;title\x07b\x9b31mc\u202ed\u2066e\x7ff\rg\u2028h\u200ei"
@@ -75,8 +76,8 @@ def test_names_and_payloads_of_a_daemon_and_of_saved_servers(cli, client):
 
 
 # Files that print a text of their own past `say` and `write`, or one whose parts were cleaned.
-OWN = {"output.py": {"secho", "write", "print"}, "serve.py": {"write"}, "tail.py": {"write"}, "completion.py": {"echo"},
-       "__init__.py": {"echo"}, "config.py": {"print"}}
+OWN = {"output.py": {"write", "print"}, "terminal.py": {"secho", "write"}, "serve.py": {"write"}, "tail.py": {"write"},
+       "completion.py": {"echo"}, "__init__.py": {"echo"}, "config.py": {"print"}}
 
 
 def test_no_command_prints_past_the_one_place():

@@ -1,0 +1,36 @@
+"""Text of others on its way to a terminal, whose controls and marks of direction are spelled out."""
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import typer
+
+# Controls of ASCII and of ISO 6429 (C1), line and paragraph separators, marks of direction, invisible signs, halves of
+# pairs. U+200C and U+200D stay: words of Persian and composed emoji need them.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+                    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
+SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+
+
+def clean(text: str) -> str:
+    """Returns the text as it may go to a terminal: controls, line ends and signs that change the direction of writing
+    are spelled out as JSON spells them."""
+    return text if text.isprintable() else UNSAFE.sub(_spelled, text)
+
+
+def _spelled(found: re.Match) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return SHORT.get(found[0]) or "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def say(*lines: str, err: bool = False, **style: Any) -> None:
+    """Prints lines for people, cleaned. Every text of a server or a file goes through here, `write`, or `clean`."""
+    for line in lines:
+        typer.secho(clean(line), err=err, **style)
+
+
+def write(text: str) -> None:
+    """Prints text for programs on standard output, cleaned but for its line ends."""
+    sys.stdout.write("\n".join(map(clean, text.split("\n"))))
