@@ -195,6 +195,7 @@ include "core/ready/scans.pyx"            # groups to be looked through
 include "core/ready/book.pyx"             # what is ready, and who waits
 include "core/ready/others.pyx"           # what others did
 include "core/ready/byname.pyx"           # pops that wait by name
+include "core/ready/awaited.pyx"          # when groups first asked for what does not exist yet
 include "core/ready/tallies.pyx"          # what each queue did, all of them
 
 # What the database knows and this process does not. In: names that are missed, what others committed. Out: the catalog,

@@ -26,7 +26,9 @@ END $$;
 
 -- The id of a queue's consumer group, making it at the first contact where the queue has less than p_most (NULL: no
 -- bound); its first subscription stays (first writer wins).
---   p_mode 'new': from now on, unless p_from gives a moment (µs); anything else: from the oldest record.
+--   p_mode 'new': from now on, unless p_from gives a moment (µs); 'waited': new, its first request was at p_from;
+--   anything else: from the oldest record.
+-- A group that began `new` begins at p_from where 'waited' names an earlier moment than its start (group_earlier).
 -- The queue mode's group has no subscription, and is made in any case. No row: the queue does not exist. group_id NULL:
 -- too many groups.
 CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int)
@@ -34,6 +36,9 @@ RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    IF p_mode = 'waited' THEN
+        PERFORM queend.group_earlier(p_queue, p_name, p_from);
+    END IF;
     RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
                   WHERE g.queue_id = p_queue AND g.name = p_name;
     IF FOUND THEN
@@ -50,14 +55,32 @@ BEGIN
     RETURN QUERY
     INSERT INTO queend.consumer_groups (id, queue_id, name, mode, start_at)
     SELECT queend.group_number(), p_queue, p_name,
-           CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL THEN 'new' ELSE 'timestamp' END, s.start
+           CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL OR p_mode = 'waited' THEN 'new'
+                ELSE 'timestamp' END, s.start
       FROM (SELECT CASE WHEN p_name = '__QUEUE_MODE__' THEN NULL WHEN p_from IS NOT NULL THEN p_from
                         WHEN p_mode = 'new' THEN queend.now_us() END AS start) AS s
     ON CONFLICT DO NOTHING
     RETURNING id, start_at, true;
-    IF NOT FOUND THEN      -- somebody else made it first
+    IF NOT FOUND THEN      -- another session made it first
+        IF p_mode = 'waited' THEN
+            PERFORM queend.group_earlier(p_queue, p_name, p_from);
+        END IF;
         RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
                       WHERE g.queue_id = p_queue AND g.name = p_name;
+    END IF;
+END $$;
+
+-- Moves the start of a group that began `new` back to its first request (µs), if the start is later. Cursors stay. The
+-- daemons are told. Locks: the queue, the group, the catalogue.
+CREATE OR REPLACE FUNCTION queend.group_earlier(p_queue int, p_name text, p_first bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM queend.consumer_groups g
+                WHERE g.queue_id = p_queue AND g.name = p_name AND g.mode = 'new' AND g.start_at > p_first) THEN
+        PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
+        UPDATE queend.consumer_groups g SET start_at = p_first
+         WHERE g.queue_id = p_queue AND g.name = p_name AND g.mode = 'new' AND g.start_at > p_first;
+        PERFORM queend.groups_moved(p_queue);
     END IF;
 END $$;
 

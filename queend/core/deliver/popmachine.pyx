@@ -81,10 +81,23 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
         return
     if not pop_names(w, j):
         return
+    if j.req.sub_new and (j.any_queue or j.queue == NULL):
+        pop_await(j)
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
         return
     pop_claim(w, j)
+
+cdef inline uint64_t pop_awaits(PopJob* j) noexcept nogil:
+    # The key of what a pop waits for by name (ready/awaited).
+    return awaited_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                       j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
+
+cdef void pop_await(PopJob* j) noexcept nogil:
+    # Notes that its group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
+    uv_mutex_lock(&book.lock)
+    awaited_note(pop_awaits(j), j.job.r.started_us, clock_mono_us())
+    uv_mutex_unlock(&book.lock)
 
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     # It may have been woken for work that it will not take: others are told, one for each partition that it might have
@@ -341,10 +354,31 @@ cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     if j.want_partition.p != NULL and catalog_partition(j.queue, j.want_partition) == NULL:
         ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
 
-cdef inline void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
-    # Makes its group in a queue, with the start that it asks for.
-    ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
-              j.req.sub_from_us)
+cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
+    # Makes its group in a queue, with the start that it asks for. A group that is `new` and had to wait for the queue
+    # begins with its first request (pop_first_us). Catalog locked.
+    cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and dbclock_known() else 0
+    if first_us:
+        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, dbclock_at(first_us))
+    else:
+        ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
+                  j.req.sub_from_us)
+
+cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
+    # Returns when its group first asked for the queue by name, or by namespace and task (monotonic). 0: the group did
+    # not ask before the queue was there, or a group of the queue was deleted or moved since. Catalog locked.
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t first_us = 0
+    cdef Awaited* a
+    uv_mutex_lock(&book.lock)
+    a = awaited_find(awaited_key(False, q.name, slice_of(NULL, 0), j.req.group), now)
+    if a != NULL:
+        first_us = a.first_us
+    a = awaited_find(pop_awaits(j), now) if j.any_queue else NULL
+    if a != NULL and (first_us == 0 or a.first_us < first_us):
+        first_us = a.first_us
+    uv_mutex_unlock(&book.lock)
+    return first_us if first_us > q.moved_us else 0
 
 cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job

@@ -189,6 +189,7 @@ cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
             g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.at[0].first)
             if g != NULL:
                 scan_want(g)
+                awaited_forget(awaited_key(False, a.queue.name, slice_of(NULL, 0), g.name))
     else:
         for row in range(PQntuples(res)):
             i = pg_int4(res, row, 0)

@@ -184,6 +184,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         q.mark = catalog.mark
         if q.epoch != pg_int4(res, i, 3):
             catalog_forget_groups(q)
+            q.moved_us = clock_mono_us()
             q.epoch = pg_int4(res, i, 3)
             q.changed = True
         whole = catalog_file(q, pg_bytes(res, i, 5), pg_bytes(res, i, 6)) and whole

@@ -65,6 +65,7 @@ cdef struct Queue:
     Partition* all_partitions # those that can be found; of a buried queue all that went with it
     # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
     int64_t forgotten_us
+    int64_t moved_us          # monotonic, when a reload told that groups were deleted or moved, 0: never
     uint32_t mark             # seen by the running reload
     bint changed              # by a reload: who is parked on it has not been told yet
     Tally* tally              # what it did, per worker
