@@ -12,6 +12,7 @@ from .._core import read_partition_id, read_queue_id
 from ..auth.levels import ADMIN, READ
 from .answer import Json, PathName, not_found
 from .database import rows, seed_of
+from .groups import tell
 from .moments import ts3
 from .options import BY_NAME, shown
 from .paged import Page
@@ -159,6 +160,10 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
     while after is not None and (last is None or after < last):
         *told, end = await rows(request, CLEAR, head.id, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
         removed += sum(one.records for one in told)
+        emptied = [one.partition_id for one in told if one.records]
+        ((ended,),) = await rows(request, "SELECT queend.leases_moot(%s::int[])", emptied)
+        if ended:
+            await tell(request, queue)
         after = end.partition_id
     return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
 

@@ -163,6 +163,8 @@ class Retention(Running):
                     self.figures.rows += gone
                 if waiting:
                     pinned[number, group] += waiting
+            if emptied := [part for part, _, gone, *_ in told if gone]:
+                await self._step("SELECT queend.leases_moot(%s::int[])", emptied)
             after = last[0]
         self.figures.removed += removed
         if removed:

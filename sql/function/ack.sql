@@ -116,6 +116,7 @@ END $$;
 --    has done it.
 -- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought
 --    to go back or to the dead letters.
+--    A record that is gone counts as done, whatever the status: 33 (ack_found).
 -- 3. One decision per call about all failed records: with retries left they all go back, else they are all
 --    dead-lettered.
 -- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
@@ -141,7 +142,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     v_now   bigint := queend.now_us();
-    v_found bigint[];         -- offset of record i, -1 = not here, -2 = not under the lease
+    v_found bigint[];         -- offset of record i, -1 = not here, -2 = not under the lease, -3 = gone
     v_reach bigint;           -- last offset of the live lease; without one, the committed offset
     v_done  int8multirange;   -- those that are done now
     v_upto  bigint;           -- as far as a cumulative one reaches
@@ -160,7 +161,7 @@ BEGIN
     retry_until := 0;
     head := queend.head(p_part);
     IF get_byte(p_status, 0) < 16 THEN
-        v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+        v_found := queend.ack_found(k, p_part, p_lease, p_ids, v_now);
     ELSIF k.lease_id = p_lease AND k.lease_until > v_now AND k.committed < k.lease_end THEN
         v_found := ARRAY(SELECT o FROM generate_series(k.committed + 1, k.lease_end) AS o
                           WHERE (k.beyond @> o) IS NOT TRUE ORDER BY o);
@@ -174,7 +175,9 @@ BEGIN
     END IF;
 
     IF status = 2 OR p_lease IS NOT NULL AND (k.lease_id <> p_lease OR k.lease_until <= v_now) THEN
-        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea ELSE '\x10' END, '' ORDER BY f.ord)
+        -- By leases_moot, which the daemon may not have heard of.
+        released := status = 0 AND k.lease_id <> none AND k.lease_until = 0;
+        SELECT string_agg(CASE f.at WHEN -3 THEN '\x21'::bytea WHEN -1 THEN '\x08' ELSE '\x10' END, '' ORDER BY f.ord)
           INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
         RETURN;
     END IF;
@@ -199,6 +202,9 @@ BEGIN
        AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
     IF v_upto IS NOT NULL THEN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
+    END IF;
+    IF -3 = ANY (v_found) AND k.lease_until > v_now THEN
+        v_done := COALESCE(v_done, '{}');      -- what is gone may complete the window
     END IF;
     v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
                                   WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE
@@ -245,7 +251,8 @@ BEGIN
     -- the window.
     v_last := CASE WHEN released AND v_stop IS NULL
                         THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
-    SELECT string_agg(CASE WHEN f.at = -2 THEN '\x10'::bytea
+    SELECT string_agg(CASE WHEN f.at = -3 THEN CASE WHEN released AND v_last IS NULL THEN '\x25'::bytea ELSE '\x21' END
+                           WHEN f.at = -2 THEN '\x10'
                            WHEN f.at < 0 THEN '\x08'
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND get_byte(p_status, f.ord::int - 1) <> 4
                                THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea
@@ -255,6 +262,36 @@ BEGIN
                            WHEN f.at = v_last THEN '\x05'
                            ELSE '\x01' END, '' ORDER BY f.ord)
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
+END $$;
+
+-- Finds the records of an acknowledgement: the offset of each id, as ack_offsets, or -3 where the record is gone.
+-- Deleted records are known as such. Of a record that retention removed nothing is left: an id that is not found counts
+-- as gone where the lease has lost records to retention, or is one that ended because of that or later (lease_was).
+CREATE OR REPLACE FUNCTION queend.ack_found(k queend.cursors, p_part int, p_lease uuid, p_ids bytea, p_now bigint)
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    v_found bigint[] := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+    v_floor bigint := CASE WHEN -1 = ANY (v_found) THEN (SELECT f.floor FROM queend.floors f
+                                                          WHERE f.partition_id = p_part) END;
+    v_gone  boolean := false;
+BEGIN
+    IF v_floor > 0 THEN
+        v_gone := CASE WHEN COALESCE(p_lease, k.lease_id) = k.lease_id AND k.lease_id <> none AND k.lease_until = 0
+                            THEN true
+                       WHEN COALESCE(p_lease, k.lease_id) = k.lease_id AND k.lease_until > p_now
+                            THEN v_floor > k.committed + 1
+                       ELSE p_lease IS NOT NULL AND queend.lease_was(p_lease, p_part, k.group_id) END;
+    END IF;
+    IF v_gone OR (SELECT c.holes FROM queend.catalog c) THEN
+        RETURN ARRAY(SELECT CASE WHEN f.at = -1 AND v_gone THEN -3
+                                 WHEN EXISTS (SELECT FROM queend.holes h
+                                               WHERE h.partition_id = p_part AND h.record_offset = f.at) THEN -3
+                                 ELSE f.at END
+                       FROM unnest(v_found) WITH ORDINALITY AS f (at, ord) ORDER BY f.ord);
+    END IF;
+    RETURN v_found;
 END $$;
 
 -- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or

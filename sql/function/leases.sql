@@ -223,6 +223,66 @@ BEGIN
     ON CONFLICT (partition_id, group_id) DO UPDATE SET ends_at = GREATEST(excluded.ends_at, pauses.ends_at);
 END $$;
 
+-- Ends the live leases of partitions that have no record left: retention removed or somebody deleted all that was not
+-- done. Such a lease would keep its partition closed for nothing. Returns how many ended. Each keeps its id beside
+-- lease_until 0, so that its acknowledgments still count as done (ack_found). Requires no lock; takes the cursors
+-- ascending, then queues ascending and the catalogue's row (groups_moved).
+CREATE OR REPLACE FUNCTION queend.leases_moot(p_part int[]) RETURNS int
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now   bigint := queend.now_us();
+    v_part  int[];
+    v_group int[];
+    v_queue int[];
+BEGIN
+    SELECT array_agg(k.partition_id), array_agg(k.group_id) INTO v_part, v_group
+      FROM (SELECT DISTINCT u.part FROM unnest(p_part) AS u (part)) AS a
+     CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part OFFSET 0) AS k
+     WHERE k.lease_until > v_now AND queend.lease_moot(k);
+    IF v_part IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM queend.cursors_lock(v_part, v_group);
+    WITH ended AS (
+        UPDATE queend.cursors k
+           SET lease_until = 0, lease_end = k.committed, retries = 0
+          FROM (SELECT x.at FROM unnest(v_part, v_group) AS u (part, grp)
+                 CROSS JOIN LATERAL (SELECT c.ctid AS at FROM queend.cursors c
+                                      WHERE c.partition_id = u.part AND c.group_id = u.grp OFFSET 0) AS x
+                OFFSET 0) AS a
+         WHERE k.ctid = a.at AND k.lease_until > v_now AND queend.lease_moot(k)
+        RETURNING k.partition_id, k.group_id)
+    SELECT array_agg(e.partition_id), array_agg(e.group_id),
+           ARRAY(SELECT DISTINCT p.queue_id FROM ended x
+                  CROSS JOIN LATERAL (SELECT y.queue_id FROM queend.partitions y
+                                       WHERE y.id = x.partition_id OFFSET 0) AS p ORDER BY 1)
+      INTO v_part, v_group, v_queue FROM ended e;
+    PERFORM queend.lease_freed(v_part, v_group);
+    PERFORM queend.groups_moved(u.queue) FROM unnest(v_queue) WITH ORDINALITY AS u (queue, ord) ORDER BY u.ord;
+    RETURN COALESCE(cardinality(v_part), 0);
+END $$;
+
+-- Whether nothing is left of what a cursor's lease covers.
+CREATE OR REPLACE FUNCTION queend.lease_moot(k queend.cursors) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN k.lease_end > k.committed AND queend.due_from(k.partition_id, k.group_id, k.beyond,
+               GREATEST(k.committed + 1, COALESCE((SELECT f.floor FROM queend.floors f
+                                                    WHERE f.partition_id = k.partition_id), 0))) > k.lease_end;
+END $$;
+
+-- Whether a lease was one of this partition and group: its id names the partition, or the lease is remembered. False
+-- for a lease of several partitions that retention has forgotten since (leases_tidy).
+CREATE OR REPLACE FUNCTION queend.lease_was(p_lease uuid, p_part int, p_group int) RETURNS boolean
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN p_lease >= '80000000-0000-0000-0000-000000000000' AND queend.lease_part(p_lease) = p_part
+        OR EXISTS (SELECT FROM queend.leases l WHERE l.lease_id = p_lease AND l.group_id = p_group
+                      AND p_part = ANY (l.partition_ids));
+END $$;
+
 -- The lease id of a name that a SQL caller gave: the UUID it is, else one made of it. NULL for NULL and ''.
 CREATE OR REPLACE FUNCTION queend.lease_uuid(p_text text) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

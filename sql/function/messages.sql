@@ -83,6 +83,7 @@ BEGIN
      WHERE d.id = (SELECT x.id FROM queend.dead_letters x WHERE x.partition_id = p_part AND x.record_offset = v_at
                     ORDER BY x.id DESC LIMIT 1);
     PERFORM queend.hole_make(p_part, v_at);
+    PERFORM queend.leases_moot(ARRAY[p_part]);
     RETURN true;
 END $$;
 
@@ -103,5 +104,8 @@ BEGIN
     PERFORM queend.dead_delete(v_dead);
     WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id RETURNING t.id)
     DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
+    IF v_at IS NOT NULL THEN
+        PERFORM queend.leases_moot(ARRAY[p_part]);
+    END IF;
     RETURN v_at IS NOT NULL OR v_dead <> '{}';
 END $$;

@@ -160,8 +160,9 @@ BEGIN
 END $$;
 
 -- Judges an acknowledgement inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
--- 16 the group holds no live lease on it, 64 done already, so it cannot become a dead letter. A record that the group
--- has done needs no lease, unless the caller names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
+-- 16 the group holds no live lease on it, 64 done already, so it cannot become a dead letter. A record that is gone
+-- (ack_found) can be applied: nothing comes of it. A record that the group has done needs no lease, unless the caller
+-- names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
 CREATE OR REPLACE FUNCTION queend.transaction_judge(p_part int, p_group int, p_lease uuid, p_ids bytea, p_status bytea,
     p_now bigint)
 RETURNS bytea
@@ -173,15 +174,16 @@ BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group;
     v_live := k.lease_until > p_now AND (p_lease IS NULL OR k.lease_id = p_lease);
     RETURN (
-    SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
+    SELECT string_agg(CASE WHEN f.at = -3 AND (p_lease IS NULL OR v_live OR k.lease_id = p_lease AND k.lease_until = 0)
+                               THEN '\x01'::bytea
+                           WHEN f.at = -1 THEN '\x08'
                            WHEN p_lease IS NOT NULL AND v_live IS NOT TRUE THEN '\x10'
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND f.status <> 4
                                THEN CASE WHEN f.status IN (1, 2) THEN '\x40'::bytea ELSE '\x01' END
                            WHEN v_live AND f.at <= k.lease_end THEN '\x01'
                            ELSE '\x10' END, '' ORDER BY f.ord)
       FROM (SELECT u.at, u.ord, get_byte(p_status, u.ord::int - 1) AS status
-              FROM unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids))
-                   WITH ORDINALITY AS u (at, ord)) AS f);
+              FROM unnest(queend.ack_found(k, p_part, p_lease, p_ids, p_now)) WITH ORDINALITY AS u (at, ord)) AS f);
 END $$;
 
 -- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is
@@ -200,7 +202,7 @@ DECLARE
     k       queend.cursors;
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
-    v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+    v_found := queend.ack_found(k, p_part, k.lease_id, p_ids, queend.now_us());
     SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4),
            array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
@@ -209,6 +211,9 @@ BEGIN
      WHERE f.at > k.committed AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
     IF v_upto IS NOT NULL THEN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
+    END IF;
+    IF -3 = ANY (v_found) THEN
+        v_done := COALESCE(v_done, '{}');      -- what is gone may complete the window
     END IF;
     SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
     IF v_new.too_many THEN
@@ -229,7 +234,9 @@ BEGIN
            row_base    = COALESCE((SELECT l.base FROM queend.log l
                                     WHERE l.partition_id = p_part AND l.base <= transaction_ack.committed + 1
                                     ORDER BY l.base DESC LIMIT 1), 0),
-           lease_id    = CASE WHEN released THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
+           -- one that ended because all is gone (leases_moot) counts once: the same transaction may come again
+           lease_id    = CASE WHEN released OR k.lease_until = 0 THEN '00000000-0000-0000-0000-000000000000'
+                              ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
            retries     = CASE WHEN released THEN 0 ELSE k.retries END,
            consumed_at = queend.now_us()

@@ -124,7 +124,7 @@ def test_not_what_fell_to_retention(db, delivered):
     db.rows("INSERT INTO queend.floors VALUES (%s, 4)", part)
     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 4", part)
     refused(db, part, readers, lease)
-    assert db.ack(part, readers, lease, ids).codes == b"\x08" * 4 + b"\1" * 5 + b"\5"
+    assert db.ack(part, readers, lease, ids).codes == b"\x21" * 4 + b"\1" * 5 + b"\5"
 
 
 def test_a_place_that_is_another_cursors_or_nobodys(db, delivered):
