@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
+from support.clock import other_clock
 from support.daemon import Daemon
 from support.wait import until
 
@@ -114,7 +115,7 @@ BAD = [{"deliverAt": "2999-01-01T00:00:00"}, {"deliverAt": "2026-01-01"}, {"deli
        {"deliverAt": 1.5}, {"deliverAt": "1700000000000"}, {"deliverAt": 10**17}, {"deliverAt": 10**40},
        {"deliverAt": "2999-01-01T00:00:00Z"}, {"delayMs": 366 * DAY_MS + 1},
        {"delayMs": -1}, {"delayMs": "5"}, {"delayMs": 0.5}, {"delayMs": {}}, {"delayMs": 10**30},
-       {"delayMs": 5, "deliverAt": 5}]
+       {"delayMs": 5, "deliverAt": 5}, {"deliverAt": 1_800_000_000}, {"deliverAt": 99_999_999_999}]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
@@ -131,7 +132,7 @@ def test_what_is_no_moment_is_refused_in_every_form(client: Client, queue: str, 
 
 
 @pytest.mark.parametrize("query", ["delayMs=-1", "delayMs=x", "deliverAt=", "deliverAt=tomorrow",
-                                   "delayMs=1&deliverAt=5", "deliverAt=99999999999999"])
+                                   "delayMs=1&deliverAt=5", "deliverAt=99999999999999", "deliverAt=1800000000"])
 def test_what_is_no_moment_is_refused_in_the_query(client: Client, queue: str, query: str) -> None:
     answer = client.post(f"/api/v1/push?{query}", {"items": [{"queue": queue, "payload": 1}]})
     assert answer.status == 400 and "query" in answer.json["error"]
@@ -240,3 +241,18 @@ def test_after_a_restart(start_daemon: Callable[..., Daemon], queue: str) -> Non
         got = client.pop(queue, wait=True, timeout=100_000)
     assert data(got) == ["timed"]
     not_early(second, got)
+
+
+@pytest.mark.parametrize("offset", ["+5m", "-5m"])
+def test_the_clock_of_the_database_decides(start_daemon: Callable[..., Daemon], queue: str, offset: str) -> None:
+    """The daemon's own clock is five minutes off: a delay counts from the push, a moment is that of the database."""
+    daemon = start_daemon(**other_clock(offset))
+    with daemon.client() as client, psycopg.connect(daemon.conninfo) as db:
+        client.push_items([{"queue": queue, "partition": "delay", "payload": 1, "delayMs": HOUR_MS},
+                           {"queue": queue, "partition": "moment", "payload": 2, "deliverAt": in_ms(120_000)},
+                           {"queue": queue, "partition": "past", "payload": 3, "deliverAt": in_ms(-120_000)}])
+        assert data(client.pop(queue, batch=3, partitions=3)) == [3]
+        waits = dict(db.execute("SELECT p.name, (s.due - l.created_at) / 1000000 FROM queend.schedule s"
+                                " JOIN queend.partitions p ON p.id = s.partition_id"
+                                " JOIN queend.log l ON l.partition_id = s.partition_id").fetchall())
+        assert set(waits) == {"delay", "moment"} and abs(waits["delay"] - HOUR_MS / 1000) < 60

@@ -237,7 +237,7 @@ cdef void pop_tally(PopJob* j, int n) noexcept nogil:
         t.ack_done += <uint64_t>n
     t.lag_n += 1
     if j.first_us:            # else a push handed them over as it stored them
-        lag = clock_wall_us() - j.first_us
+        lag = dbclock_now() - j.first_us
         if lag > 0:
             t.lag_us += <uint64_t>lag
             if <uint64_t>lag > t.lag_most_us:

@@ -21,6 +21,8 @@ cdef void dbclock_open() noexcept nogil:
     atomic_set64(&dbclock.least, DBCLOCK_SILENT)
     atomic_set64(&dbclock.back_at, 0)
 
+dbclock_open()
+
 cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept nogil:
     # db_us: the database's wall clock, read between sent_us and got_us (monotonic). Two threads that hear something at
     # the same moment may lose the better of two bounds; both hold.

@@ -107,6 +107,13 @@ cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
 cdef const char* DUE_TEXT = (b"deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
                              b"at most 366 days ahead")
 
+cdef const char* DUE_SECONDS_TEXT = (b"deliverAt must be in milliseconds since 1970, and this number looks like "
+                                     b"seconds: multiply it by 1000")
+
+cdef inline bint due_seconds(int64_t number) noexcept nogil:
+    # Returns True for a number from 10^8 to 10^11: as seconds it lies in 1973 to 5138, as milliseconds before 1974.
+    return number >= 100000000 and number < 100000 * <int64_t>1000000
+
 cdef bint time_has_zone(Slice s) noexcept nogil:
     # Of what time_parse has taken.
     cdef size_t i
@@ -134,7 +141,7 @@ cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, 
     # From deliverAt and delayMs (p NULL: not given) to a moment; 0: at once. quoted: texts are literals with quotes.
     cdef Slice text = at
     cdef int64_t us = 0
-    cdef int64_t now = clock_wall_us()
+    cdef int64_t now = dbclock_now()      # the database's clock decides when it is delivered
     due[0] = 0
     field[0] = b"deliverAt"
     why[0] = DUE_TEXT
@@ -151,6 +158,9 @@ cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, 
     if quoted and text.n and text.p[0] == b'"':
         if not json_unescape(at, a, &text, NULL) or whole_take(text, &us):
             return False
+    if whole_take(text, &us) and due_seconds(us):
+        why[0] = DUE_SECONDS_TEXT
+        return False
     if not due_take(text, &us) or us - now > DELAY_DAYS * 86400 * <int64_t>1000000:
         return False
     due[0] = us if us > now else 0

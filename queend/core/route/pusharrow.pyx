@@ -212,7 +212,7 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # 0: it has passed. False: no moment that a delivery may have.
-    cdef int64_t now = clock_wall_us()
+    cdef int64_t now = dbclock_now()
     cdef int64_t scale = 1000000 if r.due_unit == 0 else 1000 if r.due_unit == 1 else 1
     if r.due_unit == 3:
         value = value // 1000
