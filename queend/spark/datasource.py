@@ -6,6 +6,7 @@ import sys
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .link import reach
 from .records import usual
 from .settings import LINK, SOURCE, OptionError, Options, SinkSettings
 from .sink import BatchWriter, StreamWriter
@@ -41,6 +42,7 @@ class QueendDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=False)
+        reach(settings.link)
         # Spark refuses a reader that takes filters where the session does not push them down, and asks from another
         # module where it does.
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
@@ -48,14 +50,20 @@ class QueendDataSource(DataSource):
         return (FilteredReader if told else BatchReader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True), schema)
+        settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True)
+        reach(settings.link)
+        return StreamReader(settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise OptionError('a queue is never overwritten: use mode("append")')
-        return BatchWriter(SinkSettings.of(Options(self.options)), schema)
+        writer = BatchWriter(SinkSettings.of(Options(self.options)), schema)
+        reach(writer.settings.link)
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
             raise OptionError('a queue is never overwritten: use outputMode("append") or "update"')
-        return StreamWriter(SinkSettings.of(Options(self.options)), schema)
+        writer = StreamWriter(SinkSettings.of(Options(self.options)), schema)
+        reach(writer.settings.link)
+        return writer

@@ -16,6 +16,7 @@ from .settings import LinkSettings
 ARROW = "application/vnd.apache.arrow.stream"
 COMMITS = 1024    # places of one call
 PAUSE_MOST = 5.0
+FIRST = 10.0   # seconds that a query waits for a daemon when it is planned
 QUIET = 3.0    # seconds before the log tells that nobody answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
@@ -30,6 +31,28 @@ class Refused(Exception):
 
 class Unreachable(Exception):
     """No daemon answered, as long as it was asked."""
+
+
+def reach(settings: LinkSettings) -> None:
+    """Asks whether any daemon answers, before a query begins. Raises Unreachable after at most FIRST seconds: a wrong
+    address is told at once, while requests of a running query wait as long as retryTimeoutMs says."""
+    until = time.monotonic() + min(FIRST, settings.patience)
+    while True:
+        wrong = {}
+        for url in settings.urls:
+            wire = connection(url, min(FIRST, settings.timeout), cadata=settings.ca)
+            try:
+                wire.request("GET", "/health")
+                wire.getresponse().read()
+                return
+            except (OSError, http.client.HTTPException) as error:
+                wrong[url] = f"{url}: {error or type(error).__name__}"
+            finally:
+                wire.close()
+        if time.monotonic() >= until:
+            raise Unreachable(f"no daemon answers ({'; '.join(wrong.values())}); set the option \"url\" to its "
+                              "address, like http://HOST:6632")
+        time.sleep(min(1.0, 5 * settings.pause))
 
 
 class Trying:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .link import ARROW, Link, Refused
+from .settings import OptionError
 from .wanted import SourceSettings
 
 PAGE, QUEUES = 100_000, 1000     # partitions, queues of one answer
@@ -71,6 +72,21 @@ def assigned(table: pa.Table, settings: SourceSettings, queue: str) -> pa.Table:
     return table.filter(pc.is_in(table.column("name"), pa.array(settings.assigned[queue], pa.string())))
 
 
+def check_numbers(table: pa.Table, settings: SourceSettings, queue: str) -> None:
+    """Refuses options that name a partition by a number that is no partition's name, as queries for Kafka do."""
+    wanted = {"assign": settings.assigned}
+    for side, edge in (("starting", settings.start), ("ending", settings.end)):
+        wanted |= {f"{side}Offsets": edge.places, f"{side}OffsetsByTimestamp": edge.times}
+    names = None
+    for option, given in wanted.items():
+        for name in (given or {}).get(queue, ()):
+            if name.isdecimal():
+                names = names or set(table.column("name").to_pylist())
+                if name not in names:
+                    raise OptionError(f'option "{option}" names partition "{name}", which queue {queue!r} does not '
+                                      'have: partitions have names, like "customer-7" or "Default"')
+
+
 class Marks:
     """What a stream knows of its queues."""
 
@@ -88,7 +104,10 @@ class Marks:
     def _read(self, queue: str) -> None:
         """All of them."""
         safe = self._changed(queue, NEVER)["safeTime"]    # before: what comes in between is seen again
-        table = assigned(table_of(self.link, queue), self.settings, queue)
+        table = table_of(self.link, queue)
+        if queue not in self._since:
+            check_numbers(table, self.settings, queue)
+        table = assigned(table, self.settings, queue)
         columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
         self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}
         self._since[queue] = safe

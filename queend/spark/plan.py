@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from .link import Link
-from .marks import assigned, queues_of, table_of
+from .marks import assigned, check_numbers, queues_of, table_of
 from .wanted import Edge, SourceSettings
 
 # Of a task, as long as no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
@@ -88,7 +88,9 @@ def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[P
     for queue in queues_of(link, settings):
         if bounds.queues is not None and queue not in bounds.queues:
             continue
-        table = assigned(table_of(link, queue), settings, queue)
+        table = table_of(link, queue)
+        check_numbers(table, settings, queue)
+        table = assigned(table, settings, queue)
         floor, head, names = table.column("logStartOffset"), table.column("highWatermark"), table.column("name")
         start = edge_offsets(link, settings.start, queue, settings, table)
         end = edge_offsets(link, settings.end, queue, settings, table)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MIB = 1 << 20
+HERE = "http://127.0.0.1:6632"
 ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
 LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
@@ -35,6 +36,9 @@ class Options:
         self.values = {name.lower(): value for name, value in values.items()}
         known = {name.lower(): name for name in (*LINK, *SINK, *SOURCE)}
         for name in values:
+            if name.lower().startswith("kafka."):
+                raise OptionError(f'there is no option "{name}": a queue is read and written over HTTP; set the option '
+                                  '"url" to the address of the daemon, like http://HOST:6632')
             if name.lower() not in known and name.lower() not in FOREIGN and "." not in name:
                 near = difflib.get_close_matches(name.lower(), known, 1)
                 hint = f"; did you mean {known[near[0]]}?" if near else ""
@@ -91,7 +95,7 @@ class LinkSettings:
 
     @classmethod
     def of(cls, options: Options) -> LinkSettings:
-        urls = tuple(one.strip().rstrip("/") for one in (options.text("url", "http://127.0.0.1:6632") or "").split(",")
+        urls = tuple(one.strip().rstrip("/") for one in (options.text("url", HERE) or "").split(",")
                      if one.strip())
         for url in urls:
             if not _address(url):

@@ -9,7 +9,9 @@ from support.client import Client
 from support.daemon import Daemon
 
 from queend.spark import plan
-from queend.spark.settings import Options
+from queend.spark.datasource import QueendDataSource
+from queend.spark.link import Unreachable
+from queend.spark.settings import OptionError, Options
 from queend.spark.source import BatchReader, StreamReader
 from queend.spark.wanted import SourceSettings
 
@@ -101,3 +103,48 @@ def test_a_small_partition_is_served_beside_large_ones(reading: Reading, client:
         small += sum(row["partition"] == "small" for row in got)
         assert turn - 1 <= small <= turn + 1
     assert small == 10
+
+
+@pytest.mark.parametrize("options", [{}, {"url": "http://127.0.0.1:1"}, {"url": "http://no.such.host.invalid:6632"}],
+                         ids=["missing", "refused", "unknown"])
+def test_an_address_without_a_daemon_is_told(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every way a query begins. The first try is enough here."""
+    monkeypatch.setattr("queend.spark.link.FIRST", 0.5)
+    monkeypatch.setattr("queend.spark.settings.HERE", "http://127.0.0.1:1")
+    source = QueendDataSource({"subscribe": "q", **options})
+    sink = QueendDataSource({"queue": "q", **options})
+    schema = StructType([StructField("value", StringType())])
+    for begin in (lambda: source.reader(COLUMNS), lambda: source.streamReader(COLUMNS),
+                  lambda: sink.writer(schema, False), lambda: sink.streamWriter(schema, False)):
+        with pytest.raises(Unreachable, match='^no daemon answers [(]http://.*[)]; set the option "url"'):
+            begin()
+
+
+def test_options_for_kafka_are_told() -> None:
+    with pytest.raises(OptionError, match='no option "kafka.bootstrap.servers": .* set the option "url"'):
+        QueendDataSource({"kafka.bootstrap.servers": "broker:9092", "subscribe": "q"}).reader(COLUMNS)
+
+
+@pytest.mark.parametrize(("option", "value"), [
+    ("assign", '{"QUEUE": [0, 1]}'), ("startingOffsets", '{"QUEUE": {"0": 3}}'),
+    ("endingOffsets", '{"QUEUE": {"0": 3}}'), ("startingOffsetsByTimestamp", '{"QUEUE": {"0": 3}}'),
+], ids=["assign", "start", "end", "time"])
+def test_numbers_of_partitions_that_do_not_exist(daemon: Daemon, client: Client, queue: str, option: str,
+                                                 value: str) -> None:
+    client.push(queue, 1, partition="7")
+    given = {option: value.replace("QUEUE", queue), **({} if option == "assign" else {"subscribe": queue})}
+    for streaming in (False, True) if not option.startswith("ending") else (False,):
+        settings = SourceSettings.of(Options({"url": daemon.url, **given}), streaming)
+        with pytest.raises(OptionError, match=f'option "{option}" names partition "0", which queue'):
+            begin(settings, streaming)
+        given[option] = given[option].replace('"0"', '"7"').replace("0, 1", "7").replace(": 3", ": 0")
+        settings = SourceSettings.of(Options({"url": daemon.url, **given}), streaming)
+        begin(settings, streaming)
+        given[option] = value.replace("QUEUE", queue)
+
+
+def begin(settings: SourceSettings, streaming: bool) -> None:
+    if streaming:
+        StreamReader(settings, COLUMNS).initialOffset()
+    else:
+        BatchReader(settings, COLUMNS).partitions()
