@@ -15,6 +15,8 @@ import typer
 from .terminal import clean, say
 
 RICH_ROWS = 500      # more rows than that are aligned page by page, without rich
+# Columns of a table: the longest text that is taken for a name, the narrowest that folds, the space between two.
+NAME_WIDTH, FOLDED_WIDTH, GAP = 64, 12, 3
 SIGNS = ("", "k", "M", "G", "T")
 
 
@@ -85,17 +87,27 @@ def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column]) -> int:
 
 
 def _rich(heads: list[str], cells: list[list[str]], numbers: list[bool]) -> None:
+    """Prints a table at a terminal. Names and numbers stay on one line: columns of sentences and of payloads fold. A
+    table that is still too wide has lines longer than the terminal's."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for head, number in zip(heads, numbers, strict=True):
-        table.add_column(head, justify="right" if number else "left", overflow="fold", no_wrap=number)
+    least = 0
+    for i, (head, number) in enumerate(zip(heads, numbers, strict=True)):
+        width = max(_width(line[i]) for line in [heads, *cells])
+        whole = number or i == 0 or width <= NAME_WIDTH and not any(" " in line[i] for line in cells)
+        minimum = width if whole else min(width, FOLDED_WIDTH)
+        least += minimum + GAP
+        table.add_column(head, justify="right" if number else "left", overflow="fold", no_wrap=whole,
+                         min_width=minimum)
     for line in cells:
         table.add_row(*(Text(text) for text in line))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.width = max(console.width, least)
+    console.print(table)
 
 
 def _aligned(heads: list[str] | None, cells: list[list[str]], numbers: list[bool]) -> None:

@@ -75,6 +75,14 @@ def test_names_and_payloads_of_a_daemon_and_of_saved_servers(cli, client):
     assert all(ord(sign) >= 32 or sign in "\r\n\x1b" for sign in cli.at_terminal("queue", "list", "evil.*")[1])
 
 
+def test_names_and_numbers_stay_on_one_line_in_a_narrow_terminal(cli, client):
+    names = ["narrow-payments-reconciliation-with-a-long-name", "narrow-orders"]
+    for name in names:
+        client.push(name, 1)
+    shown = Cli(cli.environment["QUEEND_URL"], Path("/none"), COLUMNS="80").at_terminal("queue", "list", "narrow-*")[1]
+    assert all(any(line.split()[:1] == [name] for line in shown.splitlines()) for name in names), shown
+
+
 # Files that print a text of their own past `say` and `write`, or one whose parts were cleaned.
 OWN = {"output.py": {"write", "print"}, "terminal.py": {"secho", "write"}, "serve.py": {"write"}, "tail.py": {"write"},
        "completion.py": {"echo"}, "__init__.py": {"echo"}, "config.py": {"print"}}
