@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from .. import log
 from ..config import NOTICES, Settings
@@ -118,9 +119,10 @@ class Guard:
         if grant.level < route.level:
             raise Refused(403, "Insufficient permissions" if grant.level else NO_ROLE)
         if grant.rules is not None:
+            group = unquote(parameters["group"], errors="replace") if "group" in parameters else None
             for queue in queues_of(route, parameters, scope["query_string"], body):
-                if not allows(grant.rules, queue, route.verb):
-                    raise Refused(403, lacking(route.verb, queue))
+                if not allows(grant.rules, queue, route.verb, group):
+                    raise Refused(403, lacking(route.verb, queue, group))
         scope["state"]["grant"] = grant
         scope["state"]["epoch"] = epoch
 

@@ -9,36 +9,56 @@ from .refused import unverified
 VERBS = {"push": PUSH, "pop": POP, "read": READS, "manage": MANAGE, "*": PUSH | POP | READS | MANAGE}
 RULES_MOST, PATTERN_BYTES = 256, 255
 
-Rules = list[tuple[bytes, int]]
+GROUPED = {"pop": POP, "read": READS, "manage": MANAGE}      # verbs that may name groups
+
+Rules = list[tuple[bytes, int, bytes | None]]      # pattern of queues, verbs, pattern of groups (None: not grouped)
 
 
 def rules_of(claim: str, value: Any) -> Rules:
-    """{pattern: verb, or a list of verbs} as rules. Anything else refuses the token: a limit must not be lost by a
-    slip."""
+    """Reads {pattern: verb, or a list of verbs} as rules; a verb is `pop`, or `pop:` and a pattern of groups. Anything
+    else refuses the token: a limit must not be lost by a slip."""
     if not isinstance(value, dict) or len(value) > RULES_MOST:
         raise unverified(f"Claim {claim} must be an object of at most {RULES_MOST} queue patterns")
-    rules = []
+    rules: Rules = []
     for pattern, given in value.items():
-        verbs = 0
+        verbs: dict[bytes | None, int] = {None: 0}      # by pattern of groups
         for verb in given if isinstance(given, list) else [given]:
-            if not isinstance(verb, str) or verb not in VERBS:
-                raise unverified(f"Claim {claim} knows the verbs {', '.join(VERBS)}")
-            verbs |= VERBS[verb]
-        text = pattern.encode(errors="surrogatepass")
-        if len(text) > PATTERN_BYTES:
-            raise unverified(f"Claim {claim} has a pattern of more than {PATTERN_BYTES} bytes")
-        rules.append((text, verbs))
+            word, colon, groups = verb.partition(":") if isinstance(verb, str) else ("", "", "")
+            if word not in (GROUPED if colon else VERBS) or colon and not groups:
+                raise unverified(f"Claim {claim} knows the verbs {', '.join(VERBS)}, and {', '.join(GROUPED)} with a "
+                                 f"pattern of groups, as in pop:billing-*")
+            key = _pattern(claim, groups) if colon else None
+            verbs[key] = verbs.get(key, 0) | VERBS[word]
+        text = _pattern(claim, pattern)
+        rules += [(text, sum_, groups) for groups, sum_ in verbs.items() if sum_ or len(verbs) == 1]
+    if len(rules) > RULES_MOST:
+        raise unverified(f"Claim {claim} must have at most {RULES_MOST} patterns, those of groups included")
     return rules
 
 
-def allows(rules: Rules | None, queue: str, verb: int) -> bool:
-    """May the queue be used so? EVERY_QUEUE needs a rule for all of them."""
+def _pattern(claim: str, text: str) -> bytes:
+    pattern = text.encode(errors="surrogatepass")
+    if len(pattern) > PATTERN_BYTES:
+        raise unverified(f"Claim {claim} has a pattern of more than {PATTERN_BYTES} bytes")
+    return pattern
+
+
+def allows(rules: Rules | None, queue: str, verb: int, group: str | None = None) -> bool:
+    """May the queue be used so, on behalf of the group? EVERY_QUEUE needs a rule for all of them. Without a group only
+    rules that are not grouped count. As grant_allows of the core."""
     if rules is None:
         return True
     name = queue.encode(errors="surrogatepass")
-    if queue == EVERY_QUEUE:
-        return any(verbs & verb and pattern.strip(b"*") == b"" and pattern for pattern, verbs in rules)
-    return any(verbs & verb and fits(pattern, name) for pattern, verbs in rules)
+    whose = None if group is None else group.encode(errors="surrogatepass")
+    return any(
+        verbs & verb and (bool(pattern) and not pattern.strip(b"*") if queue == EVERY_QUEUE else fits(pattern, name))
+        and (groups is None or whose is not None and fits(groups, whose)) for pattern, verbs, groups in rules)
+
+
+def allows_some(rules: Rules | None, queue: str, verb: int) -> bool:
+    """May the queue be used so on behalf of some group?"""
+    name = queue.encode(errors="surrogatepass")
+    return rules is None or any(verbs & verb and fits(pattern, name) for pattern, verbs, _ in rules)
 
 
 def fits(pattern: bytes, name: bytes) -> bool:

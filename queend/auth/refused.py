@@ -25,13 +25,14 @@ NO_ROLE = "Insufficient permissions: the token has no known role (JWT_ROLES_CLAI
 VERBS = {1: "push", 2: "pop", 4: "read", 8: "manage"}      # as the core counts them
 
 
-def lacking(verb: int, queue: str | None) -> str:
-    """Names the verb (or one of several) and the queue that a token lacks. queue: "*" for all; None: there is no such
-    queue. As gate_lacking of the core."""
+def lacking(verb: int, queue: str | None, group: str | None = None) -> str:
+    """Names the verb (or one of several), the queue and the group that a token lacks. queue: "*" for all; None: there
+    is no such queue. As gate_lacking of the core."""
     verbs = " or ".join(name for bit, name in VERBS.items() if verb & bit)
     if queue is None:
         return "Insufficient permissions for this queue: it does not exist, and the token is limited to queues"
-    return f'Insufficient permissions for this queue: the token lacks {verbs} for "{queue}"'
+    return f'Insufficient permissions for this queue: the token lacks {verbs} for "{queue}"' + (
+        "" if group is None else f' on behalf of the group "{group}"')
 
 
 def unverified(why: str) -> Refused:

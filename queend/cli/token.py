@@ -32,7 +32,8 @@ def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
          lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it lasts.")] = "1d",
          queues: Annotated[Optional[list[str]], typer.Option(
              "--queues", metavar="PATTERN=VERBS", help="Limit it to queues whose names fit the pattern, with these "
-             "verbs, separated by commas: push, pop, read, manage, *. Repeat it for more patterns.")] = None) -> None:
+             "verbs, separated by commas: push, pop, read, manage, *; pop:page-* is for groups that fit. Repeat it for "
+             "more patterns.")] = None) -> None:
     """Print a token for HS256, signed with JWT_SECRET of the environment. Limits go into the claim that
     QUEEND_JWT_QUEUES_CLAIM of the environment names."""
     secret = os.environ.get("JWT_SECRET")

@@ -107,8 +107,8 @@ async def live(request: Request) -> Json:
 
 @router.declare("GET /api/v1/system/session", READ,
                 whole(tokens=FLAG, level={"enum": list(LEVELS.values())}, subject=MAYBE, expiresAt=SOME_TIME,
-                      queues={"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": array(
-                          {"enum": list(VERBS)})}]}, version=TEXT), where="itself", own=True)
+                      queues={"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": array(TEXT)}]},
+                      version=TEXT), where="itself", own=True)
 async def session(request: Request) -> Json:
     """Who asks, as the token says: its level, subject, end, and the queues it is limited to (null: none). Without
     tokens everyone is `admin`."""
@@ -116,9 +116,11 @@ async def session(request: Request) -> Json:
     if grant is None:
         return Json({"tokens": False, "level": "admin", "subject": None, "expiresAt": None, "queues": None,
                      "version": __version__})
-    queues = None if grant.rules is None else {
-        pattern.decode(errors="replace"): [name for name, verb in VERBS.items() if verbs & verb]
-        for pattern, verbs in grant.rules}
+    queues: dict[str, list[str]] | None = None if grant.rules is None else {}
+    for pattern, verbs, groups in grant.rules or ():
+        queues.setdefault(pattern.decode(errors="replace"), []).extend(
+            name if groups is None else f"{name}:{groups.decode(errors='replace')}"
+            for name, verb in VERBS.items() if verbs & verb)
     return Json({"tokens": True, "level": LEVELS[grant.level], "subject": grant.subject or None,
                  "expiresAt": ts3(grant.expires_us) if 0 < grant.expires_us < FAR_US else None,
                  "queues": queues, "version": __version__})

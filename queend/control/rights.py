@@ -16,10 +16,10 @@ def limits(request: Request) -> Any:
     return grant and grant.rules
 
 
-def permit(request: Request, verb: int, *queues: str | None) -> None:
-    """Refuses a token that lacks one of the verbs for one of these queues. None: there is no such queue, which only
-    tokens without limits pass."""
+def permit(request: Request, verb: int, *queues: str | None, group: str | None = None) -> None:
+    """Refuses a token that lacks one of the verbs for one of these queues, on behalf of the group. None: there is no
+    such queue, which only tokens without limits pass."""
     rules = limits(request)
     for queue in queues if rules is not None else ():
-        if queue is None or not allows(rules, queue, verb):
-            raise Refusal(403, lacking(verb, queue), "forbidden")
+        if queue is None or not allows(rules, queue, verb, group):
+            raise Refusal(403, lacking(verb, queue, group), "forbidden")

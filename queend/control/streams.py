@@ -26,7 +26,8 @@ NAME_BYTES, KEY_BYTES, KEYS_MOST = 255, 2048, 100_000
 REGISTER = "SELECT * FROM queend.stream_register(%s, %s, %s, %s, %s)"
 STATE = "SELECT * FROM queend.stream_state(%s, %s, %s, %s, %s, %s)"
 SOURCE = "SELECT q.source_queue FROM queend.stream_queries q WHERE q.name = %s"
-SOURCE_OF = "SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = %s"
+GROUP = "streams.{}"       # clients pop so for a query of that name
+SOURCE_OF = "SELECT q.source_queue, q.name FROM queend.stream_queries q WHERE q.query_uuid = %s"
 MISMATCH = ("config_hash mismatch: operator chain changed for queryId '{}'. Pass reset:true to wipe existing state, or "
             "use a new queryId.")
 
@@ -72,7 +73,7 @@ async def register(request: Request) -> Json:
                 connection.cursor(row_factory=namedtuple_row) as cursor):
         if limits(request) is not None:
             found = await (await cursor.execute(SOURCE, (name,))).fetchall()
-            permit(request, POP, source, *(row.source_queue for row in found))
+            permit(request, POP, source, *(row.source_queue for row in found), group=GROUP.format(name))
             permit(request, PUSH, *([sink] if sink else []))
         row = await (await cursor.execute(REGISTER, (name, source, sink, hash_,
                                                      values.get("reset") is True))).fetchone()
@@ -100,7 +101,8 @@ async def state_get(request: Request) -> Json:
     streams = request.app.state.control.streams
     if limits(request) is not None:
         source = await streams.all(SOURCE_OF, id)
-        permit(request, POP | READS, source[0].source_queue if source else None)
+        permit(request, POP | READS, source[0].source_queue if source else None,
+               group=GROUP.format(source[0].name) if source else None)
     most = request.app.state.control.settings.queend_max_body_bytes
     async with streams.reading:
         found = await streams.all(STATE, id, number, _keys(values), prefix, _number(values, "ripe_at_or_before"), most)

@@ -298,8 +298,9 @@ cdef class Core:
     def grant(self, bytes bearer, int level, int64_t expires_us, bytes subject, rules=None):
         """What a verified bearer token allows, until expires_us (wall clock) or grants_clear.
 
-        level: 0 nothing, 1 read, 2 write, 3 everything. rules: [(pattern of queue names, verbs)], verbs a sum of 1
-        push, 2 pop and ack, 4 read, 8 manage; None: every queue. ValueError beyond 256 rules or 255 bytes of a text.
+        level: 0 nothing, 1 read, 2 write, 3 everything. rules: [(pattern of queue names, verbs, pattern of
+        group names or None)], verbs a sum of 1 push, 2 pop and ack, 4 read, 8 manage; None: every queue.
+        ValueError beyond 256 rules or 255 bytes of a text.
         """
         if not grants.on:
             raise RuntimeError("the core was started without grants")

@@ -41,7 +41,7 @@ RESULTS = {
     "queue_sizes": "queue_id int4, size int8, max_size int4",
     "take_back": "ord int4, taken bool",
     "pushed": "ord int4, base int8, created_at int8",
-    "lease_queues": "ord int4, queue text",
+    "lease_queues": "ord int4, queue text, grp text",
     "stream_sources": "query text, partition text",
     "queues_make": "queues_make void",
     "ids_stored": "ord int4, found int8, stored_at int8",

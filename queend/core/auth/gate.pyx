@@ -93,24 +93,43 @@ cdef void gate_early_refuse(Request* r) noexcept nogil:
     else:
         reply_error(r, 403, GATE_NO_ROLE)
 
-cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
-    # May the request do this to the queue? The caller refuses it if not.
-    return r.grant == NULL or grant_allows(r.grant, queue, verb)
+cdef enum:
+    GATE_TEXT = 720           # bytes of a refusal with two names of NAME_MAX
 
-cdef const char* GATE_NOT_YOURS = b"Insufficient permissions for this queue"
+cdef bint gate_pops(Request* r, Slice queue, Slice group) noexcept nogil:
+    # Returns True if the request may pop, acknowledge and extend leases of the queue on behalf of the group. The
+    # caller refuses it if not.
+    return r.grant == NULL or grant_allows(r.grant, queue, VERB_POP, group)
 
-cdef void gate_refuse_queue(Request* r) noexcept nogil:
-    # Of a request that is no job.
-    reply_error(r, 403, GATE_NOT_YOURS)
+cdef const char* gate_lacking(char* text, const char* verb, Slice queue, Slice group) noexcept nogil:
+    # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. group: p NULL if the request is on behalf
+    # of none. As `lacking` of the control plane (auth/refused).
+    cdef int at = snprintf(text, GATE_TEXT, b'Insufficient permissions for this queue: the token lacks %s for "%.*s"',
+                           verb, <int>queue.n, queue.p)
+    if group.p != NULL:
+        snprintf(text + at, GATE_TEXT - at, b' on behalf of the group "%.*s"', <int>group.n, group.p)
+    return text
 
-cdef bint gate_push(Request* r, PushReq* q) noexcept nogil:
-    # Every queue may be written to, and every record bears the producer's name. False: the caller refuses it.
+cdef void gate_refuse_pop(Request* r, Slice queue, Slice group) noexcept nogil:
+    # Answers a request that is no job: the token lacks `pop`.
+    cdef char[GATE_TEXT] text
+    reply_error(r, 403, gate_lacking(text, b"pop", queue, group))
+
+cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
+    # Answers a request that is no job: the token lacks `push`.
+    cdef char[GATE_TEXT] text
+    reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
+
+cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
+    # Names the producer in every record. False: one of the queues, *lacks, may not be written to; the caller refuses
+    # it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
     for i in range(q.n):
         if q.items[i].queue.p != before.p or q.items[i].queue.n != before.n:
             before = q.items[i].queue
-            if not grant_allows(r.grant, before, VERB_PUSH):
+            if not grant_allows(r.grant, before, VERB_PUSH, slice_of(NULL, 0)):
+                lacks[0] = before
                 return False
         q.items[i].sub = grant_subject(r.grant)
     return True
@@ -120,15 +139,16 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
     cdef int i
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
-            if not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH):
-                gate_refuse_queue(r)
+            if not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH, slice_of(NULL, 0)):
+                gate_refuse_push(r, q.ops[i].push.queue)
                 return False
             q.ops[i].push.sub = grant_subject(r.grant)
     return True
 
-cdef inline bint gate_ack(Request* r, AckItem* it) noexcept nogil:
-    # May its queue be acknowledged to? An unknown partition is told as such. Catalog lock held.
-    return it.partition == NULL or gate_allows(r, it.partition.queue.name, VERB_POP)
+cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:
+    # Returns True if the request may acknowledge to the item's queue on behalf of the group. An unknown partition is
+    # told as such later. Requires catalog.lock.
+    return it.partition == NULL or gate_pops(r, it.partition.queue.name, group)
 
 cdef int64_t gate_until(Request* r, int64_t until_us) noexcept nogil:
     # A long poll ends with its token at the latest. until_us: monotonic.

@@ -119,13 +119,17 @@ cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept
         pi += 1
     return pi == pn
 
-cdef bint grant_allows(Grant* g, Slice queue, int verb) noexcept nogil:
+cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept nogil:
+    # Returns True if a rule has the verb for the queue and the group. group: p NULL if the request is on behalf of
+    # none; then grouped rules do not count.
     cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
     cdef int i
     if not g.limited:
         return True
     for i in range(g.n_rules):
-        if rule.verbs & verb and glob_fits(<const char*>g + rule.at, rule.n, queue.p, queue.n):
+        if (rule.verbs & verb and glob_fits(<const char*>g + rule.at, rule.n, queue.p, queue.n)
+                and (not rule.grouped or group.p != NULL and glob_fits(
+                    <const char*>g + rule.at + rule.n, rule.group_n, group.p, group.n))):
             return True
         rule += 1
     return False
@@ -143,16 +147,17 @@ cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
     return False
 
 cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
-    # rules: pairs of pattern (bytes) and verbs, or None for a grant without limits.
-    cdef list pairs = list(rules or ())
-    cdef size_t size = (sizeof(Grant) + len(pairs) * sizeof(GrantRule) + len(subject)
-                        + sum(len(pattern) for pattern, _ in pairs))
+    # rules: of pattern (bytes), verbs and the pattern of groups (bytes, or None for a rule that is not grouped); or
+    # None for a grant without limits.
+    cdef list all_ = list(rules or ())
+    cdef size_t size = (sizeof(Grant) + len(all_) * sizeof(GrantRule) + len(subject)
+                        + sum(len(pattern) + len(group or b"") for pattern, _, group in all_))
     cdef Grant* g
     cdef GrantRule* rule
-    cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(pairs) * sizeof(GrantRule))
-    cdef bytes text
-    if (not 0 <= level <= GRANT_ADMIN or len(subject) > 255 or len(pairs) > GRANT_RULES
-            or any(len(pattern) > 255 for pattern, _ in pairs)):
+    cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(all_) * sizeof(GrantRule))
+    cdef bytes text, second
+    if (not 0 <= level <= GRANT_ADMIN or len(subject) > 255 or len(all_) > GRANT_RULES
+            or any(len(pattern) > 255 or len(group or b"") > 255 for pattern, _, group in all_)):
         raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as "
                          "many bytes")
     g = <Grant*>calloc(1, size)
@@ -164,14 +169,18 @@ cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject
     g.expires_us = expires_us
     g.used_us = clock_wall_us()
     g.limited = rules is not None
-    g.n_rules = <int>len(pairs)
+    g.n_rules = <int>len(all_)
     rule = <GrantRule*>(<char*>g + sizeof(Grant))
-    for text, verbs in pairs:
+    for text, verbs, group in all_:
+        second = group or b""
         rule.verbs = verbs
+        rule.grouped = group is not None
         rule.n = <uint16_t>len(text)
+        rule.group_n = <uint16_t>len(second)
         rule.at = at
         memcpy(<char*>g + at, <const char*>text, len(text))
-        at += <uint32_t>len(text)
+        memcpy(<char*>g + at + len(text), <const char*>second, len(second))
+        at += <uint32_t>(len(text) + len(second))
         rule += 1
     g.subject_at = at
     g.subject_n = <uint32_t>len(subject)

@@ -12,7 +12,7 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
         return False
     if j.req.task.n and not slice_eq(j.req.task, q.task):
         return False
-    return gate_allows(j.job.r, q.name, VERB_POP)
+    return gate_pops(j.job.r, q.name, j.req.group)
 
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to

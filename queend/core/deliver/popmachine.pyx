@@ -30,8 +30,8 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if r.asks & ASK_EVENTS and not j.req.frames:
         j.req.events = (j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE)
                         >= max(1, accept_weight(r.headers_raw, JSON_TYPE)))
-    if r.grant != NULL and route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
-        gate_refuse_queue(r)
+    if r.grant != NULL and route != ROUTE_POP_ANY and not gate_pops(r, j.req.queue, j.req.group):
+        gate_refuse_pop(r, j.req.queue, j.req.group)
         return
     pop_begin(w, r, j)
 

@@ -27,6 +27,10 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
         return
     err.status = 0
     if feed_parse(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
+        if not gate_pops(r, f.req.queue, f.req.group):
+            gate_refuse_pop(r, f.req.queue, f.req.group)
+            free(f)
+            return
         feed_judge(f, r, &err)
     if err.status == 0 and socket_wanted(r):
         f.req.feed = FEED_SOCKET
@@ -58,9 +62,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
 
 cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
     # What speaks against it, if anything does.
-    if not gate_allows(r, f.req.queue, VERB_POP):
-        error_set(e, 403, b"Insufficient permissions for this queue")
-    elif r.next != NULL or r.conn.reading != NULL:
+    if r.next != NULL or r.conn.reading != NULL:
         error_set(e, 400, b"Nothing may follow the request for a stream on its connection")
     elif atomic_get64(&jobs_standing) >= r.worker.settings.max_parked:
         r.worker.counters.not_parked += 1

@@ -65,8 +65,8 @@ cdef void feedgrant_take(Worker* w, Request* q, int route) noexcept nogil:
     # Gives the stream the grant that the gate found.
     cdef Feed* f = q.feed
     cdef Grant* copy
-    if not gate_allows(q, f.req.queue, VERB_POP):
-        gate_refuse_queue(q)
+    if not gate_pops(q, f.req.queue, f.req.group):
+        gate_refuse_pop(q, f.req.queue, f.req.group)
         return
     if q.grant.size <= f.r.grant.size:
         memcpy(f.r.grant, q.grant, q.grant.size)      # the pop of the stream points to it, too

@@ -244,13 +244,13 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtbi!", NULL)
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ!", NULL)
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY", NULL)
-    # whose are these leases?
+    # lease_queues: the queue and the group of each partition that is under one of these leases
     statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U",
-                     b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
-                     b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
-                     b" CROSS JOIN LATERAL"
-                     b" (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
-                     b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
+                     b"SELECT l.ord::int - 1 AS ord, (SELECT q.name FROM queend.queues q WHERE q.id ="
+                     b" (SELECT p.queue_id FROM queend.partitions p WHERE p.id = f.partition_id)) AS queue,"
+                     b" (SELECT g.name FROM queend.consumer_groups g WHERE g.id = f.group_id) AS grp"
+                     b" FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
+                     b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f")
     # stream_sources: the source queue of a query, and the queue of a partition
     statement_define(&s[STMT_STREAM_SOURCES], b"stream_sources", b"ui",
                      b"SELECT (SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = $1) AS query,"

@@ -36,11 +36,12 @@ cdef bint events_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
     cdef Buf* out
+    cdef Slice lacks
     if not good:
         reply_error(r, e.status, e.text)
         return
-    if r.grant != NULL and not gate_push(r, &j.req):
-        gate_refuse_queue(r)
+    if r.grant != NULL and not gate_push(r, &j.req, &lacks):
+        gate_refuse_push(r, lacks)
         return
     if j.req.n == 0:
         out = reply_begin(r, 201, JSON_TYPE)

@@ -62,7 +62,7 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
     # Names to ids; then it waits for its statement, or is answered.
     cdef AckJob* j = <AckJob*>job
     cdef bint ask = False
-    cdef bint allowed = True
+    cdef AckItem* lacks = NULL
     cdef int i
     cdef AckItem* it
     uv_rwlock_rdlock(&catalog.lock)
@@ -76,10 +76,11 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
                 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0):
             it.partition_id = (it - 1).partition_id
         ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
-        allowed = allowed and (j.job.r.grant == NULL or gate_ack(j.job.r, it))
+        if lacks == NULL and j.job.r.grant != NULL and not gate_ack(j.job.r, it, j.req.group):
+            lacks = it
     uv_rwlock_rdunlock(&catalog.lock)
-    if not allowed:
-        gate_refuse_queue(job_end(&j.job))
+    if lacks != NULL:
+        gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, j.req.group)
         return
     if ask:
         j.asked += 1

@@ -57,13 +57,15 @@ cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 
 cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>job
+    cdef char[GATE_TEXT] text
+    cdef Slice lacks
     if not good:
         cycle_deny(r, e.status, j.req.code, e.text)
-    elif r.grant == NULL or gate_push(r, &j.req.push):
+    elif r.grant == NULL or gate_push(r, &j.req.push, &lacks):
         job_open(&j.job, r, &CYCLE_JOB, r.body.n)
         cycle_go(engine_of(w), &j.job)
     else:
-        cycle_deny(r, 403, b"forbidden", GATE_NOT_YOURS)
+        cycle_deny(r, 403, b"forbidden", gate_lacking(text, b"push", lacks, slice_of(NULL, 0)))
 
 cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
     # With the code that the control plane's streams would give; what may be tried again has none.

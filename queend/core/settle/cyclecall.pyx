@@ -140,16 +140,25 @@ cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexce
         log_line(b"warn" if v.blame == BLAME_AWAY else b"error", b"cycle_lost", pg_error(res))
         job_refuse(&j.job, 503, pg_error(res))
 
+cdef const char* CYCLE_NOWHERE = (b"Insufficient permissions for this queue: it does not exist, and the token is "
+                                  b"limited to queues")
+
 cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
     # Whose the query (column 0) and the partition (1) are; NULL: there is none, which only tokens for all queues pass.
     cdef CycleJob* j = call.job
     cdef Grant* grant = j.job.r.grant
     cdef Slice source = pg_bytes(res, 0, 0)
     cdef Slice queue = pg_bytes(res, 0, 1)
+    cdef Slice lacks = queue
+    cdef char[GATE_TEXT] text
     j.looked = True
-    if grant != NULL and grant.limited and not (source.p != NULL and queue.p != NULL
-            and grant_allows(grant, source, VERB_POP) and grant_allows(grant, queue, VERB_POP)):
-        cycle_deny(job_end(&j.job), 403, b"forbidden", GATE_NOT_YOURS)
+    if grant != NULL and grant.limited and (source.p == NULL or queue.p == NULL):
+        cycle_deny(job_end(&j.job), 403, b"forbidden", CYCLE_NOWHERE)
+        return
+    if grant != NULL and not gate_pops(j.job.r, source, j.req.group):
+        lacks = source
+    if grant != NULL and not gate_pops(j.job.r, lacks, j.req.group):
+        cycle_deny(job_end(&j.job), 403, b"forbidden", gate_lacking(text, b"pop", lacks, j.req.group))
     elif j.req.failed.p != NULL:
         cycle_answer(j, queue, j.req.failed)
     else:

@@ -53,18 +53,23 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Job* job
     cdef int row, i = 0
     cdef bint allowed
+    cdef char[GATE_TEXT] text
+    cdef Slice queue, group
     if jobs_back(c, res, outcome, &e.lease_asks.jobs, &LEASE_ASK_TEXTS):
         return
     while c.jobs.first != NULL:
         job = joblist_take(&c.jobs)
         allowed = True
         for row in range(PQntuples(res)):
-            if pg_int4(res, row, 0) == i and not grant_allows(job.r.grant, pg_bytes(res, row, 1), VERB_POP):
-                allowed = False
+            if not allowed or pg_int4(res, row, 0) != i:
+                continue
+            queue = pg_bytes(res, row, 1)
+            group = pg_bytes(res, row, 2)
+            allowed = queue.p == NULL or gate_pops(job.r, queue, group)      # NULL: deleted meanwhile
         if allowed:
             job_queue(job, &e.leases.jobs)
         else:
-            job_refuse(job, 403, "Insufficient permissions for this queue")
+            job_refuse(job, 403, gate_lacking(text, b"pop", queue, group))
         i += 1
 
 # ---- its extension -------------------------------------------------------------------------------------------------

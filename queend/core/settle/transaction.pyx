@@ -79,7 +79,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
     cdef Queue* q = NULL
     cdef bint ask = False
     cdef bint missing = False
-    cdef bint allowed = True
+    cdef AckItem* lacks = NULL
     uv_rwlock_rdlock(&catalog.lock)
     if j.job.server != catalog.server:
         j.job.server = catalog.server
@@ -96,10 +96,11 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
         else:
             op.ack.partition_id = 0
             ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
-            allowed = allowed and gate_ack(j.job.r, op.ack)
+            if lacks == NULL and not gate_ack(j.job.r, op.ack, op.ack.group_name):
+                lacks = op.ack
     uv_rwlock_rdunlock(&catalog.lock)
-    if not allowed:
-        gate_refuse_queue(job_end(&j.job))
+    if lacks != NULL:
+        gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, lacks.group_name)
         return
     if missing and not j.cleared:
         i = tx_repeat(j)

@@ -14,10 +14,13 @@ cdef enum:
     VERB_MANAGE = 8
 
 cdef struct GrantRule:
-    # Queues whose name fits the pattern may be used with the verbs.
+    # Queues whose name fits the pattern may be used with the verbs. A grouped rule holds only on behalf of groups whose
+    # name fits the second pattern.
     uint8_t verbs
+    bint grouped
     uint16_t n
-    uint32_t at               # of the pattern, from the grant's begin
+    uint16_t group_n
+    uint32_t at               # of the pattern, from the grant's begin; the second one follows
 
 cdef struct Grant:
     # One piece of memory: this, its rules, their patterns, the subject.
