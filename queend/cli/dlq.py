@@ -23,11 +23,14 @@ MOST = 10_000      # dead letters that one request sends back
 Queue = Annotated[str, typer.Argument(help="Their queue.", autocompletion=queues)]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Failed at or after this time.")]
+Error = Annotated[Optional[str], typer.Option("--error", metavar="TEXT",
+                                             help="Only those whose error has this text in it.")]
 To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Failed at or before this time.")]
 
 
-def filters(group: str | None, partition: str | None, from_: str | None, to: str | None) -> dict[str, Any]:
-    given = {"consumerGroup": group, "partition": partition, "from": from_, "to": to}
+def filters(group: str | None, partition: str | None, from_: str | None, to: str | None,
+            error: str | None = None) -> dict[str, Any]:
+    given = {"consumerGroup": group, "partition": partition, "from": from_, "to": to, "error": error}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -48,12 +51,12 @@ def shown(count: int) -> str:
 @remote
 def dlq_list(
     server: Server, queue: OfQueue = None, group: Group = None, partition: Partition = None, from_: From = None,
-    to: To = None, limit: Limit = 100, output: Output = Format.table,
+    to: To = None, error: Error = None, limit: Limit = 100, output: Output = Format.table,
 ) -> None:
     """Dead letters, newest failure first."""
     if queue is not None:
         found(server, queue, limit=1)
-    rows = letters(server, limit, **filters(group, partition, from_, to), queue=queue)
+    rows = letters(server, limit, **filters(group, partition, from_, to, error), queue=queue)
     show(map(addressed, rows), {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
                 "id": "address"}, output, "address", "no dead letters")
@@ -66,6 +69,7 @@ dlq.command("show", help="A dead letter with its error and its payload.")(messag
 @remote
 def redrive(
     server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
+    error: Error = None,
     limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Only the newest so many.")] = None,
     to_queue: Annotated[Optional[str], typer.Option(help="Into this queue, for all groups there.")] = None,
     to_partition: Annotated[Optional[str], typer.Option(help="Into this partition.")] = None,
@@ -73,7 +77,7 @@ def redrive(
 ) -> None:
     """Send dead letters back, in the order they failed."""
     found(server, queue, limit=1)
-    wanted = filters(group, partition, from_, to)
+    wanted = filters(group, partition, from_, to, error)
     total = counted(server, queue=queue, **wanted)
     count = total if limit is None else min(total, limit)
     where = f"the queue {to_queue or queue!r}"
@@ -128,10 +132,10 @@ def edit(
 @dlq.command()
 @remote
 def purge(server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None,
-          to: To = None, yes: Yes = False, dry_run: DryRun = False) -> None:
+          to: To = None, error: Error = None, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete dead letters for good."""
     found(server, queue, limit=1)
-    wanted = filters(group, partition, from_, to)
+    wanted = filters(group, partition, from_, to, error)
     count = counted(server, queue=queue, **wanted)
     if dry_run:
         say(f"would delete {shown(count)} of {queue}")

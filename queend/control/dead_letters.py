@@ -14,11 +14,11 @@ from .moments import ts3
 from .paged import Page
 from .query import Query, moment_of
 from .record import embedded, opened
-from .redrive import redrive
+from .redrive import origin_of, redrive
 from .route import Paged, Routes
 from .sealing import revealed
-from .shapes import DONE, FROM, GROUP, PAGINATION, PARTITION, QUEUE, TO
-from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, record, whole
+from .shapes import DONE, FROM, GROUP, ORIGIN, PAGINATION, PARTITION, QUEUE, TO
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, parameter, record, whole
 
 router = Routes("dead letters")
 
@@ -27,11 +27,12 @@ TOTAL_MOST = 100_000      # counted; there may be more
 CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
 
-FILTERS = (GROUP, PARTITION, FROM, TO)
+ERROR = parameter("error", TEXT, "a text that the error has in it")
+FILTERS = (GROUP, PARTITION, FROM, TO, ERROR)
 
 QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
-FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
-COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s)"
+FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s, %s) AS d"
+COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
@@ -49,7 +50,7 @@ async def _queue(request: Request, name: str) -> int:
 
 
 def _filters(query: Query) -> tuple[str | None, str | None, int | None, int | None]:
-    """As dead_find and dead_count take them."""
+    """As dead_find and dead_count take them: partition, group, and the moments of the failure."""
     return query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to")
 
 
@@ -62,18 +63,19 @@ class Letter:
 
 
 @router.declare("GET /api/v1/dlq", READ, whole(
-    messages=array(whole(id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE, consumerGroup=TEXT,
+    messages=array(whole(*ORIGIN, id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
+                         consumerGroup=TEXT,
                          errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
-                         failedAt=TIME, offset=INTEGER)), total=INTEGER, pagination=PAGINATION),
+                         failedAt=TIME, offset=INTEGER, **ORIGIN)), total=INTEGER, pagination=PAGINATION),
                 [QUEUE, *FILTERS], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
 async def dead_list(request: Request) -> Json:
     """Dead letters with their payloads, newest failure first; `from` and `to` are of the failure. `total` counts to
     100 000."""
     page = Page(request)
-    name = page.text("queue")
+    name, error = page.text("queue"), page.text("error")
     wanted = (None if name is None else await _queue(request, name), *_filters(page))
-    found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset)]
-    ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST)
+    found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset, error)]
+    ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST, error)
     seed = await seed_of(request)
     messages = []
     for row in await rows(request, SHOW, found):
@@ -82,15 +84,16 @@ async def dead_list(request: Request) -> Json:
                          "queue": row.queue, "partition": row.partition, "consumerGroup": row.group_name,
                          "errorMessage": row.error, "retryCount": row.retries,
                          "data": embedded(revealed(row, payload)[0]), "producerSub": row.producer_sub,
-                         "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
+                         "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset,
+                         **origin_of(row.headers)})
     return Json({"messages": messages, "total": total, "pagination": page.shown})
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
                 [{**QUEUE, "required": True}, *FILTERS], where="query", exact=True)
 async def dead_purge(request: Request) -> Json:
-    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400
-    without a queue."""
+    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from, to and error
+    leave; 400 without a queue."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
@@ -99,7 +102,7 @@ async def dead_purge(request: Request) -> Json:
     if not wanted[0]:
         raise not_found("Queue")
     deleted = 0
-    while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0)]:
+    while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0, query.text("error"))]:
         ((gone,),) = await rows(request, DELETE, found)
         deleted += gone
         if not gone:
@@ -109,6 +112,7 @@ async def dead_purge(request: Request) -> Json:
 
 @router.declare("POST /api/v1/dlq/redrive", ADMIN, whole(success=DONE, queue=TEXT, redriven=INTEGER, left=FLAG),
                 body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
+                                 error=TEXT,
                                  limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
                                  messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
                                                        offset=INTEGER, consumerGroup=NAME, payload=ANY)))),
@@ -131,13 +135,13 @@ async def dead_redrive(request: Request) -> Json:
     limit = min(limit, REDRIVE_MOST)
     queue = await _queue(request, names["queue"])
     if "messages" in wanted:
-        if {"consumerGroup", "partition", "from", "to", "limit"} & set(wanted):
+        if {"consumerGroup", "partition", "from", "to", "error", "limit"} & set(wanted):
             raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
         payloads = await _named(request, queue, wanted["messages"])
         ids, left = list(payloads), False
     else:
         ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to,
-                                           limit + 1, 0)]
+                                           limit + 1, 0, _error(wanted))]
         left = len(ids) > limit
         ids = ids[:limit][::-1]
         payloads = {}
@@ -175,6 +179,14 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
     found = await rows(request, NAMED, parts, offsets, groups, queue, list(set(parts)))
     return {row.id: orjson.dumps(one["payload"]) if "payload" in (one := messages[row.ord - 1]) else None
             for row in found}
+
+
+def _error(wanted: dict[str, Any]) -> str | None:
+    """The text that errors have in them, of a body."""
+    value = wanted.get("error")
+    if value is not None and (not isinstance(value, str) or "\0" in value or not value):
+        raise Refusal(400, "error must be a text without NUL that is not empty", "invalid_request")
+    return value
 
 
 def _name(wanted: dict[str, Any], key: str) -> str | None:

@@ -16,7 +16,7 @@ from .redrive import redrive
 from .rights import limits, permit
 from .route import Paged, Routes
 from .sealing import revealed
-from .shapes import DONE, FROM, PARTITION, PLACE, QUEUE, TO
+from .shapes import DONE, FROM, ORIGIN, PARTITION, PLACE, QUEUE, TO
 from .words import (ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
                     record, whole)
 
@@ -33,6 +33,8 @@ GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.que
      WHERE %s::text IS NULL OR q.name = %s"""
 SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id
             FROM queend.message_show(%s, %s)"""
+ORIGINS = """SELECT queend.message_origin(u.part, u.at) AS origin
+     FROM unnest(%s::int[], %s::bigint[]) WITH ORDINALITY AS u (part, at, ord) ORDER BY u.ord"""
 STATES = "SELECT * FROM queend.message_groups(%s, %s)"
 DELETE = "SELECT queend.message_delete(%s, %s)"
 BURY = "SELECT queend.message_bury(%s, %s, %s, %s)"
@@ -79,7 +81,8 @@ async def address_named(request: Request, queue: str, partition: str, transactio
 
 
 @router.declare("GET /api/v1/messages", READ, whole(
-    messages=array(whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, status=TEXT, queueStatus=MAYBE,
+    messages=array(whole("deliverAt", *ORIGIN, **PLACE, **ORIGIN, namespace=TEXT, task=TEXT, status=TEXT,
+                         queueStatus=MAYBE,
                          busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER), traceId=MAYBE, producerSub=MAYBE,
                          queuePriority=INTEGER, createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER,
                          deliverAt=SOME_TIME)), mode=whole(**MODE)),
@@ -98,11 +101,13 @@ async def message_list(request: Request) -> Json:
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
                        from_, to, query.limit, query.offset, LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
+    origins = await origins_of(request, [(row.partition_id, row.record_offset) for row in found])
     seed = await seed_of(request)
     return Json({"messages": [{
         **listed(row, seed), **standing(row), "namespace": row.namespace, "task": row.task,
         "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "queuePriority": row.priority,
-        "createdAt": ts3(row.stored_at), "offset": row.record_offset, **deliver_at(row)} for row in found],
+        "createdAt": ts3(row.stored_at), "offset": row.record_offset, **deliver_at(row),
+        **origin} for row, origin in zip(found, origins, strict=True)],
         "mode": _mode(groups)})
 
 
@@ -125,6 +130,14 @@ def standing(row: Any) -> dict[str, Any]:
             "leaseExpiresAt": ts3(row.lease_until or None)}
 
 
+async def origins_of(request: Request, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Of each message, by partition number and offset, what it was before it came back from the dead letters."""
+    if not places:
+        return []
+    found = await rows(request, ORIGINS, [part for part, _ in places], [offset for _, offset in places])
+    return [row.origin or {} for row in found]
+
+
 def deliver_at(row: Any) -> dict[str, str]:
     """The delivery moment of a message that has one."""
     return {} if row.deliver_at is None else {"deliverAt": ts3(row.deliver_at)}
@@ -135,7 +148,7 @@ def _mode(groups: set[str]) -> dict[str, Any]:
     return {"hasQueueMode": QUEUE_MODE in groups, "busGroupsCount": bus, "type": MODES[QUEUE_MODE in groups, bus > 0]}
 
 
-MESSAGE = whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
+MESSAGE = whole("deliverAt", *ORIGIN, **PLACE, **ORIGIN, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
                 status={"enum": ["pending", "processing", "completed", "dead_letter"]}, traceId=MAYBE,
                 producerSub=MAYBE, createdAt=TIME, errorMessage=MAYBE, retryCount=SOME_INTEGER,
                 leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
@@ -184,7 +197,7 @@ async def _shown(request: Request, where: Address | None) -> Json:
                           "consumedByGroups": sum(one.consumed for one in named)},
                  "consumerGroups": [{"name": one.name, "consumed": one.consumed,
                                      "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
-                 **deliver_at(row)})
+                 **deliver_at(row), **(await origins_of(request, [(where[0], row.record_offset)]))[0]})
 
 
 DELETED = whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT)

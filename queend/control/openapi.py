@@ -10,6 +10,7 @@ from ..auth.levels import READ
 from .answer import Json
 from .examples import example
 from .route import ROUTES, Routes
+from .shapes import ORIGIN
 from .words import (ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT,
                     TIME, TRACEPARENT, array, body, parameter, record, ref, whole)
 
@@ -88,7 +89,8 @@ SCHEMAS = {
                        "offset"], id=ID, transactionId=TEXT, traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME,
                       partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT, queue=TEXT,
                       deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT, tracestate=TEXT,
-                      cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME),
+                      cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME,
+                      **ORIGIN),
     "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
                         leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
                         messages=array(ref("Message")),

@@ -2,9 +2,10 @@
 
 In its own queue the new message of a dead letter is for the group it was a dead letter of
 (docs/inside/decisions/messages.md). What was moved among them by hand, away from all groups, comes back to all of
-them, and so does what goes into another queue."""
+them, and so does what goes into another queue. The new message says in its headers what it was at first."""
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from psycopg.rows import namedtuple_row
 from .._core import record_new_id, record_row
 from .record import opened
 from .sealing import moved, sealed
+from .shapes import ORIGIN
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
@@ -112,9 +114,27 @@ def _rows(groups: list[str | None], dead: list[Any], parts: list[int],
             rows.append(row)
         row.ids.append(uuid.UUID(bytes=record_new_id()))
         row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None,
-                                      _text(seal), _text(one.headers))))
+                                      _text(seal), _headers(one))))
         row.size += len(payload)
     return rows
+
+
+def _headers(dead: Any) -> bytes:
+    """The headers of the new message: as they were, and its origin. Of one that comes back again the first origin."""
+    headers = dead.headers or "{}"
+    if origin_of(headers):
+        return headers.encode()
+    origin = json.dumps({"originTransactionId": opened(dead)[1], "originQueue": dead.queue,
+                         "originPartition": dead.partition, "originOffset": dead.record_offset}, ensure_ascii=False)
+    return f"{headers[:-1]}{',' if len(headers) > 2 else ''}{origin[1:]}".encode()
+
+
+def origin_of(headers: str | None) -> dict[str, Any]:
+    """What headers say of the message that a redriven dead letter was at first."""
+    if not headers or '"originTransactionId"' not in headers:
+        return {}
+    found = json.loads(headers)
+    return {key: found[key] for key in ORIGIN if key in found}
 
 
 def _text(value: str | None) -> bytes | None:

@@ -14,12 +14,12 @@ from .._core import payloads_search
 from ..auth.levels import READ
 from .answer import Json, Refusal, not_found
 from .database import rows, seed_of
-from .messages import place, standing
+from .messages import origins_of, place, standing
 from .moments import ts3
 from .paged import Page, next_page
 from .record import PARTITION_MOST
 from .route import Paged, Routes
-from .shapes import FROM, PARTITION, PLACE, QUEUE, TO
+from .shapes import FROM, ORIGIN, PARTITION, PLACE, QUEUE, TO
 from .words import FLAG, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter, whole
 
 router = Routes("messages")
@@ -37,7 +37,7 @@ STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
 
 
 @router.declare("GET /api/v1/messages/search", READ, whole(
-    messages=array(whole(**PLACE, status=TEXT, queueStatus=TEXT, busStatus=whole(consumedBy=INTEGER,
+    messages=array(whole(*ORIGIN, **PLACE, **ORIGIN, status=TEXT, queueStatus=TEXT, busStatus=whole(consumedBy=INTEGER,
                          totalGroups=INTEGER), createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
     searched=INTEGER, unreadable=INTEGER, searchedBackTo=SOME_TIME, complete=FLAG, next=MAYBE),
                 [{**QUEUE, "required": True}, PARTITION,
@@ -136,9 +136,10 @@ async def _told(request: Request, queue: str, hits: list[Any]) -> list[dict[str,
         return []
     stands = await rows(request, STANDS, [hit[0] for hit in hits], [hit[1] for hit in hits])
     seed = await seed_of(request)
+    origins = await origins_of(request, [hits[row.ord][:2] for row in stands])
     messages = []
-    for row in stands:
+    for row, origin in zip(stands, origins, strict=True):
         partition, offset, stored, transaction_id, id, excerpt = hits[row.ord]
         messages.append({**place(seed, partition, queue, row.partition, transaction_id, id), **standing(row),
-                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt})
+                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt, **origin})
     return messages

@@ -14,6 +14,8 @@ SIX_COUNTS = whole(total=INTEGER, pending=INTEGER, processing=INTEGER, completed
 HEAD = {"id": ID, "name": TEXT, "namespace": TEXT, "task": TEXT, "createdAt": TIME}
 MESSAGES = whole(total=INTEGER, pending=INTEGER, processing=INTEGER)
 PLACE = {"id": ID, "transactionId": TEXT, "partitionId": ID, "queuePath": TEXT, "queue": TEXT, "partition": TEXT}
+# of a message that came back from the dead letters: what it was at first
+ORIGIN = {"originTransactionId": TEXT, "originQueue": TEXT, "originPartition": TEXT, "originOffset": INTEGER}
 WAS = {"timestamp": "2026-01-02T03:04:05.678Z"}
 
 

@@ -44,11 +44,11 @@ BEGIN
 END $$;
 
 -- Ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and consumer group
--- (by name), moments of the failure (µs, both inclusive). Names become numbers first: of a partition only its own dead
--- letters are read, of a group nothing is looked up for each. Without sorts, except of one partition's and of failures
+-- (by name), moments of the failure (µs, both inclusive), a text that the error has in it.
+-- Names become numbers first: of a partition only its own dead letters are read, of a group nothing is looked up for each. Without sorts, except of one partition's and of failures
 -- of one moment: PostgreSQL 15 would sort all of a queue's.
 CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
-    p_limit int, p_offset int)
+    p_limit int, p_offset int, p_error text)
 RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
@@ -66,33 +66,37 @@ BEGIN
          CROSS JOIN LATERAL (SELECT x.* FROM queend.dead_letters x WHERE x.partition_id = p.id OFFSET 0) AS d
          WHERE d.failed_at >= v_from AND d.failed_at <= v_to
            AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
+           AND (p_error IS NULL OR strpos(d.error, p_error) > 0)
          ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
     ELSIF p_queue IS NOT NULL THEN
         RETURN QUERY
         SELECT d.id FROM queend.dead_letters d
          WHERE d.queue_id = p_queue AND d.failed_at >= v_from AND d.failed_at <= v_to
            AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
+           AND (p_error IS NULL OR strpos(d.error, p_error) > 0)
          ORDER BY d.queue_id DESC, d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
     ELSE
         RETURN QUERY
         SELECT d.id FROM queend.dead_letters d
          WHERE d.failed_at >= v_from AND d.failed_at <= v_to
            AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
+           AND (p_error IS NULL OR strpos(d.error, p_error) > 0)
          ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
     END IF;
 END $$;
 
--- How many dead letters there are with these filters (dead_find), counted to p_most. Without partition and group the
--- keys of an index say so.
+-- How many dead letters there are with these filters (dead_find), counted to p_most. Without partition, group
+-- and error the keys of an index say so.
 CREATE OR REPLACE FUNCTION queend.dead_count(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
-    p_most int) RETURNS bigint
+    p_most int, p_error text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_from bigint := COALESCE(p_from, 0);
     v_to   bigint := COALESCE(p_to, 9223372036854775807);
 BEGIN
-    IF p_partition IS NOT NULL OR p_group IS NOT NULL THEN
-        RETURN (SELECT count(*) FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, p_most, 0));
+    IF p_partition IS NOT NULL OR p_group IS NOT NULL OR p_error IS NOT NULL THEN
+        RETURN (SELECT count(*)
+                  FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, p_most, 0, p_error));
     ELSIF p_queue IS NOT NULL THEN
         RETURN (SELECT count(*)
                   FROM (SELECT FROM queend.dead_letters d

@@ -42,6 +42,43 @@ BEGIN
       LEFT JOIN dead d ON true;
 END $$;
 
+-- Returns what headers say of the message that a redriven dead letter was at first: originTransactionId, originQueue,
+-- originPartition and originOffset; NULL where the message is no redriven one. For the views of the schema queen: its
+-- result stays as it is.
+CREATE OR REPLACE FUNCTION queend.origin_of(p_headers text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_all jsonb;
+BEGIN
+    IF p_headers IS NULL OR strpos(p_headers, '"originTransactionId"') = 0 THEN
+        RETURN NULL;
+    END IF;
+    v_all := queend.as_jsonb(p_headers);
+    RETURN CASE WHEN v_all ? 'originTransactionId'
+                THEN jsonb_build_object('originTransactionId', v_all->'originTransactionId',
+                                        'originQueue', v_all->'originQueue',
+                                        'originPartition', v_all->'originPartition',
+                                        'originOffset', v_all->'originOffset') END;
+END $$;
+
+-- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter. For
+-- the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.message_origin(part int, message_offset bigint) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    l record;
+BEGIN
+    SELECT x.base, x.n, x.meta INTO l FROM queend.log x
+     WHERE x.partition_id = part AND x.base <= message_offset ORDER BY x.base DESC LIMIT 1;
+    IF l.base + l.n > message_offset THEN
+        RETURN CASE WHEN l.meta <> ''
+                    THEN (SELECT queend.origin_of(m.headers)
+                            FROM queend.record_meta(l.meta, (message_offset - l.base)::int) AS m) END;
+    END IF;
+    RETURN (SELECT queend.origin_of(d.headers) FROM queend.dead_letters d
+             WHERE d.partition_id = part AND d.record_offset = message_offset ORDER BY d.id DESC LIMIT 1);
+END $$;
+
 -- The offset of the record with this id (16 bytes) in a partition; NULL: there is none, or it was deleted.
 CREATE OR REPLACE FUNCTION queend.message_find(p_part int, p_id bytea) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -8,14 +8,14 @@ SELECT lpad(to_hex(d.id), 32, '0')::uuid AS id,
        queend.moment(d.created_at) AS original_created_at, queend.moment(d.failed_at) AS failed_at, q.name AS queue,
        p.name AS partition, d.transaction_id, d.trace_id, d.producer_sub,
        CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END AS payload,
-       d.record_offset AS message_offset
+       d.record_offset AS message_offset, queend.origin_of(d.headers) AS origin
   FROM queend.dead_letters d
   JOIN queend.queues q ON q.id = d.queue_id
   JOIN queend.partitions p ON p.id = d.partition_id
   LEFT JOIN queend.consumer_groups g ON g.id = d.group_id;
 COMMENT ON VIEW queen.dead_letter_queue IS
 'Dead letters: copies that outlive the message. payload is NULL where SQL cannot read it (see queen.messages). DELETE
-drops a letter.';
+drops a letter. origin: of the first dead letter, where this message came back from one before.';
 
 CREATE OR REPLACE FUNCTION queen.dead_letters_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -36,7 +36,8 @@ LANGUAGE sql STABLE AS $$
                'queue', d.queue, 'partition', d.partition, 'consumerGroup', d.group_name, 'errorMessage', d.error,
                'retryCount', d.retries, 'data', CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END,
                'producerSub', d.producer_sub, 'createdAt', queend.iso(d.created_at),
-               'failedAt', queend.iso(d.failed_at), 'offset', d.record_offset) ORDER BY d.failed_at DESC,
+               'failedAt', queend.iso(d.failed_at), 'offset', d.record_offset)
+               || COALESCE(queend.origin_of(d.headers), '{}') ORDER BY d.failed_at DESC,
                                                              d.id DESC) FILTER (WHERE d.id IS NOT NULL), '[]'),
                'pagination', jsonb_build_object('limit', p.most, 'offset', p.skip))
       FROM (SELECT LEAST(GREATEST(COALESCE((filter->>'limit')::int, 100), 0), 1000) AS most,
@@ -48,9 +49,10 @@ LANGUAGE sql STABLE AS $$
                                                                        filter->>'partition', filter->>'consumerGroup',
                                                                        queend.moment_us(filter->>'from'),
                                                                        queend.moment_us(filter->>'to'), p.most,
-                                                                       p.skip) AS f)) AS d ON true
+                                                                       p.skip, filter->>'error') AS f)) AS d ON true
      GROUP BY p.most, p.skip
 $$;
 COMMENT ON FUNCTION queen.get_dlq_messages_v1(jsonb) IS
-'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "limit": 100, "offset":
-0}, as GET /api/v1/dlq gives them. data is null where SQL cannot read it (see queen.messages).';
+'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "error": a text in the
+error, "limit": 100, "offset": 0}, as GET /api/v1/dlq gives them. data is null where SQL
+cannot read it (see queen.messages).';

@@ -3,7 +3,8 @@
 CREATE OR REPLACE VIEW queen.messages AS
 SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partition_id,
        queend.as_jsonb(m.payload_text) AS payload, m.created_at, m.payload_state = 'sealed' AS is_encrypted,
-       m.producer_sub, q.name AS queue, p.name AS partition, m.message_offset, m.payload_state, m.payload_text
+       m.producer_sub, q.name AS queue, p.name AS partition, m.message_offset, m.payload_state, m.payload_text,
+       queend.message_origin(p.id, m.message_offset) AS origin
   FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
   CROSS JOIN LATERAL queend.partition_messages(p.id) AS m;
 COMMENT ON VIEW queen.messages IS
@@ -11,6 +12,8 @@ COMMENT ON VIEW queen.messages IS
 QUEEND_COMPRESS_FROM) or sealed (encrypted): their payload is NULL here, queend hands it out over HTTP. payload is
 NULL too, and payload_text is not, where jsonb cannot hold what the JSON says (\u0000). Name the queue and the
 partition: a search by anything else reads the whole log.
+origin: of the first dead letter, where the message came back from one (originTransactionId, originQueue,
+originPartition, originOffset).
 DELETE takes a message out of its queue.';
 
 CREATE OR REPLACE FUNCTION queen.messages_deleted() RETURNS trigger
@@ -34,7 +37,8 @@ LANGUAGE sql STABLE AS $$
                'busStatus', jsonb_build_object('consumedBy', m.consumed_by, 'totalGroups', m.groups),
                'traceId', m.trace_id, 'producerSub', m.producer_sub, 'queuePriority', m.priority,
                'createdAt', queend.iso(m.stored_at), 'leaseExpiresAt', queend.iso(m.lease_until),
-               'offset', m.record_offset)), '[]'))
+               'offset', m.record_offset) || COALESCE(queend.message_origin(m.partition_id, m.record_offset), '{}')),
+               '[]'))
       FROM queend.message_list(filter->>'queue', filter->>'partition', filter->>'namespace', filter->>'task',
                                filter->>'status',
                                COALESCE(queend.moment_us(filter->>'from'), queend.now_us() - 3600000000),
@@ -68,6 +72,7 @@ LANGUAGE sql STABLE AS $$
                    (SELECT COALESCE(jsonb_agg(jsonb_build_object('name', g.name, 'consumed', g.consumed,
                                                                  'leaseExpiresAt', queend.iso(g.lease_until))), '[]')
                       FROM queend.message_groups(p.id, m.record_offset) AS g))
+               || COALESCE(queend.message_origin(p.id, m.record_offset), '{}')
           FROM (SELECT queend.partition_number(get_message_v1.partition_id) AS id) AS p
           CROSS JOIN LATERAL queend.message_show(p.id, queend.record_id(get_message_v1.transaction_id)) AS m
          WHERE p.id IS NOT NULL), '{"error": "Message not found"}')

@@ -157,6 +157,10 @@ def test_dead_letters(cli, client, queue):
     told = cli.ok("dlq", "redrive", queue, "-p", "q", "-n", "1", "--dry-run").out
     assert told == f"would send 1 dead letter of {queue} back into the queue '{queue}'\n"
     assert cli("dlq", "redrive", queue).status == 2
+    assert len(cli.ok("dlq", "list", queue, "--error", "broken", "-o", "json").json) == 7
+    assert cli.ok("dlq", "list", queue, "--error", "no", "-o", "json").json == []
+    assert cli.ok("dlq", "redrive", queue, "--error", "no", "--yes").out == "0 sent back\n"
+    assert cli.ok("dlq", "purge", queue, "--error", "no", "--yes").out == "0 deleted\n"
     assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 sent back\n"
     (one,) = client.pop(queue)
     assert one["data"] == "q"

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 
+import psycopg
 import pytest
 from support.client import QUEUE_MODE, Client, data
 from support.daemon import Daemon
@@ -204,3 +206,78 @@ def test_names_that_cannot_be(client: Client, queue: str, more: dict, text: str)
     client.push(queue, 1)
     answer = client.post("/api/v1/dlq/redrive", {"queue": queue, **more})
     assert answer.status == 400 and text in answer.json["error"]
+
+
+ORIGIN = {"originQueue", "originPartition", "originOffset", "originTransactionId"}
+
+
+def came_back(client: Client, queue: str) -> dict:
+    """A dead letter of the group g with an id of its own comes back; what its message has to say of it."""
+    client.push_items([{"queue": queue, "partition": "p", "payload": {"n": 1}, "transactionId": "order-1",
+                        "traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}])
+    assert bury(client, queue, "g", [{"n": 1}]) == [{"n": 1}]
+    assert redrive(client, queue) == 1
+    return {"originTransactionId": "order-1", "originQueue": queue, "originPartition": "p", "originOffset": 0}
+
+
+def origin(message: dict) -> dict:
+    return {name: message[name] for name in message if name in ORIGIN}
+
+
+def test_a_redriven_message_names_its_origin_in_every_form(daemon: Daemon, client: Client, queue: str) -> None:
+    was = came_back(client, queue)
+    (message,) = client.pop(queue, consumerGroup="g")
+    assert origin(message) == was and message["traceparent"].endswith("-01")
+    assert client.ack(message, group="g")["success"]
+    assert origin(client.get(f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}").json) == was
+    for route, names in ((f"/api/v1/messages?queue={queue}", "messages"),
+                         (f"/api/v1/messages/search?queue={queue}&text=n", "messages")):
+        new, old = client.get(route).json[names]
+        assert (origin(new), origin(old), old["transactionId"]) == (was, {}, "order-1"), route
+    asked = {"entries": [{"queue": queue, "partition": "p", "offset": 0}]}
+    old, new = client.post("/api/v1/fetch", asked).json["entries"][0]["records"]
+    assert (origin(new), origin(old)) == (was, {})
+    with psycopg.connect(daemon.conninfo) as connection:
+        rows = connection.execute("SELECT origin FROM queen.messages WHERE queue = %s ORDER BY message_offset",
+                                  (queue,)).fetchall()
+        assert rows == [(None,), (was,)]
+        ((shown,),) = connection.execute("SELECT queen.get_message_v1(%s, %s)",
+                                         (message["partitionId"], message["transactionId"])).fetchall()
+        assert origin(shown) == was
+
+
+def test_events_name_the_origin(client: Client, queue: str) -> None:
+    came_back(client, queue)
+    (event,) = client.get(f"/api/v1/pop/queue/{queue}?consumerGroup=g&format=cloudevents").json
+    assert {name: event[name] for name in event if name.startswith("queendorigin")} == {
+        "queendorigintransactionid": "order-1", "queendoriginqueue": queue, "queendoriginpartition": "p",
+        "queendoriginoffset": "0"}
+
+
+def test_what_comes_back_again_names_its_first_origin(client: Client, queue: str) -> None:
+    was = came_back(client, queue)
+    assert bury(client, queue, "g", [{"n": 1}]) == [{"n": 1}]
+    (dead,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert origin(dead) == was and dead["transactionId"] != "order-1"
+    assert redrive(client, queue) == 1
+    assert [origin(one) for one in client.pop(queue, consumerGroup="g")] == [was]
+
+
+def test_redrive_and_purge_by_the_text_of_the_error(daemon: Daemon, client: Client, queue: str) -> None:
+    errors = ["timeout of a", "no such customer", "timeout of b", "100% wrong"]
+    for error in errors:
+        client.push(queue, error)
+        (message,) = client.pop(queue)
+        assert client.ack(message, "dlq", error=error)["success"]
+    found = client.get(f"/api/v1/dlq?queue={queue}&error=timeout").json
+    assert data(found["messages"]) == ["timeout of b", "timeout of a"] and found["total"] == 2
+    with psycopg.connect(daemon.conninfo) as connection:
+        ((told,),) = connection.execute("SELECT queen.get_dlq_messages_v1(%s)",
+                                        (json.dumps({"queue": queue, "error": "%"}),)).fetchall()
+        assert data(told["messages"]) == ["100% wrong"]
+    for wrong in ("", 5):
+        assert client.post("/api/v1/dlq/redrive", {"queue": queue, "error": wrong}).status == 400
+    assert redrive(client, queue, error="timeout of b") == 1 and take(client, queue, QUEUE_MODE) == ["timeout of b"]
+    answer = client.request("DELETE", f"/api/v1/dlq?queue={queue}&error=timeout")
+    assert (answer.status, answer.json["deleted"]) == (200, 1)
+    assert redrive(client, queue, error="nobody") == 0 and client.dead(queue) == 2

@@ -27,6 +27,23 @@ cdef inline void readline_put(Buf* b, Slice json) noexcept nogil:
         if b.data[i] == b'\n' or b.data[i] == b'\r':
             b.data[i] = b' '
 
+cdef void readrecord_origin(Buf* b, ReadRecord* r) noexcept nogil:
+    # Writes the members of a record's headers that say what a redriven dead letter was at first.
+    cdef Json j
+    cdef Slice key, value
+    cdef bint first = True
+    if r.extras.headers.n == 0:
+        return
+    json_open(&j, r.extras.headers, JSON_DEPTH)
+    json_peek(&j)
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key) and json_skip(&j, &value):
+        if key.n > 7 and memcmp(key.p + 1, b"origin", 6) == 0:
+            buf_byte(b, b',')
+            buf_slice(b, key)
+            buf_byte(b, b':')
+            buf_slice(b, value)
+
 cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
     buf_text(b, b"\"highWatermark\":")
     if e.head < 0:
@@ -69,7 +86,9 @@ cdef void read_json(ReadCall* c, Buf* b) noexcept nogil:
             buf_slice(b, r.payload)
             buf_text(b, b",\"ts\":\"")
             readtime_put(b, &time, r.created_us)
-            buf_text(b, b"\"}")
+            buf_byte(b, b'"')
+            readrecord_origin(b, &r)
+            buf_byte(b, b'}')
         buf_text(b, b"],")
         readentry_marks(b, e)
     buf_text(b, b"]}")
@@ -118,6 +137,8 @@ cdef void read_ndjson(ReadCall* c, Buf* b) noexcept nogil:
             readline_put(b, r.payload)
             buf_text(b, b",\"ts\":\"")
             readtime_put(b, &time, r.created_us)
-            buf_text(b, b"\"}\n")
+            buf_byte(b, b'"')
+            readrecord_origin(b, &r)
+            buf_text(b, b"}\n")
     read_entries(c, b)
     buf_byte(b, b'\n')

@@ -8,7 +8,9 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef Slice encoding = slice_of(NULL, 0)
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
+    cdef Slice[4] origin
     cdef bint begun = True
+    memset(origin, 0, sizeof(origin))
     if m.extras.headers.n:
         json_open(&j, m.extras.headers, JSON_DEPTH)
         json_peek(&j)
@@ -22,6 +24,14 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
                 parent = value
             elif key_is(key, b"tracestate"):
                 state = value
+            elif key_is(key, b"originTransactionId"):
+                origin[0] = value
+            elif key_is(key, b"originQueue"):
+                origin[1] = value
+            elif key_is(key, b"originPartition"):
+                origin[2] = value
+            elif key_is(key, b"originOffset"):
+                origin[3] = value
     if not first:
         buf_byte(b, b',')
     if m.time_us != m.created_us or m.time[0] == 0:
@@ -35,6 +45,7 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     event_put_raw(b, b"traceparent", parent)
     event_put_raw(b, b"tracestate", state)
     event_put_delivery(b, m)
+    event_put_origin(b, origin)
     if not key_is(encoding, b"none"):
         member_raw(b, b',"data_base64":' if key_is(encoding, b"base64") else b',"data":', m.payload)
     buf_byte(b, b'}')
@@ -78,6 +89,22 @@ cdef void event_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b'","queendoffset":"')       # numbers of events have 32 bits
     buf_int(b, m.offset)
     buf_byte(b, b'"')
+
+cdef void event_put_origin(Buf* b, Slice* origin) noexcept nogil:
+    # Writes what a redriven dead letter was at first: transaction id, queue, partition (JSON texts), offset (digits).
+    # Leaves out a text with an escape: attributes hold no control characters.
+    event_put_escapeless(b, b"queendorigintransactionid", origin[0])
+    event_put_escapeless(b, b"queendoriginqueue", origin[1])
+    event_put_escapeless(b, b"queendoriginpartition", origin[2])
+    if origin[3].n:
+        buf_text(b, b',"queendoriginoffset":"')
+        buf_slice(b, origin[3])
+        buf_byte(b, b'"')
+
+cdef inline void event_put_escapeless(Buf* b, const char* name, Slice literal) noexcept nogil:
+    # Writes a JSON text that is not empty and has no escape.
+    if literal.n > 2 and memchr(literal.p, b'\\', literal.n) == NULL:
+        event_put_raw(b, name, literal)
 
 cdef void event_put_text(Buf* b, const char* name, Slice text) noexcept nogil:
     # Attributes are never empty and hold no control characters, which names of queues may: then they are left out.
