@@ -200,6 +200,7 @@ END $$;
 -- Rows of the log to list p_most messages from, the newest first, where there are so many: rows between two moments
 -- that may have a message of the status (NULL: any). At most p_look rows are looked at for it, so that fewer may be
 -- found than there are.
+-- Rows whose messages were all deleted are passed over: a page has as many messages as there are.
 -- Of at most a thousand partitions (p_part) their own newest rows are read: without a status only of the p_most
 -- partitions written last, no others can have one of the p_most newest. Otherwise (NULL) the log is read back in
 -- windows of time, and what the wanted queues (NULL: all) have of it is kept. A window that has too much is made
@@ -219,6 +220,7 @@ DECLARE
     v_from  bigint;
     v_most  int;
     -- a row has all its messages to list
+    v_holes boolean := (SELECT c.holes FROM queend.catalog c);
     v_whole boolean := p_status IS NULL AND NOT (SELECT c.holes FROM queend.catalog c);
     v_found int := 0;
     v_rows  int;
@@ -236,6 +238,7 @@ BEGIN
                                                      0) AS floor OFFSET 0) AS f
                  CROSS JOIN LATERAL (SELECT x.created_at FROM queend.log x
                                       WHERE x.partition_id = u.id AND x.base >= f.floor
+                                        AND (NOT v_holes OR NOT queend.row_deleted(u.id, x.base, x.n))
                                       ORDER BY x.base DESC LIMIT 1) AS l
                  WHERE l.created_at >= p_from
                  ORDER BY l.created_at DESC LIMIT CASE WHEN p_status IS NULL AND p_to >= v_now THEN p_most END) AS h;
@@ -250,6 +253,7 @@ BEGIN
                               WHERE l.partition_id = u.id AND l.base >= w.low
                                 AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.reach, w.high)
                                                    ELSE w.high END
+                                AND (NOT v_holes OR NOT queend.row_deleted(u.id, l.base, l.n))
                               ORDER BY l.base DESC LIMIT v_each) AS r
          CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1,
                                            CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
@@ -281,6 +285,7 @@ BEGIN
                                                    CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END,
                                                    s.leased) AS m
                  WHERE (p_queue IS NULL OR p.queue_id = ANY (p_queue)) AND m.may
+                   AND (NOT v_holes OR NOT queend.row_deleted(c.partition_id, c.base, c.n))
                  LIMIT p_most - v_found) AS f;
         RETURN QUERY SELECT * FROM unnest(v_part, v_base);
         v_found := v_found + v_more;
@@ -289,6 +294,14 @@ BEGIN
         v_to := v_from;
         v_width := v_width * 4;
     END LOOP;
+END $$;
+
+-- Returns true if all messages of a row of the log, which begins at p_base, were deleted.
+CREATE OR REPLACE FUNCTION queend.row_deleted(p_part int, p_base bigint, p_n int) RETURNS boolean
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN p_n = (SELECT count(*) FROM queend.holes h
+                   WHERE h.partition_id = p_part AND h.record_offset >= p_base AND h.record_offset < p_base + p_n);
 END $$;
 
 -- Rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in no order. Reads only

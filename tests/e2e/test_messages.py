@@ -106,6 +106,28 @@ def test_a_deleted_message_is_not_delivered(client: Client, queue: str, waits: b
     assert data(until(lambda: client.pop(queue, autoAck=True), "the cursor passes the last one")) == ["after"]
 
 
+def test_a_page_is_full_where_the_newest_were_deleted(client: Client, queue: str) -> None:
+    """In a partition each, in rows of one message, and in a row of which some are left."""
+    for n in range(5):
+        client.push(queue, n, partition=f"p{n}", transactionId=f"apart {n}")
+    client.push_items([{"queue": queue, "partition": "row", "payload": n, "transactionId": f"row {n}"}
+                       for n in range(4)])
+    for n in range(5):
+        client.push(queue, n, partition="one", transactionId=f"one {n}")
+    for one in messages(client, queue=queue):
+        if one["transactionId"] not in ("apart 0", "apart 1", "row 1", "one 0", "one 1"):
+            assert client.request("DELETE", where(one)).json["success"]
+    left = ["one 1", "one 0", "row 1", "apart 1", "apart 0"]
+    assert [one["transactionId"] for one in messages(client, queue=queue, limit=200)] == left
+    for limit in (1, 2, 3):
+        pages = [messages(client, queue=queue, limit=limit, offset=at) for at in range(0, len(left), limit)]
+        assert [one["transactionId"] for page in pages for one in page] == left
+        assert all(len(page) == limit for page in pages[:-1])
+    assert [one["transactionId"] for one in messages(client, queue=queue, partition="one", limit=1)] == ["one 1"]
+    assert [one["transactionId"] for one in messages(client, limit=2)] == left[:2]
+    assert [one["transactionId"] for one in messages(client, queue=queue, status="pending", limit=3)] == left[:3]
+
+
 def test_dead_letters_page_by_page(client: Client, queue: str) -> None:
     client.push(queue, *({"n": n, "big": BIG} for n in range(7)), partition="p")
     taken = fail(client, queue, 7, consumerGroup="g")
