@@ -45,8 +45,9 @@ END $$;
 
 -- Ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and consumer group
 -- (by name), moments of the failure (µs, both inclusive), a text that the error has in it.
--- Names become numbers first: of a partition only its own dead letters are read, of a group nothing is looked up for each. Without sorts, except of one partition's and of failures
--- of one moment: PostgreSQL 15 would sort all of a queue's.
+-- Names become numbers first: of a partition only its own dead letters are read, of a group nothing is looked up for
+-- each. Without sorts, except of one partition's and of failures of one moment: PostgreSQL 15 would sort all of a
+-- queue's.
 CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_limit int, p_offset int, p_error text)
 RETURNS SETOF bigint
