@@ -70,5 +70,5 @@ def _text(value: Any) -> str | None:
 
 
 def _check_name(field: str, value: Any) -> None:
-    if isinstance(value, str) and (len(value) > 255 or "\0" in value):
-        raise Refusal(400, f"{field} must have at most 255 characters and no NUL", "invalid_name")
+    if isinstance(value, str) and (len(value.encode()) > 255 or "\0" in value):
+        raise Refusal(400, f"{field} must have at most 255 bytes and no NUL", "invalid_name")

@@ -288,6 +288,8 @@ async def _buried(request: Request, where: Address | None, partition: str, trans
     for name, value in (("consumerGroup", group), ("error", error)):
         if not isinstance(value, str) or "\0" in value:
             raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")
+    if len(group.encode()) > 255:
+        raise Refusal(400, "consumerGroup must have at most 255 bytes", "invalid_name")
     moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
     if moved is None:
         raise not_found("Message")

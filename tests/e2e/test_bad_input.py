@@ -240,3 +240,20 @@ def test_a_nul_deep_inside_of_what_is_passed_on(client: Client, queue: str) -> N
                     {"type": "exponential", "initial": 10, "more": [{"x": "\0"}]}):
         answer = client.post("/api/v1/configure", {"queue": queue, "options": {"retryBackoff": backoff}})
         assert (answer.status, answer.json["code"]) == (400, "invalid_text")
+
+
+@pytest.mark.parametrize("field", ["queue", "namespace", "task"])
+def test_a_name_is_bounded_in_bytes_where_it_is_configured(client: Client, queue: str, field: str) -> None:
+    """Every other route counts bytes: a queue of more could be made and not be used."""
+    fits, more = "é" * 127, "é" * 128
+    assert client.post("/api/v1/configure", {"queue": queue, field: fits}).status == 200
+    answer = client.post("/api/v1/configure", {"queue": queue, field: more})
+    assert answer.status == 400 and f"{field} must have at most 255 bytes" in answer.json["error"]
+
+
+def test_a_group_is_bounded_in_bytes_where_a_message_is_buried(client: Client, queue: str) -> None:
+    (stored,) = client.push(queue, 1)
+    where = f"/api/v1/messages/{stored['partition_id']}/{stored['transaction_id']}/dlq"
+    answer = client.post(where, {"consumerGroup": "é" * 128})
+    assert answer.status == 400 and "consumerGroup must have at most 255 bytes" in answer.json["error"]
+    assert client.post(where, {"consumerGroup": "é" * 127}).json["moved"] is True

@@ -109,7 +109,7 @@ def test_configure_names_the_bad_option(daemon, queue, name, value):
     (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "), (b'{"queue":"\xff"}', "Invalid JSON: "),
     (b"[]", "queue is required"),
     (b"null", "queue is required"), (b'{"queue":5}', "queue is required"), (b'{"queue":""}', "queue is required"),
-    (b'{"queue":"a\\u0000"}', "queue must have at most 255 characters and no NUL"),
+    (b'{"queue":"a\\u0000"}', "queue must have at most 255 bytes and no NUL"),
     (b'{"queue":"' + b"a" * 256 + b'"}', "queue must have"),
     (b'{"queue":"a","options":[]}', "options must be an object"),
     (b'{"queue":"a","task":"' + b"a" * 256 + b'"}', "task must have"),
