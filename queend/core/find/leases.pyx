@@ -2,11 +2,12 @@
 # lease, so that others hear of it, would cost all acknowledgments. Instead this process looks up the leases it believes
 # in and that a pop (or a stream, for credit) waits for. Each look begins a walk around the heap of due times, in pages.
 # A lease is looked up once after each look that saw a commit, also when the pop that waits for it came later. After a
-# page the walk rests for LEASES_REST times as long as the page took, so it takes at most a fifth of one connection.
+# page the walk rests for LEASES_REST times as long as the page took, but at most LEASES_REST_US.
 
 cdef enum:
     LEASES_STEPS = 8192       # places of the heap that are visited under one lock
     LEASES_REST = 4
+    LEASES_REST_US = 200000
     LEASES_PAUSE_US = 1000    # after a page without a statement
 
 cdef void leases_begin(Discover* d, bint committed, int64_t now) noexcept nogil:
@@ -86,7 +87,7 @@ cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
     cdef Group* g
     cdef Cursor* c
     cdef PopJob* wake = NULL
-    leases_rest(d, LEASES_REST * (call.ended_us - call.sent_us))
+    leases_rest(d, min(LEASES_REST * (call.ended_us - call.sent_us), LEASES_REST_US))
     if outcome != SLOT_OK:
         look_again(d)         # its next look counts as one that saw a commit: all are looked up once more
         return
