@@ -219,7 +219,7 @@ def test_what_a_header_calls_critical_is_not_passed_over():
 def test_queue_permissions_become_rules():
     values = {"queend_jwt_queues_claim": "queues"}
     grant = verify(token(queues={"orders.*": ["push", "pop"], "audit": "read", "*": "manage", "all": "*"}), **values)
-    assert grant.rules == [(b"orders.*", 3), (b"audit", 4), (b"*", 8), (b"all", 15)]
+    assert grant.rules == [(b"orders.*", 3, None), (b"audit", 4, None), (b"*", 8, None), (b"all", 15, None)]
     assert verify(token(queues={}), **values).rules == []
     assert verify(token(), **values).rules is None
     assert verify(token(queues={"x": "push"})).rules is None     # no claim is one unless the operator names it

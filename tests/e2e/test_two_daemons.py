@@ -51,7 +51,7 @@ def test_a_transaction_elsewhere_is_fenced(client: Client, other: Client, queue:
     out = {"type": "push", "items": [{"queue": f"{queue}-out", "payload": "x"}]}
     assert client.ack(message, "retry")["success"]
     dead = other.transaction(out, {"type": "ack", **ack_of(message, lease=False)}, requiredLeases=[message["leaseId"]])
-    assert (dead["success"], dead["error"]) == (False, "Invalid or expired lease")
+    assert dead["success"] is False and "Invalid or expired lease" in dead["error"]
     (again,) = other.pop(queue, "Default")
     assert client.transaction(out, {"type": "ack", **ack_of(again)},
                               requiredLeases=[again["leaseId"]])["success"] is True

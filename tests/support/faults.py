@@ -19,7 +19,8 @@ BEGIN
     END IF;
 END $$"""
 ASKS = ("SELECT p.oid, l.lanname, p.prosrc FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang"
-        " WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = %s")
+        # a signature of a former edition has fewer parameters
+        " WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = %s ORDER BY p.pronargs DESC LIMIT 1")
 
 
 ALIKE = {"push": ("push", "push_one")}      # one fault for what a batch may go to

@@ -257,11 +257,15 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         if res == NULL:
             b.unsure = True
         if outcome == SLOT_DEADLINE and doubt_others_answered(s.call.sent_us, now):
-            # One expensive statement: each half is sent by itself, with every id checked.
+            # One expensive statement, or one connection that hangs: each half is sent by itself, with every id checked.
+            # A single item is sent again until the patience is over.
             if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
                 batch_split(s, b)
-            else:
+            elif now - b.since_us > engine_of(s.worker).patience_us:
                 stream_give_up(s, b, 501)
+            else:
+                stream_first(s, b)
+                s.retry_at = now + 20000
             return
         if outcome == SLOT_DEADLINE and spool.on:
             # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the
