@@ -68,7 +68,10 @@ BEGIN
              ORDER BY u.name
             ON CONFLICT DO NOTHING;
         END IF;
-        v_number := queend.partition_numbers((SELECT count(*) FROM unnest(v_part) AS u (id) WHERE u.id IS NULL)::int);
+        v_number := queend.partition_numbers((
+            SELECT count(*) FROM (SELECT DISTINCT u.queue, u.partition
+                                    FROM unnest(p_queue, p_partition, v_part) AS u (queue, partition, id)
+                                   WHERE u.id IS NULL) AS d)::int);
         INSERT INTO queend.partitions (id, queue_id, name)
         SELECT v_number[row_number() OVER (ORDER BY w.queue, w.partition)], w.id, w.partition
           FROM (SELECT r.id, r.queue, r.partition, r.nth,

@@ -67,6 +67,10 @@ class Stage:
     def at(self, message: dict) -> str:
         return f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}"
 
+    def named(self, message: dict) -> str:
+        return (f"/api/v1/queues/{quote(self.queue)}/partitions/{quote(message['partition'])}/messages/"
+                f"{message['transactionId']}")
+
     def push(self, *items: dict) -> Answer:
         return self.post("/api/v1/push", {"items": [{"queue": self.queue, **one} for one in items]})
 
@@ -266,18 +270,21 @@ def others() -> Iterator[Case]:
         yield case(f"{word} none", route, False, lambda s, verb=verb: s.delete(verb.replace("QUEUE", "QUEUE-none")))
     yield case("clear again", "DELETE /api/v1/queues/{queue}/clear", False, lambda s: s.delete(
         "/api/v1/queues/QUEUE/clear"), lambda s: s.delete("/api/v1/queues/QUEUE/clear"))
-    message = "/api/v1/messages/{partition}/{transaction_id}"
-    yield case("delete a message", f"DELETE {message}", True, lambda s: s.delete(s.at(s.held)))
-    yield case("delete it again", f"DELETE {message}", False, lambda s: s.delete(s.at(s.held)),
-               lambda s: s.delete(s.at(s.held)))
-    yield case("delete no message", f"DELETE {message}", False, lambda s: s.delete(s.at({**s.held,
-                                                                                         "transactionId": "no"})))
-    yield case("retry", f"POST {message}/retry", True, lambda s: s.post(s.at(s.held) + "/retry"), dead)
-    yield case("retry what is no dead letter", f"POST {message}/retry", False, lambda s: s.post(
-        s.at(s.held) + "/retry"))
-    yield case("bury", f"POST {message}/dlq", True, lambda s: s.post(s.at(s.held) + "/dlq"))
-    yield case("bury again", f"POST {message}/dlq", False, lambda s: s.post(s.at(s.held) + "/dlq"),
-               lambda s: twice(s, s.at(s.held) + "/dlq"))
+    by_id = "/api/v1/messages/{partition}/{transaction_id}"
+    by_names = "/api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}"
+    for form, message, at in (("", by_id, Stage.at), (" by names", by_names, Stage.named)):
+        yield case(f"delete a message{form}", f"DELETE {message}", True, lambda s, at=at: s.delete(at(s, s.held)))
+        yield case(f"delete it again{form}", f"DELETE {message}", False, lambda s, at=at: s.delete(at(s, s.held)),
+                   lambda s, at=at: s.delete(at(s, s.held)))
+        yield case(f"delete no message{form}", f"DELETE {message}", False,
+                   lambda s, at=at: s.delete(at(s, {**s.held, "transactionId": "no"})))
+        yield case(f"retry{form}", f"POST {message}/retry", True,
+                   lambda s, at=at: s.post(at(s, s.held) + "/retry"), dead)
+        yield case(f"retry what is no dead letter{form}", f"POST {message}/retry", False,
+                   lambda s, at=at: s.post(at(s, s.held) + "/retry"))
+        yield case(f"bury{form}", f"POST {message}/dlq", True, lambda s, at=at: s.post(at(s, s.held) + "/dlq"))
+        yield case(f"bury again{form}", f"POST {message}/dlq", False, lambda s, at=at: s.post(at(s, s.held) + "/dlq"),
+                   lambda s, at=at: twice(s, at(s, s.held) + "/dlq"))
     for before, done in ((dead, True), (lambda s: None, False)):
         yield case(f"redrive, {done}", "POST /api/v1/dlq/redrive", done, lambda s: s.post(
             "/api/v1/dlq/redrive", {"queue": s.queue}), before)

@@ -342,9 +342,9 @@ def test_services(start: Callable[..., Daemon]) -> None:
         until(lambda: daemon.line("retained"), "that is told, at this level")
         until(lambda: database.execute("SELECT sum(total) FROM queend.stat_queues").fetchone() == (0,), "it is counted")
         # A partition whose figures are wrong, and the sum with them: nothing changes it any more but a walk.
-        database.execute("WITH one AS (UPDATE queend.stat_partitions SET head = head + 999 WHERE partition_id = "
-                         "(SELECT min(partition_id) FROM queend.stat_partitions)) UPDATE queend.stat_queues SET total "
-                         "= total + 999, pushed = pushed + 999")
+        database.execute("WITH one AS (UPDATE queend.stat_partitions SET total = total + 999 WHERE partition_id ="
+                         " (SELECT min(partition_id) FROM queend.stat_partitions)) UPDATE queend.stat_queues SET total"
+                         " = total + 999")
         until(lambda: database.execute("SELECT sum(total) FROM queend.stat_queues").fetchone() == (0,),
               "a walk puts it right")
 
