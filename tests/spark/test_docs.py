@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
-from support.daemon import Daemon
+from support.daemon import PACKAGE, Daemon
 
 from queend.spark.records import KINDS
 from queend.spark.settings import LINK, SINK, SOURCE
@@ -19,14 +19,17 @@ from queend.spark.shape import COLUMNS
 TEXT = (Path(__file__).parents[2] / "docs/spark.md").read_text()
 
 
-def test_the_quick_start_runs(spark: SparkSession, daemon: Daemon, client: Client,
-                              capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_quick_start_runs(daemon: Daemon, tmp_path: Path) -> None:
+    """As typed, in a Spark of its own. No environment is activated and no variable names an interpreter."""
     code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)
     assert code
-    names: dict = {}
-    exec(code[1].replace("http://127.0.0.1:6632", daemon.url), names)  # noqa: S102
-    totals = {row.partition: row[1] for row in names["totals"].collect()}
-    assert totals == {f"customer-{n}": sum(range(n, 1000, 10)) * 5 for n in range(10)}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE)}
+    done = subprocess.run([sys.executable, "-c", code[1].replace("http://127.0.0.1:6632", daemon.url)], cwd=tmp_path,
+                          env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    totals = dict(re.findall(r"\| *(customer-\d) *\| *([0-9.]+) *\|", done.stdout))
+    assert {name: float(total) for name, total in totals.items()} == {
+        f"customer-{n}": sum(range(n, 1000, 10)) * 5 for n in range(10)}
 
 
 def test_the_example_runs(spark: SparkSession, daemon: Daemon, monkeypatch: pytest.MonkeyPatch,
