@@ -67,6 +67,7 @@ async def register(request: Request) -> Json:
     deleted."""
     values = await body_object(request, strict=True)
     name, source, hash_ = (required(values, key) for key in ("name", "source_queue", "config_hash"))
+    text_of(values, "name", NAME_BYTES - len(GROUP.format("")))      # its group has a bound, too
     sink = text_of(values, "sink_queue") or None
     streams = request.app.state.control.streams
     async with (streams.registering, streams.pool.connection() as connection,

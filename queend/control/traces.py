@@ -27,7 +27,8 @@ TRACE = {"id": TEXT, "event_type": TEXT, "data": ANY, "consumer_group": TEXT, "w
 TRACES_MOST = 10_000      # of one message
 TOTAL_MOST = 100_000      # counted; there may be more
 NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names looked at; traces of a name counted
-NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
+NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100      # bytes, but of NAMES_MOST
+ID_MOST = 255             # characters of a transactionId, as everywhere
 
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
@@ -62,11 +63,12 @@ async def trace_record(request: Request) -> Json:
         raise Refusal(400, f"traceNames must be a text or an array of at most {NAMES_MOST}", "invalid_request")
     group, event = wanted.get("consumerGroup"), wanted.get("eventType")
     group, event = QUEUE_MODE if group is None else group, "info" if event is None else event
-    for name, most, values in (("transactionId", NAME_MOST, [transaction_id]), ("consumerGroup", NAME_MOST, [group]),
-                               ("eventType", EVENT_MOST, [event]),
+    if len(transaction_id) > ID_MOST or "\0" in transaction_id:
+        raise Refusal(400, f"transactionId must be text of at most {ID_MOST} characters without NUL", "invalid_request")
+    for name, most, values in (("consumerGroup", NAME_MOST, [group]), ("eventType", EVENT_MOST, [event]),
                                ("traceNames", NAME_MOST, names)):
-        if not all(isinstance(value, str) and len(value) <= most and "\0" not in value for value in values):
-            raise Refusal(400, f"{name} must be text of at most {most} characters without NUL", "invalid_request")
+        if not all(isinstance(value, str) and len(value.encode()) <= most and "\0" not in value for value in values):
+            raise Refusal(400, f"{name} must be text of at most {most} bytes without NUL", "invalid_request")
     where = await address(request, partition, transaction_id, MANAGE)
     made = None
     if where:

@@ -50,13 +50,29 @@ LANGUAGE sql VOLATILE AS $$
     SELECT COALESCE(sum(c.n), 0) FROM queend.name_counts c WHERE c.queue_id = p_queue AND c.kind = p_kind
 $$;
 
--- Queues, partitions and groups that were made or removed are counted: the trigger of their tables, once a statement.
--- With the rights of its owner: who may make a queue need not be able to write to the counts.
+-- Refuses a name that has more than 255 bytes, the bound of every interface. Error 22023.
+CREATE OR REPLACE FUNCTION queend.name_check(p_what text, p_name text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF octet_length(p_name) > 255 THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('%s must have at most 255 bytes, and has %s', p_what, octet_length(p_name));
+    END IF;
+END $$;
+
+-- Counts queues, partitions and groups that were made or removed, and refuses names that are too long: the trigger of
+-- their tables, once a statement. With the rights of its owner: who may make a queue need not be able to write to the
+-- counts.
 CREATE OR REPLACE FUNCTION queend.names_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     v_sign CONSTANT int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
 BEGIN
+    IF v_sign > 0 THEN
+        PERFORM queend.name_check(CASE TG_TABLE_NAME WHEN 'queues' THEN 'queue' WHEN 'partitions' THEN 'partition'
+                                                     ELSE 'consumerGroup' END, c.name)
+           FROM changed c WHERE octet_length(c.name) > 255;
+    END IF;
     IF TG_TABLE_NAME = 'queues' THEN
         PERFORM queend.names_count(0, 'queue', c.n) FROM (SELECT v_sign * count(*)::int AS n FROM changed) AS c
           WHERE c.n <> 0;

@@ -18,6 +18,8 @@ DECLARE
     part  int;
     every boolean := o->>'mode' IN ('replace', 'reset');
 BEGIN
+    PERFORM queend.name_check('queue', p_queue), queend.name_check('namespace', p_namespace),
+            queend.name_check('task', p_task);
     IF every THEN
         o := (SELECT jsonb_object_agg(d.name, NULL) FROM queend.queue_options() AS d) || o;
     END IF;

@@ -1,7 +1,8 @@
 -- Traces: what programs note about messages. Owns queend.traces and queend.trace_names. No lock but those of the rows
 -- written.
 
--- Notes something about a message, under any number of names. Returns the trace's id; NULL: there is no such message.
+-- Notes something about a message, under at most 100 names. Returns the trace's id; NULL: there is no such message.
+-- Error 22023: a name is too long, or there are too many.
 CREATE OR REPLACE FUNCTION queend.trace_record(p_part int, p_id bytea, p_transaction text, p_group text, p_event text,
     p_worker text, p_data text, p_names text[])
 RETURNS uuid
@@ -10,6 +11,15 @@ DECLARE
     v_now bigint := queend.now_us();
     t     queend.traces;
 BEGIN
+    PERFORM queend.name_check('consumerGroup', p_group);
+    PERFORM queend.name_check('traceNames', n) FROM unnest(p_names) AS n;
+    IF cardinality(p_names) > 100 THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('traceNames must be at most 100, and are %s', cardinality(p_names));
+    ELSIF octet_length(p_event) > 100 THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('eventType must have at most 100 bytes, and has %s', octet_length(p_event));
+    END IF;
     IF queend.message_find(p_part, p_id) IS NULL
        AND NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id) THEN
         RETURN NULL;

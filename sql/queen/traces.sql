@@ -21,21 +21,22 @@ LANGUAGE sql AS $$
       FROM (SELECT CASE WHEN queend.partition_number(trace->>'partitionId') IS NOT NULL THEN
                         queend.trace_record(queend.partition_number(trace->>'partitionId'),
                                             queend.record_id(trace->>'transactionId'),
-                                            left(trace->>'transactionId', 255),
-                                            left(COALESCE(trace->>'consumerGroup', '__QUEUE_MODE__'), 255),
-                                            left(COALESCE(trace->>'eventType', 'info'), 100),
+                                            trace->>'transactionId',
+                                            COALESCE(trace->>'consumerGroup', '__QUEUE_MODE__'),
+                                            COALESCE(trace->>'eventType', 'info'),
                                             COALESCE(trace->>'workerId', '0'),
                                             COALESCE(trace->'data', 'null')::text,
-                                            ARRAY(SELECT left(n, 255)
-                                                    FROM jsonb_array_elements_text(
+                                            ARRAY(SELECT n FROM jsonb_array_elements_text(
                                                              CASE jsonb_typeof(trace->'traceNames')
-                                                             WHEN 'array' THEN trace->'traceNames' ELSE '[]' END) AS n
-                                                   LIMIT 100))
+                                                             WHEN 'array' THEN trace->'traceNames'
+                                                             WHEN 'string' THEN jsonb_build_array(trace->'traceNames')
+                                                             ELSE '[]' END) AS n))
                    END AS id) AS t
 $$;
 COMMENT ON FUNCTION queen.record_trace_v1(jsonb) IS
 'Notes something about a message: {"transactionId", "partitionId", "consumerGroup", "eventType": "info", "data",
-"workerId", "traceNames": [...]}. {success, traceId}, or success false where there is no such message.';
+"workerId", "traceNames": a text or at most 100}. {success, traceId}, or success false where there is no such
+message. An error: a name of more than 255 bytes, an eventType of more than 100.';
 
 CREATE OR REPLACE FUNCTION queen.get_message_traces_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
