@@ -40,11 +40,17 @@ def test_one():
 def test_defaults(nothing):
     absent = single()
     assert absent[0] == "__QUEUE_MODE__" and absent[1][0]["status"] == 0 and absent[1][0]["lease"] is None
-    assert single(consumerGroup=nothing, error=nothing) == absent
+    assert single(consumerGroup=nothing, error="" if nothing == 5 else nothing) == absent
     if nothing != 5:
         assert single(leaseId=nothing) == absent
     if nothing != "":
         assert single(status=nothing) == absent
+
+
+@pytest.mark.parametrize("error", [{"code": 7, "why": ["ü", None]}, [], {}, 0, -1.5, True])
+def test_an_error_that_is_no_text_is_kept_as_json(error):
+    _, (item,) = single(status="failed", error=error)
+    assert item["error"] == json.dumps(error)
 
 
 @pytest.mark.parametrize("text", [SEVEN, SEVEN.upper(), "ord-1", "", "ü" * 255, "a\"\n", "x" * 256])
@@ -73,7 +79,7 @@ def test_a_lease_that_is_none_is_a_bad_one_and_never_no_lease(lease):
 
 
 @pytest.mark.parametrize("error, text",
-                         [("a\0b\0", "a b "), ("\ud800", "\ufffd"), ("Zoë\n\"", "Zoë\n\""), (["x"], None), ({}, None)])
+                         [("a\0b\0", "a b "), ("\ud800", "\ufffd"), ("Zoë\n\"", "Zoë\n\""), ("", None), (None, None)])
 def test_no_error_text_makes_an_acknowledgment_fail(error, text):
     assert single(error=error)[1][0]["error"] == text
 

@@ -33,7 +33,7 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
     elif key_is(key, b"consumerGroup"):
         ackraw_text(&raw.group, &passed, c, value)
     elif key_is(key, b"error"):
-        ackraw_text(&raw.error, &passed, c, value)
+        raw.error = value if c != b'n' else slice_of(NULL, 0)
     elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
         ackraw_text(&raw.window, &raw.window_bad, c, value)
     elif c == b'n':
@@ -74,9 +74,12 @@ cdef inline bint partition_ref(Slice text, AckItem* it) noexcept nogil:
     return uuid_parse(text, it.partition_uuid, NULL) or whole_take(text, &it.partition_number)
 
 cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
-    # What went wrong, for people: an odd character in it is no reason to refuse the acknowledgment. PostgreSQL's text
-    # has no NUL, so a blank takes its place.
+    # Takes what went wrong, for people: a text, or any other JSON as it is spelled. An odd character in it is no reason
+    # to refuse the acknowledgment. PostgreSQL's text has no NUL, so a blank takes its place.
     cdef char* p
+    if raw.p[0] != b'"':
+        out[0] = raw if utf8_valid(raw) else slice_of(NULL, 0)
+        return
     if not json_unescape(raw, a, out, NULL):
         out[0] = slice_of(NULL, 0)
         return
@@ -148,7 +151,7 @@ cdef bint ackitem_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
             it.has_lease = True
         else:
             it.lease_bad = True
-    if raw.error.p != NULL and raw.error.n > 2:
+    if raw.error.p != NULL and not slice_is(raw.error, b'""'):
         ack_error_take(raw.error, a, &it.error)
     it.group_name = slice_lit(b"__QUEUE_MODE__")
     if raw.group.p != NULL and raw.group.n > 2 and not name_take(raw.group, a, &it.group_name):

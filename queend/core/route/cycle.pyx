@@ -187,7 +187,7 @@ cdef bint cycle_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogi
     if (not cycle_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
             or not cycle_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
             or not cycle_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
-            or not cycle_text(error, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)):
+            or not cycle_reason(error, a, q, e)):
         return False
     q.has_ack = True
     q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
@@ -203,6 +203,15 @@ cdef bint cycle_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogi
         cycle_fails(q, a, b"Unknown ack.status: ", status)
     elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
         cycle_fails(q, a, b"Invalid or expired lease", none)
+    return True
+
+cdef bint cycle_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # Takes why the cycle failed: a text, or any other JSON as it is spelled.
+    if raw.p == NULL or raw.p[0] == b'"' or raw.p[0] == b'n':
+        return cycle_text(raw, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)
+    if raw.n > CYCLE_REASON or not utf8_valid(raw):
+        return cycle_bad(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
+    q.error = raw
     return True
 
 cdef int cycle_count(Slice raw) noexcept nogil:
