@@ -123,7 +123,7 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
 cdef int delivery_end(Delivery* d) noexcept nogil:
     # How many messages. Where there was no memory to unpack and open all of them the answer has failed.
     if d.framed:
-        popframes_close(&d.frames)
+        popframes_end(&d.frames)
     elif d.m.feed:
         if d.m.window and d.n:
             window_close(d.out, &d.m, d.last)

@@ -1,6 +1,17 @@
 # Messages as CloudEvents: what came as one goes out with its attributes as they were, any other message as an event of
 # this queue. What an acknowledgment needs stands in extensions, which all begin with `queend`.
 
+cdef inline void origin_take(Slice* origin, Slice key, Slice value) noexcept nogil:
+    # Takes a member of a message's headers if it says what a redriven dead letter was at first.
+    if key_is(key, b"originTransactionId"):
+        origin[0] = value
+    elif key_is(key, b"originQueue"):
+        origin[1] = value
+    elif key_is(key, b"originPartition"):
+        origin[2] = value
+    elif key_is(key, b"originOffset"):
+        origin[3] = value
+
 cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef Json j
     cdef Slice key, value
@@ -24,14 +35,8 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
                 parent = value
             elif key_is(key, b"tracestate"):
                 state = value
-            elif key_is(key, b"originTransactionId"):
-                origin[0] = value
-            elif key_is(key, b"originQueue"):
-                origin[1] = value
-            elif key_is(key, b"originPartition"):
-                origin[2] = value
-            elif key_is(key, b"originOffset"):
-                origin[3] = value
+            else:
+                origin_take(origin, key, value)
     if not first:
         buf_byte(b, b',')
     if m.time_us != m.created_us or m.time[0] == 0:

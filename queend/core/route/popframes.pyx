@@ -13,6 +13,10 @@ cdef enum:
 
 cdef struct FrameWriter:
     Buf* out
+    size_t own_at             # of the answer's own keys: their length, then the object
+    size_t body_at            # where the own keys end
+    Buf origins               # elements of the own key `origins`
+    int32_t partition         # of the claim being written
     size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
     uint32_t records
     int64_t end               # offset of the last record written in this claim
@@ -36,17 +40,17 @@ cdef void autopilot_put(Buf* b, const PopReq* q) noexcept nogil:
 
 cdef void popframes_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue, Slice group, Slice lease,
                          int claims) noexcept nogil:
-    cdef size_t at
     memset(w, 0, sizeof(FrameWriter))
     w.out = out
     buf_put(out, b"QPF1\x01", 5)
-    at = out.len
+    w.own_at = out.len
     buf_le32(out, 0)
     if q.autopilot:
         buf_byte(out, b'{')
         autopilot_put(out, q)
         buf_byte(out, b'}')
-        buf_le32_at(out, at, <uint32_t>(out.len - at - 4))
+        buf_le32_at(out, w.own_at, <uint32_t>(out.len - w.own_at - 4))
+    w.body_at = out.len
     buf_text16(out, queue)
     buf_text16(out, lease)
     buf_text16(out, group)
@@ -55,6 +59,7 @@ cdef void popframes_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue,
 cdef void popframes_claim(FrameWriter* w, int32_t partition, Slice name, int64_t first, int attempt) noexcept nogil:
     # A partition's messages from offset `first` on follow.
     popframes_close(w)
+    w.partition = partition
     buf_le64(w.out, <uint64_t>partition)
     buf_text16(w.out, name)
     buf_le64(w.out, <uint64_t>first)
@@ -71,6 +76,54 @@ cdef void popframes_close(FrameWriter* w) noexcept nogil:
     if w.claim_at and not w.out.failed:
         le64_put(w.out.data + w.claim_at, <uint64_t>w.end)
         buf_le32_at(w.out, w.claim_at + 12, w.records)
+
+cdef void popframes_end(FrameWriter* w) noexcept nogil:
+    # Ends the answer. Puts the origins of redriven messages among the own keys, for a message frame has no place for
+    # them. Frees what they were gathered in.
+    cdef size_t own = w.body_at - w.own_at - 4
+    cdef size_t n
+    cdef char* at
+    popframes_close(w)
+    if w.origins.failed:
+        w.out.failed = True
+    elif w.origins.len:
+        # in front of the `}` of the own keys, or as an object of its own
+        buf_text(&w.origins, b"]" if own else b"]}")
+        n = w.origins.len
+        if not w.origins.failed and buf_reserve(w.out, n) != NULL:
+            at = w.out.data + w.body_at - (1 if own else 0)
+            memmove(at + n, at, w.out.data + w.out.len - n - at)
+            memcpy(at, w.origins.data, n)
+            buf_le32_at(w.out, w.own_at, <uint32_t>(own + n))
+        else:
+            w.out.failed = True
+    buf_free(&w.origins)
+
+cdef void popframes_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # Notes what a redriven message was at first, beside the place where it is now.
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice[4] origin
+    cdef bint begun = True
+    memset(origin, 0, sizeof(origin))
+    json_open(&j, m.extras.headers, JSON_DEPTH)
+    json_peek(&j)
+    json_enter(&j, b'{')
+    while json_member(&j, &begun, &key) and json_skip(&j, &value):
+        origin_take(origin, key, value)
+    if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:
+        return
+    if w.origins.len:
+        buf_byte(&w.origins, b',')
+    else:
+        buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
+    member_int(&w.origins, b'{"partitionId":"', w.partition)
+    member_int(&w.origins, b'","offset":', m.offset)
+    member_raw(&w.origins, b',"originTransactionId":', origin[0])
+    member_raw(&w.origins, b',"originQueue":', origin[1])
+    member_raw(&w.origins, b',"originPartition":', origin[2])
+    member_raw(&w.origins, b',"originOffset":', origin[3])
+    buf_byte(&w.origins, b'}')
 
 cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec,
                          size_t size) noexcept nogil:
@@ -102,6 +155,8 @@ cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
         w.count = 0
     w.count += 1
     w.end = m.offset
+    if m.extras.headers.n:
+        popframes_origin(w, m)
     at = buf_reserve(w.out, size)
     if at == NULL:
         return

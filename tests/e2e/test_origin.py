@@ -1,0 +1,70 @@
+"""A redriven message says what it was at first, in framed pops and in streams; a search says which copy was done."""
+from __future__ import annotations
+
+import pytest
+from support.client import Client, data
+from support.daemon import Daemon
+from support.feed import Feed
+from support.frames import read_pop
+from support.socket_feed import SocketFeed
+
+NAMES = ("originTransactionId", "originQueue", "originPartition", "originOffset")
+
+
+def came_back(client: Client, queue: str, *ids: str) -> None:
+    """Dead letters of the group g with these ids come back."""
+    for id in ids:
+        client.push(queue, id, partition="p", transactionId=id)
+        (message,) = client.pop(queue, consumerGroup="g")
+        assert client.ack(message, "dlq", group="g")["success"]
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue})
+    assert answer.json["redriven"] == len(ids), answer
+
+
+def wanted(queue: str, place: int) -> dict:
+    return {"originTransactionId": f"order-{place}", "originQueue": queue, "originPartition": "p",
+            "originOffset": place}
+
+
+def origin(message: dict) -> dict:
+    return {name: message[name] for name in NAMES if name in message}
+
+
+@pytest.mark.parametrize("query", [{}, {"autopilot": True}])
+@pytest.mark.parametrize("before", [0, 3])
+def test_framed_pops_list_the_origins(client: Client, queue: str, query: dict, before: int) -> None:
+    """Beside what else the answer says of itself, with the place of the message that each belongs to."""
+    came_back(client, queue, "order-0", "order-1")
+    for n in range(before):
+        client.push(queue, n, partition="other")
+    answer = client.pop_answer(queue, consumerGroup="g", frames=True, batch=100, partitions=9, **query)
+    assert answer.headers["content-type"] == "application/x-queen-pop"
+    told = read_pop(answer.body)
+    messages = [one for one in told["messages"] if one["partition"] == "p"]
+    assert len(told["messages"]) == 2 + before and data(messages) == ["order-0", "order-1"]
+    assert told["origins"] == [
+        {"partitionId": one["partitionId"], "offset": one["offset"], **wanted(queue, place)}
+        for place, one in enumerate(messages)]
+    assert ("autopilot" in told) == bool(query)
+
+
+def test_framed_pops_without_redriven_messages_list_none(client: Client, queue: str) -> None:
+    client.push(queue, 1, traceparent=f"00-{'1' * 32}-{'2' * 16}-01")
+    assert "origins" not in read_pop(client.pop_answer(queue, frames=True).body)
+
+
+@pytest.mark.parametrize("stream", [Feed, SocketFeed])
+def test_streams_name_the_origin(daemon: Daemon, client: Client, queue: str, stream: type) -> None:
+    came_back(client, queue, "order-0")
+    with stream(daemon.address, queue, consumerGroup="g") as feed:
+        assert origin(feed.message()) == wanted(queue, 0)
+
+
+def test_a_search_tells_which_copy_was_done(client: Client, queue: str) -> None:
+    came_back(client, queue, "order-0")
+
+    def found() -> list[dict]:
+        return client.get(f"/api/v1/messages/search?queue={queue}&text=order").json["messages"]
+    new, old = found()
+    assert (origin(new), origin(old)) == (wanted(queue, 0), {})
+    assert (old["queueStatus"], new["queueStatus"]) == ("dead_letter", "pending")
