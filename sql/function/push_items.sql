@@ -135,3 +135,23 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = 'TransactionId must be valid text of at most 255 characters';
     END IF;
 END $$;
+
+-- Refuses items (a JSON array) of which one has a member that messages of other systems have. Without that member the
+-- message would differ from what its sender meant. Error 22023.
+CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v record;
+BEGIN
+    SELECT n.name, e.ord - 1 AS at INTO v
+      FROM jsonb_array_elements(p_items) WITH ORDINALITY AS e (v, ord)
+     CROSS JOIN unnest(ARRAY['headers', 'ttl', 'priority']) AS n (name)
+     WHERE jsonb_typeof(e.v->n.name) <> 'null'
+     ORDER BY e.ord LIMIT 1;
+    IF FOUND THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('%s is not supported in an item: %s (item %s)', v.name,
+                                     CASE v.name WHEN 'headers' THEN 'put it into the payload'
+                                                 ELSE 'it is an option of the queue' END, v.at);
+    END IF;
+END $$;

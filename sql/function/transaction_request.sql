@@ -26,6 +26,9 @@ BEGIN
                                                                                   ELSE jsonb_build_object('payload',
                                                                                           o.v->'data') END)
                                               END) WITH ORDINALITY AS i (v, ord);
+    PERFORM queend.items_served((SELECT jsonb_agg(o.v->'v' ORDER BY o.ord)
+                                   FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
+                                  WHERE o.v->>'type' = 'push'));
     SELECT o.ord::int,
            CASE WHEN o.v->>'type' = 'ack' THEN 'ACK operation failed: Unknown error'
                 ELSE 'Unknown operation type: ' || COALESCE(o.v->>'type', 'null') END

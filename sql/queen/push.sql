@@ -47,6 +47,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     i record;
 BEGIN
+    PERFORM queend.items_served(items);
     SELECT array_agg(x.queue ORDER BY x.ord) AS queue, array_agg(x.partition ORDER BY x.ord) AS partition,
            array_agg(x.transaction ORDER BY x.ord) AS transaction, array_agg(x.payload ORDER BY x.ord) AS payload,
            array_agg(x.trace ORDER BY x.ord) AS trace, array_agg(x.producer ORDER BY x.ord) AS producer,
@@ -85,7 +86,8 @@ COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 "producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued or duplicate,
 message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id,
 last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older message. All or
-nothing. The two flags are those of the reference server and decide nothing. For autocommit: the lanes of its
+nothing. An item with headers, ttl or priority is an error. The two flags are those of the reference server and decide
+nothing. For autocommit: the lanes of its
 partitions stay locked until the transaction ends. In a transaction of your own call queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,

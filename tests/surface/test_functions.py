@@ -74,6 +74,15 @@ def test_a_bad_item_refuses_the_call(sql, queue, item, code) -> None:
     assert not sql.rows("SELECT FROM queen.queues WHERE name = %s", queue)
 
 
+@pytest.mark.parametrize("member", ["headers", "ttl", "priority"])
+def test_members_that_messages_do_not_have(sql, queue, member) -> None:
+    item = {"queue": queue, "payload": 1, member: 5}
+    for function, asked in (("push_messages_v3", [item | {member: None}, item]),
+                            ("execute_transaction_v2", [{"type": "push", "items": [item]}])):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"{member} is not supported in an item"):
+            call(sql, function, json.dumps(asked))
+
+
 def test_many_items_of_all_kinds(sql, queue) -> None:
     """More than a row of the log holds, big ones among them, repeats across rows."""
     payloads = ["x" * (70_000 if n in (5, 1800) else 10 + n % 7) for n in range(2300)]

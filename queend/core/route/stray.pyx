@@ -40,6 +40,44 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
+# Members of an item that other systems have and queend does not, and what stands for each here. An item that has one is
+# refused: without it the message would not be what its sender meant.
+cdef struct Unserved:
+    const char* name
+    const char* instead
+
+cdef enum:
+    UNSERVED_MOST = 14
+
+cdef Unserved[UNSERVED_MOST] unserved
+unserved[0] = Unserved(b"headers", b"put it into the payload")
+unserved[1] = Unserved(b"metadata", b"put it into the payload")
+unserved[2] = Unserved(b"properties", b"put it into the payload")
+unserved[3] = Unserved(b"attributes", b"put it into the payload")
+unserved[4] = Unserved(b"ttl", b"it is an option of the queue")
+unserved[5] = Unserved(b"expiresAt", b"ttl is an option of the queue")
+unserved[6] = Unserved(b"expiration", b"ttl is an option of the queue")
+unserved[7] = Unserved(b"priority", b"it is an option of the queue")
+unserved[8] = Unserved(b"delay", b"use delayMs")
+unserved[9] = Unserved(b"delaySeconds", b"use delayMs")
+unserved[10] = Unserved(b"key", b"use partition")
+unserved[11] = Unserved(b"partitionKey", b"use partition")
+unserved[12] = Unserved(b"messageId", b"use transactionId")
+unserved[13] = Unserved(b"deduplicationId", b"use transactionId")
+
+cdef const Unserved* name_unserved(Slice key) noexcept nogil:
+    # Returns the row of a key, which has its quotes. NULL if there is no such row, or if such keys are passed over.
+    cdef int i
+    for i in range(UNSERVED_MOST if strict else 0):
+        if slice_is(slice_of(key.p + 1, key.n - 2), unserved[i].name):
+            return &unserved[i]
+    return NULL
+
+cdef bint refuse_unserved(ApiError* e, const Unserved* row, const char* what, int index) noexcept nogil:
+    # Always False.
+    return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
+                     row.name)
+
 cdef bint name_near(Slice a, Slice b) noexcept nogil:
     # Is a known name (b) meant? Equal but for case; or one letter more, less or other, or two that changed places.
     cdef size_t i = 0

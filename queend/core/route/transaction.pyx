@@ -187,8 +187,8 @@ cdef bint tx_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept nogil:
             raw.kind_string = c == b'"'
         elif key_is(key, b"data"):
             raw.data = value
-        else:
-            tx_member(&raw.item, key, c, value)
+        elif not tx_member(&raw.item, key, c, value) and raw.item.unserved == NULL:
+            raw.item.unserved = name_unserved(key)
     return j.error == NULL or refuse_json(e, j)
 
 cdef bint tx_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
@@ -235,7 +235,7 @@ cdef bint tx_push_items(Slice items, Arena* a, UuidGen* g, int max_items, int* r
         while member_next(&j, &inner, a, &key):
             c = json_peek(&j)
             json_skip(&j, &value)
-            if not tx_member(&raw, key, c, value) and key_stray(key, PUSH_NAMES, b"operation", index, a, e):
+            if not tx_member(&raw, key, c, value) and itemraw_stray(&raw, key, c, b"operation", index, a, e):
                 return False
         if not tx_push(a, g, room, q, &raw, index, e):
             return False
