@@ -77,8 +77,8 @@ def pop(
     elif payload and whole:
         printed(whole, output, payload)
     if not count:
-        tell("no message" + ("" if not wait else f" in {wait:g} s")
-             + (": the queue or the group is paused" if answer.get("reason") == "paused" else ""))
+        why = {"paused": ": the queue or the group is paused", "leased": ": leases hold what there is"}
+        tell("no message" + ("" if not wait else f" in {wait:g} s") + why.get(answer.get("reason"), ""))
         raise typer.Exit(NOTHING)
     if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
         tell("not acknowledged yet", "queend ack ID --lease LEASE does it, --ack does it at once")

@@ -94,7 +94,7 @@ SCHEMAS = {
     "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
                         leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
                         messages=array(ref("Message")),
-                        reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
+                        reason={"enum": ["queue_not_found", "partition_not_found", "paused", "leased", "empty"]},
                         autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
     "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
                   **VERDICT),
@@ -142,7 +142,7 @@ def post(summary: str, request: dict[str, Any], responses: dict[str, Any],
 
 
 POP = [parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answer"),
-       parameter("partitions", {**INTEGER, "minimum": 1}, "most partitions of the answer"),
+       parameter("partitions", {**INTEGER, "minimum": 1, "maximum": 1000}, "most partitions of the answer"),
        parameter("wait", FLAG, "park until there is something or the timeout is over"),
        parameter("timeout", {**INTEGER, "default": 30000}, "milliseconds, with wait"),
        parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),

@@ -1,7 +1,19 @@
 -- Pop for callers that write SQL: JSON in, JSON out, no daemon. It ends in queend.pop; SQL cannot read what is
 -- compressed or sealed, so a delivery ends before such a record.
 
--- One request of queen.pop_unified_batch_v4: its result.
+-- Returns a number of a pop's request; the default where the request has none, 1 where it has a smaller one. Error
+-- 22023: it is larger than allowed.
+CREATE OR REPLACE FUNCTION queend.pop_bound(p_request jsonb, p_name text, p_default int, p_most int) RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF (p_request->>p_name)::numeric > p_most THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('%s must be from 1 to %s: %s', p_name, p_most, p_request->>p_name);
+    END IF;
+    RETURN GREATEST(COALESCE((p_request->>p_name)::int, p_default), 1);
+END $$;
+
+-- Returns the result of one request of queen.pop_unified_batch_v4; reason says why it is empty.
 -- A pop without a partition walks the queue's partitions from one of them that chance chooses, a page at a time, until
 -- it has enough.
 CREATE OR REPLACE FUNCTION queend.pop_request(p_request jsonb) RETURNS jsonb
@@ -10,8 +22,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_name   text := NULLIF(p_request->>'partition_name', '');
     v_group  text := COALESCE(NULLIF(p_request->>'consumer_group', ''), '__QUEUE_MODE__');
-    v_left   int := LEAST(GREATEST(COALESCE((p_request->>'batch_size')::int, 10), 1), 10000);
-    v_parts  int := LEAST(GREATEST(COALESCE((p_request->>'max_partitions')::int, 1), 1), 1000);
+    v_left   int := queend.pop_bound(p_request, 'batch_size', 10, 10000);
+    v_parts  int := queend.pop_bound(p_request, 'max_partitions', 1, 1000);
     v_worker text := COALESCE(NULLIF(p_request->>'worker_id', ''), queend.id_make()::text);
     v_auto   boolean := COALESCE((p_request->>'auto_ack')::boolean, false);
     v_from   bigint := queend.moment_us(NULLIF(NULLIF(p_request->>'sub_from', ''), 'now'));
@@ -21,6 +33,7 @@ DECLARE
     v_round  int;
     v_part   int;
     v_status int := 0;
+    v_held   boolean := false;      -- a lease of the group holds messages
     v_found  jsonb := '[]';
     v_taken  int[] := '{}';
     v_us     bigint;
@@ -32,17 +45,20 @@ BEGIN
     IF v_name IS NOT NULL THEN
         SELECT x.id INTO v_part FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = v_name;
         IF v_part IS NULL THEN
-            RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'partition_not_found', false);
+            RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'partition_not_found', false)
+                   || jsonb_build_object('reason',
+                                         CASE WHEN q.id IS NULL THEN 'queue_not_found' ELSE 'partition_not_found' END);
         END IF;
     ELSIF q.id IS NULL THEN
-        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'no_available_partition', false);
+        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'no_available_partition', false)
+               || '{"reason": "queue_not_found"}';
     END IF;
     SELECT r.group_id INTO g
       FROM queend.group_resolve(q.id, v_group,
                                 CASE WHEN p_request->>'sub_from' = 'now' THEN 'new' ELSE p_request->>'sub_mode' END,
                                 v_from) AS r;
     IF queend.is_paused(q.id, g.group_id) THEN
-        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'paused', false);
+        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'paused', false) || '{"reason": "paused"}';
     END IF;
     v_us := COALESCE(NULLIF((p_request->>'lease_seconds')::int, 0), NULLIF(q.lease_time, 0), 60) * 1000000::bigint;
     IF v_part IS NOT NULL THEN
@@ -51,7 +67,9 @@ BEGIN
         IF p.messages IS NULL THEN
             RETURN queend.pop_result(p_request, v_group, NULL, '{}',
                                      '[]', CASE p.status WHEN 2 THEN 'lease_held' WHEN 5 THEN 'unreadable' END,
-                                     p.status = 3 AND q.window_buffer > 0);
+                                     p.status = 3 AND q.window_buffer > 0)
+                   || jsonb_build_object('reason', CASE p.status WHEN 2 THEN 'leased' WHEN 5 THEN 'unreadable'
+                                                        ELSE 'empty' END);
         END IF;
         RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, ARRAY[v_part], p.messages,
                                  NULL, false);
@@ -65,7 +83,8 @@ BEGIN
         LOOP
             SELECT array_agg(s.partition_id ORDER BY s.partition_id) FILTER (WHERE s.head >= 0
                     AND s.lease_until <= queend.now_us()),
-                   max(s.partition_id) FILTER (WHERE s.head = -1) INTO v_page, v_after
+                   max(s.partition_id) FILTER (WHERE s.head = -1),
+                   v_held OR COALESCE(bool_or(s.lease_until > queend.now_us()), false) INTO v_page, v_after, v_held
               FROM queend.pop_scan(q.id, g.group_id, v_after, 1000) AS s;
             FOREACH v_part IN ARRAY COALESCE(v_page, '{}') LOOP
                 CONTINUE WHEN v_round = 2 AND v_part >= v_start;
@@ -88,7 +107,9 @@ BEGIN
     IF v_taken = '{}' THEN
         RETURN queend.pop_result(p_request, v_group, NULL, '{}',
                                  '[]', CASE WHEN v_status = 5 THEN 'unreadable' ELSE 'no_available_partition' END,
-                                 v_status = 3 AND q.window_buffer > 0);
+                                 v_status = 3 AND q.window_buffer > 0)
+               || jsonb_build_object('reason', CASE WHEN v_status = 5 THEN 'unreadable'
+                                                    WHEN v_held OR v_status = 2 THEN 'leased' ELSE 'empty' END);
     END IF;
     RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken, v_found, NULL, false);
 END $$;

@@ -19,9 +19,10 @@ COMMENT ON FUNCTION queen.pop_unified_batch_v4(jsonb) IS
 "sub_from": now or a time, for the first contact of a group, "auto_ack": false, "max_partitions": 1}, …]. Result:
 [{"idx", "result": {success, queue, partition, partitionId, leaseId, consumerGroup, partitionsClaimed, messages:
 [{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup}, …],
-error?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or unreadable:
-what comes next is compressed or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from
-compressing).
+error?, reason?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or
+unreadable: what comes next is compressed or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from
+compressing). reason, of an empty result: queue_not_found, partition_not_found, paused, unreadable, leased or empty.
+batch_size above 10000 and max_partitions above 1000 are an error.
 For autocommit: cursors stay locked until the transaction ends. A consumer group should pop either here or over HTTP
 where rows are compressed.';
 

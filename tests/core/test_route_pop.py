@@ -68,6 +68,11 @@ def test_autopilot_chooses_what_is_not_given():
     assert asked["batch"] == 7 and asked["batch_given"] and asked["partitions"] == 1 and asked["partitions_given"]
 
 
+def test_partitions_are_bounded():
+    assert probe_pop(QUEUE, b"partitions=1000")["partitions"] == 1000
+    assert probe_pop(QUEUE, b"partitions=1001")["partitions"] == 1000, "of a daemon that is not strict"
+
+
 def test_timeouts_end_before_two_minutes():
     assert probe_pop(QUEUE, b"timeout=900000")["timeout"] == 115000
     assert probe_pop(QUEUE, b"timeout=-1")["timeout"] == -1

@@ -26,6 +26,7 @@ def refused(client: Client, method: str, target: str, body: Any = None) -> str:
     ("batchh=5", "batch is one"), ("atch=5", "batch is one"),
     ("consumergroup=g", "consumerGroup is one"), ("autoack=true", "autoAck is one"), ("waiT=true", "wait is one"),
     ("partition=a", "partitions is one"),
+    ("partitions=1001", "partitions must be a whole number from 1 to 1000"), ("partitions=0", "partitions must"),
     ("batch=10001", "batch must be a whole number from 1 to 10000"),
     ("timeout=115001", "timeout must be a whole number from 0 to 115000"),
     ("subscriptionMode=NEW&consumerGroup=g", "subscriptionMode must be all, new or new-only"),
@@ -46,7 +47,7 @@ def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     assert data(client.pop("fine", batch="", timeout="", wait="", autoAck="1", color="blue", min="3")) == [1]
     assert data(client.pop("fine", batch=10_000, timeout=115_000, wait="0", subscriptionMode="",
                            subscriptionFrom="")) == [2]
-    client.push_items([{"queue": "fine", "payload": None, "color": "blue", "data": 1, "kind": "x"}])
+    client.push_items([{"queue": "fine", "payload": None, "color": "blue", "data": 1, "kind": "x", "ttl": None}])
 
 
 @pytest.mark.parametrize("item, words", [
@@ -55,7 +56,12 @@ def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     ({"payload": 1, "transactionid": 7}, "transactionId is one"),
     ({"payload": 1, "Partition": "p"}, "partition is one"), ({"payload": 1, "partitoin": "p"}, "partition is one"),
     ({"payload": 1, "delayMS": 5}, "delayMs is one"), ({"payload": 1, "deliverat": "x"}, "deliverAt is one"),
-    ({"paylod": 1}, "payload is one")])
+    ({"paylod": 1}, "payload is one"),
+    ({"payload": 1, "headers": {"x-tenant": "7"}},
+     "headers is not supported in an item: put it into the payload (item 1, field headers)"),
+    ({"payload": 1, "headers": {}}, "headers is not"), ({"ttl": 5, "payload": 1}, "it is an option of the queue"),
+    ({"payload": 1, "priority": 0}, "priority is not"), ({"payload": 1, "delaySeconds": 5}, "use delayMs"),
+    ({"payload": 1, "partitionKey": "k"}, "use partition"), ({"payload": 1, "messageId": "m"}, "use transactionId")])
 def test_of_a_push(client: Client, queue: str, item: dict[str, Any], words: str) -> None:
     items = [{"queue": queue, "payload": 1}, {"queue": queue, **item}]
     assert words in refused(client, "POST", "/api/v1/push", {"items": items})
@@ -81,7 +87,8 @@ def test_of_an_acknowledgment(client: Client, queue: str, change: dict[str, Any]
 
 def test_as_queen_mq_has_it(start_daemon) -> None:
     with start_daemon(QUEEND_STRICT="false").client() as client:
-        client.push_items([{"queue": "loose", "Partition": "p"}, {"queue": "loose", "payload": 1, "transactionID": 5}])
+        client.push_items([{"queue": "loose", "Partition": "p", "headers": {"a": 1}},
+                           {"queue": "loose", "payload": 1, "transactionID": 5}])
         (message,) = client.pop("loose", batch="abc", wait="yes", btach=7, autoAck="True", timeout=900_000,
                                 subscriptionMode="from_beginning", subscriptionFrom="garbage")
         assert message["data"] is None and message["partition"] == "Default"
@@ -186,7 +193,7 @@ def test_an_empty_answer_says_what_there_is(client: Client, queue: str) -> None:
     assert reasons(f"{path}/partition/p") == {"partition_not_found"}
     client.push(queue, 1, partition="p")
     assert data(client.pop(queue)) == [1]
-    assert reasons(path) == reasons(f"{path}/partition/p") == {"empty"}, "it is leased"
+    assert reasons(path) == reasons(f"{path}/partition/p") == {"leased"}
 
 
 @pytest.mark.parametrize("method, target, status, allow", [

@@ -81,6 +81,23 @@ cdef inline bint pop_any_came(PopJob* j, Queue* q) noexcept nogil:
     # Has it something for the pop, or is it new? Catalog and book locked.
     return popjob_matches(j, q) and (catalog_group(q, j.req.group) == NULL or pop_may_serve(j, q) != NULL)
 
+cdef bint pop_any_leased(PopJob* j) noexcept nogil:
+    # Returns whether its group has leases in one of the queues that match. Takes the catalog's lock and the book's.
+    cdef Queue* q
+    cdef Group* g
+    cdef bint held = False
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL and not held:
+        if popjob_matches(j, q):
+            g = catalog_group(q, j.req.group)
+            held = g != NULL and g.n_leased > 0
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    return held
+
 cdef void pop_ask_any(Engine* e, PopJob* j) noexcept nogil:
     # Makes the group in some of the queues that do not know it. Catalog lock held.
     cdef Queue* q = catalog.list

@@ -142,7 +142,20 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
         return b"partition_not_found"
     if j.group != NULL and j.group.paused:
         return b"paused"
-    return b"empty"
+    return b"leased" if j.named and j.known and pop_leased(j) else b"empty"
+
+cdef bint pop_leased(PopJob* j) noexcept nogil:
+    # Returns whether there are messages that a lease of the group holds.
+    cdef bint held = False
+    if j.any_queue:
+        return pop_any_leased(j)
+    uv_mutex_lock(&book.lock)
+    if j.only != NULL:
+        held = j.only.state == CURSOR_LEASED or j.only.state == CURSOR_BUSY
+    elif j.group != NULL:
+        held = j.group.n_leased > 0
+    uv_mutex_unlock(&book.lock)
+    return held
 
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     cdef Request* r = pop_close(j, POP_EMPTY)

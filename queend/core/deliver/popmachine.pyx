@@ -48,8 +48,8 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
         if r.grant != NULL:
             j.until_us = gate_until(r, j.until_us)
     if j.req.autopilot and not j.req.partitions_given:
-        j.req.partitions = POP_MAX_PARTITIONS
-    j.width = 1 if j.want_partition.p != NULL else min(j.req.partitions, POP_MAX_PARTITIONS)
+        j.req.partitions = PILOT_PARTITIONS
+    j.width = 1 if j.want_partition.p != NULL else j.req.partitions
     j.cursors = <Cursor**>arena_alloc(&r.arena, j.width * sizeof(Cursor*))
     if j.req.auto_ack:
         j.spans = <PopSpan*>arena_alloc(&r.arena, j.width * sizeof(PopSpan))

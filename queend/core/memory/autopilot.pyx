@@ -14,6 +14,7 @@ cdef enum:
     PILOT_SOON_US = 20000     # what takes no longer need not be shared with others
     PILOT_PARTS = 8           # of what is ready, where consumers take longer
     PILOT_UNSEEN = 16         # partitions, where nothing was acknowledged yet
+    PILOT_PARTITIONS = 64     # most partitions it chooses
 
 cdef int pilot_batch(const Handling* h, int64_t lease_us) noexcept nogil:
     # What can be done in a second; but no more than fits half of the lease.
@@ -27,12 +28,12 @@ cdef int pilot_soon(const Handling* h) noexcept nogil:
     # Partitions that a consumer is done with in a moment, 0: none, or not known.
     if h.message_us == 0 or h.claimed == 0:
         return 0
-    return <int>min(PILOT_SOON_US / (h.message_us * h.claimed), <double>POP_MAX_PARTITIONS)
+    return <int>min(PILOT_SOON_US / (h.message_us * h.claimed), <double>PILOT_PARTITIONS)
 
 cdef int pilot_fills(const Handling* h, int batch) noexcept nogil:
     # Partitions that fill a batch.
     cdef double n = batch / max(h.claimed, 1)
-    return <int>min(max(n, 1), <double>POP_MAX_PARTITIONS)
+    return <int>min(max(n, 1), <double>PILOT_PARTITIONS)
 
 cdef int pilot_width(const Handling* h, int batch, int ready, int waiting) noexcept nogil:
     # Of so many partitions that are ready, while so many others wait.

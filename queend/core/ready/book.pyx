@@ -65,6 +65,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif c.state == CURSOR_LEASED or c.state == CURSOR_DELAYED:
         heap_del(&book.due, &c.due)
         g.n_delayed -= c.state == CURSOR_DELAYED
+        g.n_leased -= c.state == CURSOR_LEASED
     c.state = state
     if c.fed != NULL and state != CURSOR_LEASED and state != CURSOR_BUSY:
         fed_over(c)           # a look at a lease that goes on makes it busy for a while
@@ -83,6 +84,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
         heap_add(&book.due, &c.due, due_us)
         g.n_delayed += state == CURSOR_DELAYED
+        g.n_leased += state == CURSOR_LEASED
         c.looked = 0
     elif state == CURSOR_BUSY:
         c.again = 0

@@ -45,7 +45,7 @@ param_is(&pop_params[ASKED_TIMEOUT], b"timeout", PARAM_NUMBER, OF_POP, 0, MAX_TI
 param_is(&pop_params[ASKED_GROUP], b"consumerGroup", PARAM_NAME, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_AUTO_ACK], b"autoAck", PARAM_TRUTH, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BOTH, 0, 0)
-param_is(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, 1000000)
+param_is(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
 param_is(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)       # names, where no queue is named
@@ -177,7 +177,7 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
     q.batch = param_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
     q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
     q.batch_given = v[ASKED_BATCH].given
-    q.partitions = max(param_number(&v[ASKED_PARTITIONS], 1), 1)
+    q.partitions = min(max(param_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
     q.partitions_given = v[ASKED_PARTITIONS].given
     if route_names_partition(route):
         q.partitions = 1

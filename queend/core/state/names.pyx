@@ -137,6 +137,7 @@ cdef struct Group:
     int n_paced
     int n_wait_only           # waiters that named one partition
     int n_delayed             # cursors in that state
+    int n_leased              # cursors in that state
     uint32_t passed           # namespace pops that went to another queue while this one had something
     uint32_t favoured         # that went here while a queue of lower priority had something
     PopJob* handing           # the waiter that a leaving push is filling

@@ -43,7 +43,7 @@ cdef enum:
     CALL_FREE = 1 << 20       # of a call that brings too little to be counted
     CALL_EACH = 65536         # of a message, where none was seen yet
     CALL_CURSORS = 1000       # candidates in one call
-    POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
+    POP_MAX_PARTITIONS = 1000 # candidates of one pop at a time
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
 
 cdef enum:
