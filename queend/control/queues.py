@@ -47,7 +47,7 @@ SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending,
 
 PARTITIONS_BY = """
 SELECT p.name, p.created_at, f.*,
-       (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
+       (SELECT count(*) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x {} LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY {}"""
 PARTITIONS = PARTITIONS_BY.format("WHERE x.queue_id = %s ORDER BY x.queue_id, x.name", "p.name")
@@ -59,7 +59,7 @@ SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
 TOTALS = """
 SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
     coalesce(sum(f.processing), 0)::bigint AS processing, coalesce(sum(f.completed), 0)::bigint AS completed,
-    coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
+    coalesce(sum((SELECT count(*) FROM queend.dead_letters d
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
  FROM queend.partition_figures(%s) AS f"""
 

@@ -119,6 +119,20 @@ def test_configure_refuses(daemon, body, error):
     assert status == 400 and answer["error"].startswith(error)
 
 
+def test_a_message_that_two_groups_gave_up_is_two_dead_letters(daemon, queue):
+    """Every page counts letters: the queue's, that of its partitions, and the list of letters."""
+    push(daemon, queue, "a")
+    for group in ("one", "two"):
+        _, _, found = daemon.request("GET", f"/api/v1/pop/queue/{queue}?consumerGroup={group}")
+        message = found["messages"][0]
+        daemon.request("POST", "/api/v1/ack", {
+            **{key: message[key] for key in ("transactionId", "partitionId", "leaseId")},
+            "consumerGroup": group, "status": "dlq"})
+    _, _, one = daemon.request("GET", f"/api/v1/resources/queues/{queue}")
+    _, _, letters = daemon.request("GET", f"/api/v1/dlq?queue={queue}")
+    assert (one["totals"]["deadLetter"], one["partitions"][0]["stats"]["deadLetter"], letters["total"]) == (2, 2, 2)
+
+
 def test_queue_resources_tell_live_figures(daemon, queue):
     push(daemon, queue, "a", "a", "b")
     status, _, leased = daemon.request("GET", f"/api/v1/pop/queue/{queue}/partition/a")
