@@ -123,7 +123,9 @@ BEGIN
                            ELSE s.dead END
          WHERE s.queue_id = q.queue_id;
     END LOOP;
-    PERFORM queend.stats_visit(v_queues, v_parts);
+    IF cardinality(v_parts) > 0 THEN
+        PERFORM queend.stats_visit(v_queues, v_parts);
+    END IF;
     RETURN p_limit - v_left;
 END $$;
 
