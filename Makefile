@@ -85,8 +85,8 @@ test-tsan: $(VENV)/.ready system-tests ## run the tests of workers and storms un
 test-faults: build system-tests ## 20 minutes of random histories while everything goes wrong that can, judged by one checker (FAULT_SECONDS, FAULT_SEED, FAULT_KINDS)
 	@FAULT_SECONDS=$${FAULT_SECONDS:-1200} $(BIN)/python -m pytest -s tests/faults $(ARGS)
 
-test-truth: build system-tests ## a random history of TRUTH_STEPS steps (2000) from TRUTH_SEED on: every figure is compared with a count by hand; then faults are planted, and found
-	@TRUTH_STEPS=$${TRUTH_STEPS:-2000} $(BIN)/python -m pytest -s tests/truth $(ARGS)
+test-truth: build system-tests ## a random history of TRUTH_STEPS steps (20 000) from TRUTH_SEED on: every figure is compared with a count by hand after each TRUTH_EVERY (5); then faults are planted, and found
+	@TRUTH_STEPS=$${TRUTH_STEPS:-20000} $(BIN)/python -m pytest -s tests/truth $(ARGS)
 
 test-kills: build system-tests ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
 	@KILLS=$${KILLS:-200} $(BIN)/python -m pytest -s tests/platform/test_double_kill.py $(ARGS)

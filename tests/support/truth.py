@@ -1,22 +1,48 @@
 """Figures counted by hand: every message of every queue, from the tables alone, without a function of the product."""
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import psycopg
 
-LATER = 1 << 62      # a moment no test comes to
 EXTRAS, TIMES, DUE = 0x10, 0x11, 3
+
+# Reads the moment and, as an array of rows each: the log, deleted messages, messages for one group, floors, cursors,
+# dead letters, queues, groups, partitions. One statement has one snapshot.
+TABLES = """SELECT json_build_array(
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+    (SELECT COALESCE(json_agg(json_build_array(partition_id, base, n, created_at, encode(meta, 'hex'))
+                              ORDER BY partition_id, base), '[]') FROM queend.log),
+    (SELECT COALESCE(json_agg(json_build_array(partition_id, record_offset)
+                              ORDER BY partition_id, record_offset), '[]') FROM queend.holes),
+    (SELECT COALESCE(json_agg(json_build_array(partition_id, first_offset, last_offset, group_name)
+                              ORDER BY partition_id, first_offset, last_offset), '[]') FROM queend.addressed),
+    (SELECT COALESCE(json_agg(json_build_array(partition_id, floor) ORDER BY partition_id), '[]') FROM queend.floors),
+    (SELECT COALESCE(json_agg(json_build_array(partition_id, group_id, committed, beyond::text, lease_until, lease_end,
+                                               consumed_at) ORDER BY partition_id, group_id), '[]')
+       FROM queend.cursors),
+    (SELECT COALESCE(json_agg(json_build_array(d.queue_id, d.partition_id, d.n) ORDER BY d.queue_id, d.partition_id),
+                     '[]')
+       FROM (SELECT queue_id, partition_id, count(*) AS n FROM queend.dead_letters GROUP BY 1, 2) AS d),
+    (SELECT COALESCE(json_agg(json_build_array(id, name, namespace, task, delayed_processing) ORDER BY id), '[]')
+       FROM queend.queues),
+    (SELECT COALESCE(json_agg(json_build_array(id, queue_id, name, start_at) ORDER BY id), '[]')
+       FROM queend.consumer_groups),
+    (SELECT COALESCE(json_agg(json_build_array(id, queue_id, name) ORDER BY id), '[]') FROM queend.partitions))"""
 
 
 @dataclass
 class Group:
     """What one group has still to do in one partition, by offset."""
 
-    to_do: set[int]
-    leased: set[int]
+    to_do: frozenset[int]
+    leased: frozenset[int]
+    next: int | None       # first offset not consumed; None: there is no cursor
     cursor: bool
     held: bool             # a lease is live
     waits: int | None      # the moment from which its first message could be delivered
@@ -24,97 +50,150 @@ class Group:
 
 @dataclass
 class Partition:
-    name: str
-    head: int
-    stored: set[int]
-    groups: dict[str, Group] = field(default_factory=dict)
-    unread: int | None = None      # as `waits`, in a queue without groups
+    """One partition and its groups, by name."""
 
-    @property
+    name: str
+    floor: int
+    head: int
+    newest: int            # moment of the newest record, 0: none is stored
+    stored: frozenset[int]
+    groups: dict[str, Group]
+    unread: int | None     # as `waits`, in a queue without groups
+    until: int             # expiry of the first live lease, 0: none
+    dead: int
+
+    @cached_property
+    def total(self) -> int:
+        return len(self.stored)
+
+    @cached_property
     def pending(self) -> int:
         return max((len(one.to_do - one.leased) for one in self.groups.values()), default=len(self.stored))
 
-    @property
+    @cached_property
     def processing(self) -> int:
         return max((len(one.leased) for one in self.groups.values()), default=0)
 
-    @property
+    @cached_property
     def completed(self) -> int:
         return max((len(self.stored) - len(one.to_do) for one in self.groups.values()), default=0)
 
 
 @dataclass
 class Queue:
+    """One queue; groups: by name, whether it ever consumed something."""
+
+    id: int
     name: str
     namespace: str
+    task: str
     dead: int
-    groups: dict[str, dict] = field(default_factory=dict)
-    partitions: dict[str, Partition] = field(default_factory=dict)
+    groups: dict[str, bool]
+    partitions: dict[str, Partition]
 
     def sum(self, name: str) -> int:
         return sum(getattr(one, name) for one in self.partitions.values())
 
-    @property
+    @cached_property
     def stored(self) -> int:
-        return sum(len(one.stored) for one in self.partitions.values())
+        return self.sum("total")
 
     def of(self, group: str) -> dict[str, Group]:
         return {name: one.groups[group] for name, one in self.partitions.items()}
 
-    @property
+    @cached_property
     def waits(self) -> int | None:
         return first([one.unread for one in self.partitions.values()]
                      + [one.waits for part in self.partitions.values() for one in part.groups.values()])
+
+
+class Truth:
+    """Everything, at one moment by the database's clock (now, in µs). Two are equal if the tables were, and the same
+    leases were live."""
+
+    def __init__(self, tables: list[Any]):
+        self.now, logs, holes, addressed, floors, cursors, dead, queues, groups, partitions = tables
+        self.read = (tables[1:], [lease > self.now for _, _, _, _, lease, _, _ in cursors])
+        log, gone, meant, at = (defaultdict(list) for _ in range(4))
+        for part, *row in logs:
+            log[part].append(tuple(row))
+        for part, offset in holes:
+            gone[part].append(offset)
+        for part, *run in addressed:
+            meant[part].append(tuple(run))
+        for part, group, *cursor, until, end, consumed in cursors:
+            at[part, group] = (*cursor, until if until > self.now else 0, end, consumed > 0)
+        of, letters = defaultdict(list), {part: n for _, part, n in dead}
+        for number, queue, name, start in groups:
+            of[queue].append((number, name, start))
+        floor, self.queues, self.numbers = dict(floors), {}, {}
+        delays = {}
+        for number, name, namespace, task, delayed in queues:
+            self.queues[name] = Queue(number, name, namespace, task, sum(n for queue, _, n in dead if queue == number),
+                                      {}, {})
+            delays[number] = name, delayed * 1_000_000
+        for number, queue, name in partitions:
+            there, delay = delays[queue]
+            mine = tuple((group, start, at.get((number, of_group), None)) for of_group, group, start in of[queue])
+            self.queues[there].partitions[name] = partition(
+                name, tuple(log[number]), floor.get(number, 0), frozenset(gone[number]), tuple(meant[number]), delay,
+                mine, letters.get(number, 0))
+            self.numbers[number] = there, name
+        self.group_numbers = {number: (delays[queue][0], name) for number, queue, name, _ in groups}
+        consumed = {group for (_, group), cursor in at.items() if cursor[-1]}
+        for number, (queue, name) in self.group_numbers.items():
+            self.queues[queue].groups[name] = number in consumed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Truth) and self.read == other.read
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], dict[str, Group]]:
+        """By queue and name; of each group its partitions."""
+        return {(queue.name, name): queue.of(name) for queue in self.queues.values() for name in queue.groups}
+
+    @cached_property
+    def lag(self) -> dict[tuple[str, str], int]:
+        return {key: sum(len(one.to_do) for one in parts.values()) for key, parts in self.groups.items()}
+
+    @cached_property
+    def lagging(self) -> dict[tuple[str, str], int]:
+        """Partitions with messages to consume."""
+        return {key: sum(bool(one.to_do) for one in parts.values()) for key, parts in self.groups.items()}
+
+    @cached_property
+    def leased(self) -> dict[tuple[str, str], int]:
+        return {key: sum(len(one.leased) for one in parts.values()) for key, parts in self.groups.items()}
+
+    @cached_property
+    def members(self) -> dict[tuple[str, str], int]:
+        return {key: sum(one.cursor for one in parts.values()) for key, parts in self.groups.items()}
+
+    @cached_property
+    def waits(self) -> dict[tuple[str, str], int | None]:
+        return {key: first([one.waits for one in parts.values()]) for key, parts in self.groups.items()}
+
+    def sum(self, name: str) -> int:
+        return sum(one.sum(name) for one in self.queues.values())
 
 
 def first(moments: list[int | None]) -> int | None:
     return min((one for one in moments if one is not None), default=None)
 
 
-def counted(database: psycopg.Connection) -> tuple[dict[str, Queue], int]:
-    """Returns the queues by name, and the moment of the count by the database's clock (µs). The count is of one
-    moment: all tables are read in one snapshot."""
-    with database.transaction():
-        database.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        now = int(database.execute("SELECT extract(epoch FROM clock_timestamp()) * 1000000").fetchone()[0])
-        log, holes, meant = defaultdict(list), defaultdict(set), defaultdict(list)
-        for part, base, n, at, meta in database.execute(
-                "SELECT partition_id, base, n, created_at, meta FROM queend.log ORDER BY base"):
-            log[part].append((base, n, at, meta))
-        for part, offset in database.execute("SELECT partition_id, record_offset FROM queend.holes"):
-            holes[part].add(offset)
-        for part, low, high, name in database.execute(
-                "SELECT partition_id, first_offset, last_offset, group_name FROM queend.addressed"):
-            meant[part].append((range(low, high + 1), name))
-        floors = dict(database.execute("SELECT partition_id, floor FROM queend.floors").fetchall())
-        cursors = {(part, group): rest for part, group, *rest in database.execute(
-            "SELECT partition_id, group_id, committed, beyond, lease_until, lease_end FROM queend.cursors")}
-        dead = dict(database.execute("SELECT queue_id, count(*) FROM queend.dead_letters GROUP BY 1").fetchall())
-        queues = {id: (Queue(name, namespace, dead.get(id, 0)), delayed * 1_000_000)
-                  for id, name, namespace, delayed in database.execute(
-                      "SELECT id, name, namespace, delayed_processing FROM queend.queues")}
-        groups = defaultdict(list)
-        for id, queue, name, start, consumed in database.execute(
-                "SELECT g.id, g.queue_id, g.name, g.start_at, EXISTS (SELECT FROM queend.cursors c JOIN"
-                " queend.partitions p ON p.id = c.partition_id WHERE c.group_id = g.id AND c.consumed_at > 0)"
-                "  FROM queend.consumer_groups g"):
-            if queue in queues:
-                groups[queue].append((id, name, start))
-                queues[queue][0].groups[name] = {"consumed": consumed}
-        for id, queue, name in database.execute("SELECT id, queue_id, name FROM queend.partitions"):
-            if queue in queues:
-                there, delay = queues[queue]
-                there.partitions[name] = partition(name, log[id], floors.get(id, 0), holes[id], meant[id], delay,
-                                                   [(group, start, cursors.get((id, number)))
-                                                    for number, group, start in groups[queue]], now)
-    return {there.name: there for there, _ in queues.values()}, now
+def counted(database: psycopg.Connection) -> Truth:
+    """Counts everything, from one snapshot."""
+    return Truth(database.execute(TABLES).fetchone()[0])
 
 
-def partition(name: str, log: list, floor: int, holes: set[int], meant: list, delay: int, groups: list,
-              now: int) -> Partition:
+@functools.lru_cache(maxsize=4096)
+def partition(name: str, log: tuple, floor: int, holes: frozenset[int], meant: tuple, delay: int, groups: tuple,
+              dead: int) -> Partition:
+    """Counts one partition. log: its rows; meant: runs of offsets that are for one group; groups: name, start, cursor
+    (None: there is none)."""
     stored, due, head = {}, {}, floor
     for base, n, at, meta in log:
-        moments, dues = unpacked(n, at, meta)
+        moments, dues = unpacked(n, at, bytes.fromhex(meta))
         for i in range(n):
             if base + i >= floor and base + i not in holes:
                 stored[base + i], due[base + i] = moments[i], dues.get(i, 0)
@@ -126,19 +205,30 @@ def partition(name: str, log: list, floor: int, holes: set[int], meant: list, de
             return None
         low = min(to_do)
         return max(stored[low] + delay, *(due[one] for one in stored if one <= low))
-    found = Partition(name, head, set(stored))
+
+    found, leases = {}, []
     for group, start, cursor in groups:
-        committed, beyond, until, end = cursor or (None, None, 0, -1)
-        done = ({one for one in stored if one <= committed or beyond and any(
-            one >= run.lower and one < run.upper for run in beyond)} if cursor
-            else {one for one in stored if start is not None and stored[one] < start})
-        other = {one for run, whose in meant if whose != group for one in run}
+        committed, beyond, until, end, _ = cursor or (None, None, 0, -1, False)
+        if cursor:
+            runs = runs_of(beyond)
+            done = {one for one in stored if one <= committed or any(low <= one < high for low, high in runs)}
+        else:
+            done = {one for one in stored if start is not None and stored[one] < start}
+        other = {one for low, high, whose in meant if whose != group for one in range(low, high + 1)}
         to_do = set(stored) - done - other
-        found.groups[group] = Group(to_do, {one for one in to_do if until > now and one <= end}, cursor is not None,
-                                    until > now, waits(to_do))
-    if not groups:
-        found.unread = waits(set(stored))
-    return found
+        found[group] = Group(frozenset(to_do), frozenset(one for one in to_do if until and one <= end),
+                             max(committed + 1, floor) if cursor else None, cursor is not None, until > 0, waits(to_do))
+        leases += [until] if until else []
+    rows = [at for base, n, at, _ in log if base >= floor]
+    return Partition(name, floor, head, max(rows, default=0), frozenset(stored), found,
+                     None if groups else waits(set(stored)), min(leases, default=0), dead)
+
+
+def runs_of(text: str | None) -> list[tuple[int, int]]:
+    """Reads a multirange of int8 as the database writes it: {[1,3),[5,6)}."""
+    bounds = (text or "{}").strip("{}").replace("[", "").replace(")", "").split(",")
+    numbers = [int(one) for one in bounds if one]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def unpacked(n: int, at: int, meta: bytes) -> tuple[list[int], dict[int, int]]:

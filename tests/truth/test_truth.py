@@ -1,35 +1,40 @@
-"""Figures are true: after every step of a random history all of them are what a count by hand says.
+"""Figures are true: in a random history all of them are what a count by hand says.
 
-`make test-truth` plays TRUTH_STEPS steps from TRUTH_SEED on. What a failure prints begins with the seed and the step.
+`make test-truth` takes TRUTH_STEPS steps from TRUTH_SEED on, TRUTH_SECONDS at most. TRUTH_EVERY steps run between two
+comparisons (1: figures are compared after each). Each comparison is of all kept figures, each fifth one also of a few
+pages and a view of SQL, each hundredth one of all pages, metrics, views and commands. What a failure prints begins with
+the seed and the step.
 """
 from __future__ import annotations
 
 import json
 import os
-import random
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from support.cli import Cli
-from support.client import Client, ack_of
+from support.client import Client
 from support.daemon import Daemon
-from support.figures import compared
-from support.truth import counted
+from support.figures import compared, glanced, told_by_commands
+from support.steps import Steps
 from support.wait import until
 
-STEPS = int(os.environ.get("TRUTH_STEPS", "12"))
+STEPS = int(os.environ.get("TRUTH_STEPS", "500"))
+SECONDS = float(os.environ.get("TRUTH_SECONDS", "1e9"))
 SEED = int(os.environ.get("TRUTH_SEED", "1"))
-EVERY = 3            # steps between two comparisons
-QUEUES, GROUPS, PARTITIONS = ("orders", "mails", "bills"), ("first", "second", "__QUEUE_MODE__"), 12
-PAST = "2020-01-01T00:00:00Z"
+EVERY = int(os.environ.get("TRUTH_EVERY", "5"))
+SOME, PAGES, WHOLE = 5, 3, 100      # comparisons with pages: each which one with some, how many; each which one whole
+REPORTED = 10_000
 
 
 @pytest.fixture(scope="module")
 def daemons(start_daemon: Callable[..., Daemon]) -> list[Daemon]:
-    one = start_daemon(RETENTION_INTERVAL=300)
-    return [one, start_daemon(one.conninfo, RETENTION_INTERVAL=300)]
+    one = start_daemon(RETENTION_INTERVAL=500)
+    return [one, start_daemon(one.conninfo, RETENTION_INTERVAL=500)]
 
 
 @pytest.fixture
@@ -46,104 +51,31 @@ def database(daemons: list[Daemon]) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-class History:
-    """Steps by chance, each by one of the daemons."""
+def test_a_random_history(clients: list[Client], database: psycopg.Connection, daemons: list[Daemon], tmp_path: Any
+                          ) -> None:
+    steps, done, truth = Steps(clients, database, SEED), Counter(), None
+    cli, began = Cli(daemons[0].url, tmp_path), time.monotonic()
 
-    def __init__(self, clients: list[Client], seed: int):
-        self.clients, self.dice = clients, random.Random(seed)
-        self.taken: list[tuple[str, str, list[dict]]] = []      # queue, group, messages of a lease
-        self.did: list[str] = []
+    def report() -> None:
+        print(f"seed {SEED}: {steps.count} steps, {dict(done)}, {time.monotonic() - began:.0f} s", flush=True)
 
-    def step(self) -> None:
-        dice = self.dice
-        act = dice.choices((self.push, self.pop, self.ack, self.seek, self.remove, self.configure, self.redrive,
-                            self.commit, self.clear, self.drop), (40, 30, 25, 5, 5, 4, 4, 4, 2, 1))[0]
-        queue, group = dice.choice(QUEUES), dice.choice(GROUPS)
-        self.did.append(f"{act.__name__} {queue} {group}")
-        act(dice.choice(self.clients), queue, group)
-
-    def push(self, client: Client, queue: str, group: str) -> None:
-        client.push_items([{
-            "queue": queue, "partition": f"p{self.dice.randrange(PARTITIONS)}", "payload": self.dice.random(),
-            **({"delayMs": self.dice.choice((1, 3_600_000))} if self.dice.random() < 0.1 else {})}
-            for _ in range(self.dice.choice((1, 2, 10)))])
-
-    def pop(self, client: Client, queue: str, group: str) -> None:
-        partition = f"p{self.dice.randrange(PARTITIONS)}" if self.dice.random() < 0.3 else None
-        automatic = self.dice.random() < 0.3
-        found = client.pop(queue, partition, batch=self.dice.choice((1, 3, 20)), partitions=self.dice.choice((1, 4)),
-                           **({} if group == GROUPS[-1] else {"consumerGroup": group}),
-                           **({"autoAck": "true"} if automatic else {}),
-                           **({"subscriptionMode": "new"} if group == "second" else {}))
-        if found and not automatic:
-            self.taken.append((queue, group, found))
-
-    def ack(self, client: Client, queue: str, group: str) -> None:
-        if not self.taken:
-            return
-        _, group, found = self.taken.pop(self.dice.randrange(len(self.taken)))
-        some = self.dice.sample(found, self.dice.randint(1, len(found))) if self.dice.random() < 0.4 else found
-        status = self.dice.choices(("completed", "failed", "dlq"), (8, 1, 1))[0]
-        client.post("/api/v1/ack/batch", {"consumerGroup": group,
-                                          "acknowledgments": [ack_of(one, status) for one in some]})
-
-    def seek(self, client: Client, queue: str, group: str) -> None:
-        one = f"/partitions/p{self.dice.randrange(PARTITIONS)}" if self.dice.random() < 0.5 else ""
-        client.post(f"/api/v1/consumer-groups/{group}/queues/{queue}{one}/seek",
-                    self.dice.choice(({"toEnd": True}, {"timestamp": PAST}, {"offset": 2})))
-
-    def remove(self, client: Client, queue: str, group: str) -> None:
-        found = client.get(f"/api/v1/messages?queue={queue}&limit=1000").json["messages"]
-        for one in self.dice.sample(found, min(2, len(found))):
-            client.request("DELETE", f"/api/v1/messages/{one['partitionId']}/{one['transactionId']}")
-
-    def configure(self, client: Client, queue: str, group: str) -> None:
-        client.configure(queue, namespace=self.dice.choice(("", "shop")), **self.dice.choice((
-            {"delayedProcessing": 0}, {"delayedProcessing": 3600}, {"retentionEnabled": True, "retentionSeconds": 1},
-            {"retentionEnabled": True, "completedRetentionSeconds": 1}, {"leaseTime": 1}, {"leaseTime": 300},
-            {"retentionEnabled": False})))
-
-    def redrive(self, client: Client, queue: str, group: str) -> None:
-        if self.dice.random() < 0.5:
-            client.post("/api/v1/dlq/redrive", {"queue": queue, "limit": 3})
-        else:
-            client.request("DELETE", f"/api/v1/dlq?queue={queue}&consumerGroup={group}")
-
-    def commit(self, client: Client, queue: str, group: str) -> None:
-        client.post(f"/api/v1/consumer-groups/{group}/offsets", {"entries": [
-            {"queue": queue, "partition": f"p{self.dice.randrange(PARTITIONS)}", "offset": self.dice.randrange(5)}]})
-
-    def clear(self, client: Client, queue: str, group: str) -> None:
-        one = f"?partition=p{self.dice.randrange(PARTITIONS)}" if self.dice.random() < 0.7 else ""
-        client.request("DELETE", f"/api/v1/queues/{queue}/clear{one}")
-
-    def drop(self, client: Client, queue: str, group: str) -> None:
-        if self.dice.random() < 0.5:
-            client.delete(queue)
-        else:
-            client.request("DELETE", f"/api/v1/consumer-groups/{group}/queues/{queue}")
-
-
-def test_a_random_history(clients: list[Client], database: psycopg.Connection) -> None:
-    history = History(clients, SEED)
-    for number in range(1, STEPS + 1):
-        history.step()
-        if number % EVERY == 0:
-            found = compared(history.dice.choice(clients), database)
-            assert not found, "\n".join([f"seed {SEED}, step {number}", *history.did[-50:], *found])
-
-
-def test_commands_tell_the_same(daemons: list[Daemon], database: psycopg.Connection, tmp_path: Any) -> None:
-    History([daemons[0].client()], SEED).push(daemons[0].client(), "orders", "")
-    daemons[0].client().pop("orders", consumerGroup="first")
-    cli = Cli(daemons[0].url, tmp_path)
-    queues, _ = counted(database)
-    assert {one["queueName"] + "/" + one["name"]: one["totalLag"] for one in cli("group", "list", "-o", "json").json
-            } == {f"{queue.name}/{name}": sum(len(one.to_do) for one in queue.of(name).values())
-                  for queue in queues.values() for name in queue.groups}
-    assert {one["name"]: (one["messages"]["total"], one["messages"]["pending"])
-            for one in cli("queue", "list", "-o", "json").json
-            } == {one.name: (one.stored, one.sum("pending")) for one in queues.values()}
+    with psycopg.connect(daemons[0].conninfo, autocommit=True) as beside:
+        while steps.count < STEPS and time.monotonic() < began + SECONDS:
+            steps.take(EVERY, truth)
+            done["comparisons"] += 1
+            client = steps.dice.choice(clients)
+            if done["comparisons"] % WHOLE == 0:
+                done["of everything"] += 1
+                truth, found = compared(client, beside)
+                found += told_by_commands(cli, beside)
+            else:
+                some = PAGES if done["comparisons"] % SOME == 0 else 0
+                done["pages"] += some
+                truth, found = glanced(client, beside, steps.dice, some)
+            assert not found, "\n".join([f"seed {SEED}, step {steps.count}", *steps.did, *found])
+            if steps.count % REPORTED < EVERY:
+                report()
+    report()
 
 
 # A fault each: the function, what stands in it, what stands there instead.
@@ -160,6 +92,7 @@ FAULTS = {
     "what is done beyond a gap waits": ("cursor_figures", "ELSE k.beyond END AS done", "ELSE NULL END AS done"),
     "nobody tells of a deletion": ("stats_mark", "INSERT INTO queend.stat_marks (partition_id) SELECT DISTINCT u.id"
                                    " FROM unnest(p_parts) AS u (id)", "NULL"),
+    "nobody tells of a cursor that found nothing": ("cursors_open", "FROM opened o", "FROM opened o WHERE false"),
     "a new group is not walked": ("stats_changed", "OR s.queue_id IN (SELECT u.queue_id FROM unlisted u)", ""),
 }
 
@@ -174,9 +107,11 @@ def test_planted_faults_are_found(clients: list[Client], database: psycopg.Conne
         for one in (name, f"{name}-new", f"{name}-unread", f"{name}-delayed", f"{name}-lapsed", f"{name}-deleted",
                     f"{name}-late"):
             client.push(one, 1, 2, 3, partition="a")
+        client.push(f"{name}-new", 1, partition="b")
         client.push(f"{name}-due", 1, partition="a", delayMs=3_600_000)
         client.pop(f"{name}-due", consumerGroup="g")
         client.pop(f"{name}-new", consumerGroup="g", subscriptionMode="new")
+        client.pop(f"{name}-new", "b", consumerGroup="vain", subscriptionMode="new")
         client.pop(f"{name}-delayed", consumerGroup="g")
         client.pop(f"{name}-lapsed", consumerGroup="g", batch=2)
         one, two = client.pop(name, consumerGroup="g", batch=2)
@@ -191,8 +126,9 @@ def test_planted_faults_are_found(clients: list[Client], database: psycopg.Conne
         message = client.get(f"/api/v1/messages?queue={name}-deleted").json["messages"][-1]
         client.request("DELETE", f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}")
         client.pop(f"{name}-late", "a", consumerGroup="late", batch=1)
+        client.pop(f"{name}-new", "a", consumerGroup="vain", subscriptionMode="new")
 
-    some = list(FAULTS.items())[:None if STEPS >= 100 else 3]      # all of them take minutes
+    some = list(FAULTS.items())[:None if "TRUTH_STEPS" in os.environ else 3]      # all of them take minutes
     for number, (what, (function, right, wrong)) in enumerate(some):
         (source,) = database.execute("SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.proname = %s"
                                      " AND p.pronamespace = 'queend'::regnamespace", (function,)).fetchone()
@@ -200,14 +136,12 @@ def test_planted_faults_are_found(clients: list[Client], database: psycopg.Conne
         database.execute(source.replace(right, wrong))
         try:
             shapes(f"fault-{number}")
-            found = compared(client, database)
-            if not found:      # a lease has to expire first
-                found = until(lambda: compared(client, database), what, 10)
+            found = until(lambda: compared(client, database)[1], what, 10)      # one of them needs a lease that expires
         finally:
             database.execute(source)
         assert found, what
         until(lambda: "skipped" not in client.post("/api/v1/stats/refresh").json, "the figures are made anew")
-        found = compared(client, database)
+        truth, found = compared(client, database)
         assert not found, (what, json.dumps(found, indent=1))
-        for queue in counted(database)[0]:
+        for queue in truth.queues:
             client.delete(queue)
