@@ -18,6 +18,7 @@ COMMANDS = {
     "message search": "search find grep",
     "message list": "view peek browse show",
     "dlq redrive": "retry redrive requeue",
+    "erase": "forget anonymize anonymise shred wipe scrub",
     "status": "health info ping server overview",
     "doctor": "check diagnose",
     "serve": "start run daemon",

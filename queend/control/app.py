@@ -15,6 +15,7 @@ from .._core import verdict, verdict_meaning
 from ..config import Settings
 from ..connect import bounds, changing, with_options
 from ..service.buffer import Folder
+from ..service.erasure import Eraser
 from ..service.maintenance import Maintenance
 from ..service.metrics import Metrics
 from ..service.peers import Peers
@@ -55,6 +56,7 @@ class Control:
             open=False, connection_class=session.PatientConnection, timeout=settings.db_connection_timeout / 1000,
             kwargs={"autocommit": True}, reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
+        self.eraser = Eraser(self.pool, settings)
         self.retention = Retention(settings, conninfo)
         self.relay = Relay(conninfo, core)
         self.stats = Stats(settings, conninfo)
@@ -71,7 +73,7 @@ class Control:
         self.reader = log_read.Reader(self)
         self.searches = Searches()
         self.streams = Streams(settings, conninfo)
-        self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics,
+        self.services = (self.sweeper, self.eraser, self.retention, self.relay, self.summary, self.stats, self.metrics,
                          self.tracing, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)

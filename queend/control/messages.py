@@ -7,6 +7,7 @@ from fastapi import Request
 
 from .._core import read_partition_id, record_key
 from ..auth.levels import MANAGE, READ, READS, WRITE
+from ..service.erasure import settle
 from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import QUEUE_MODE, rows, seed_of
 from .moments import now_us, ts3
@@ -205,7 +206,8 @@ DELETED = whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT
 
 @router.declare(f"DELETE {BY_ID}", WRITE, DELETED, where="itself", exact=True)
 async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Deletes the message with its dead letters and traces; `success` tells whether there was one. Cursors stay."""
+    """Deletes the message with its dead letters and traces, and overwrites its payload in the log; `success` tells
+    whether there was one. Cursors stay."""
     where = await address(request, partition, transaction_id, MANAGE)
     return await _deleted(request, where, partition, transaction_id)
 
@@ -213,13 +215,19 @@ async def message_delete(request: Request, partition: PathName, transaction_id: 
 @router.declare(f"DELETE {BY_NAMES}", WRITE, DELETED, own=True, exact=True)
 async def message_delete_named(request: Request, queue: PathName, partition: PathName,
                                transaction_id: PathName) -> Json:
-    """Deletes a message by the names of its queue and partition, with its dead letters and traces."""
+    """Deletes a message by the names of its queue and partition, with its dead letters and traces, and overwrites its
+    payload in the log."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _deleted(request, where, id, transaction_id)
 
 
 async def _deleted(request: Request, where: Address | None, partition: str, transaction_id: str) -> Json:
-    deleted = where is not None and (await rows(request, DELETE, *where))[0][0]
+    deleted = False
+    if where is not None:
+        control = request.app.state.control
+        async with control.pool.connection() as connection, connection.transaction():
+            (deleted,) = await (await connection.execute(DELETE, where)).fetchone()
+            await settle(connection, where[0], control.settings.queend_compress_from)
     return Json({"success": deleted, "partitionId": partition, "transactionId": transaction_id,
                  "message": "Message deleted successfully" if deleted else "Message not found"})
 

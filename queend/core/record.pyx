@@ -70,3 +70,68 @@ def record_read(bytes body, int n, int i):
             b.message[:16] if b.message != NULL else None)
     finally:
         unzip_close(&z)
+
+def body_erased(bytes body, int n, places, int least=1024):
+    """The body of a row of the log with `n` records, without the payloads of those at these places (from 0): each is
+    empty. Of message frames the transactionId goes, too, and the message id stays. The others stay byte for byte.
+    least: bytes of payload from which the body is compressed, 0: never. ValueError when the body is in no known format.
+    """
+    cdef BatchRow b
+    cdef Unzip z
+    cdef BodyPack pack
+    cdef Buf payloads, out
+    cdef Extras x
+    cdef Slice payload
+    cdef const unsigned char* id
+    cdef const unsigned char* frame
+    cdef bytes ids = bytes(16 * n) if 0 < n <= ROW_RECORDS else b""
+    cdef int i
+    cdef size_t room, done
+    gone = frozenset(places)
+    memset(&z, 0, sizeof(z))
+    memset(&pack, 0, sizeof(pack))
+    buf_init(&payloads)
+    buf_init(&out)
+    try:
+        if not batchrow_open(&b, slice_of(ids, len(ids)), slice_of(body, len(body)), slice_of(NULL, 0), n, &z):
+            raise ValueError("the body is in no known format")
+        for i in range(n):
+            frame = b.body
+            batchrow_record(&b, &id, &payload, &x)
+            if b.sizes != NULL:
+                if i in gone:
+                    payload.n = 0
+                buf_varint(&pack.plain, payload.n)
+                buf_slice(&payloads, payload)
+            elif i in gone:
+                buf_le32(&pack.plain, FRAME_HEAD - 4)
+                buf_put(&pack.plain, frame + 4, 17)      # its kind and the message id
+                buf_byte(&pack.plain, 0)
+                buf_byte(&pack.plain, 0)
+            else:
+                buf_put(&pack.plain, frame, b.body - frame)
+        if b.sizes == NULL:
+            pack.context = ZSTD_createCCtx()
+            room = ZSTD_compressBound(pack.plain.len)
+            buf_byte(&out, BODY_FRAMES)
+            if pack.context == NULL or pack.plain.failed or not buf_room(&out, room):
+                raise MemoryError
+            done = ZSTD_compressCCtx(pack.context, out.data + out.len, room, pack.plain.data, pack.plain.len, PACK_LEVEL)
+            if ZSTD_isError(done):
+                raise MemoryError
+            out.len += done
+        else:
+            buf_put(&pack.plain, payloads.data, payloads.len)
+            if least and payloads.len >= <size_t>least:
+                bodypack_write(&pack, &out)
+            else:
+                buf_byte(&out, BODY_V1)
+                buf_put(&out, pack.plain.data, pack.plain.len)
+        if out.failed or pack.plain.failed or payloads.failed:
+            raise MemoryError
+        return out.data[:out.len]
+    finally:
+        unzip_close(&z)
+        bodypack_free(&pack)
+        buf_free(&payloads)
+        buf_free(&out)

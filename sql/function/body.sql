@@ -29,6 +29,18 @@ LANGUAGE sql IMMUTABLE AS $$
       FROM queend.body_open(p_body, p_n) AS b, unnest(p_keep) WITH ORDINALITY AS k (i, ord)
 $$;
 
+-- A plain batch body in which the payloads at these 0-based places are empty.
+CREATE OR REPLACE FUNCTION queend.body_erased(p_body bytea, p_n int, p_places int[]) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT '\x10'::bytea
+           || string_agg(queend.varint_bytes(CASE WHEN u.ord - 1 = ANY (p_places) THEN 0 ELSE u.size END), ''
+                         ORDER BY u.ord)
+           || string_agg(CASE WHEN u.ord - 1 = ANY (p_places) THEN '' ELSE substr(p_body, u.start + 1, u.size) END, ''
+                         ORDER BY u.ord)
+      FROM queend.body_open(p_body, p_n) AS b,
+           unnest(b.sizes, b.starts) WITH ORDINALITY AS u (size, start, ord)
+$$;
+
 -- Bytes of a batch row's body once it is unpacked, as far as its head tells: a compressed one (format 0x11) says so in
 -- a varint behind the first byte; any other counts as it is stored. Fetches the head once and nothing else of it.
 CREATE OR REPLACE FUNCTION queend.body_size(p_body bytea) RETURNS int

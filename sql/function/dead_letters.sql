@@ -3,11 +3,18 @@
 
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
 -- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead
--- letters have no payload, and a transaction id that is no UUID is known from the body alone.
+-- letters have no payload, and a transaction id that is no UUID is known from the body alone. Deleted records are left
+-- out, also those whose deletion was not committed when this began: it waits for that (partition_hold).
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1903519079, p_part);
+    IF (SELECT c.holes FROM queend.catalog c) THEN
+        SELECT array_agg(u.at ORDER BY u.ord), array_agg(u.error ORDER BY u.ord) INTO p_offset, p_error
+          FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)
+         WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = u.at);
+    END IF;
     INSERT INTO queend.dead_bodies (partition_id, base, n, body)
     SELECT p_part, l.base, l.n, l.body FROM queend.log l
      WHERE l.partition_id = p_part AND l.base <= (SELECT max(d) FROM unnest(p_offset) AS d)
@@ -137,6 +144,8 @@ BEGIN
 END $$;
 
 -- Deletes dead letters by their ids, and the copies of compressed rows that none is left of. Returns how many went.
+-- Where the log gives the message to nobody any more, and no other dead letter has it, its payload is to be overwritten
+-- there and in the copies that stay (queend.erasures).
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -144,12 +153,21 @@ DECLARE
     v_gone int;
     v_part int[];
     v_at   bigint[];
+    v_all  int[];
+    v_each bigint[];
 BEGIN
     WITH gone AS (
         DELETE FROM queend.dead_letters d WHERE d.id = ANY (p_id) RETURNING d.partition_id, d.record_offset, d.payload)
     SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL),
-           array_agg(g.record_offset) FILTER (WHERE g.payload IS NULL)
-      INTO v_gone, v_part, v_at FROM gone g;
+           array_agg(g.record_offset) FILTER (WHERE g.payload IS NULL), array_agg(g.partition_id),
+           array_agg(g.record_offset)
+      INTO v_gone, v_part, v_at, v_all, v_each FROM gone g;
+    INSERT INTO queend.erasures (partition_id, record_offset)
+    SELECT DISTINCT u.part, u.at FROM unnest(v_all, v_each) AS u (part, at)
+     WHERE (EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = u.part AND h.record_offset = u.at)
+            OR u.at < (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part))
+       AND NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = u.part AND d.record_offset = u.at)
+    ON CONFLICT DO NOTHING;
     IF v_part IS NOT NULL THEN
         DELETE FROM queend.dead_bodies b
          WHERE (b.partition_id, b.base) IN (

@@ -1,4 +1,5 @@
--- One message: looking at it, taking it out. Deletion makes a hole and removes dead letters and traces; cursors stay.
+-- One message: looking at it, taking it out. Deletion makes a hole, overwrites the payload and removes dead letters and
+-- traces; cursors stay.
 
 -- One message by its partition and record id, from the log or, where that has lost it, from the dead letters; no row:
 -- there is none, or it was deleted. body, n, place: the row that holds it and its 0-based place there (payload NULL);
@@ -113,6 +114,7 @@ BEGIN
         RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id)
                          THEN false END;
     END IF;
+    PERFORM queend.partition_hold(p_part);
     PERFORM queend.dead_letter(p_part,
                                (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g),
                                ARRAY[v_at], ARRAY[p_error], 0);
@@ -124,25 +126,18 @@ BEGIN
     RETURN true;
 END $$;
 
--- Deletes one message by its partition and record id: nobody is given it any more, its dead letters and traces go.
--- Cursors stay where they are; the row it stands in, and with it its id, stays until retention removes it. false: there
--- is no such message.
+-- Deletes one message by its partition and record id: nobody is given it any more, its payload is overwritten
+-- (messages_erase), its dead letters and traces go. Cursors stay where they are; its id stays with the row until
+-- retention removes that. false: there is no such message.
 CREATE OR REPLACE FUNCTION queend.message_delete(p_part int, p_id bytea) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
 DECLARE
     v_at   bigint := queend.message_find(p_part, p_id);
-    v_dead bigint[];
+    v_dead bigint[] := ARRAY(SELECT DISTINCT d.record_offset FROM queend.dead_letters d
+                              WHERE d.partition_id = p_part AND d.record_id = p_id);
 BEGIN
-    IF v_at IS NOT NULL THEN
-        PERFORM queend.hole_make(p_part, v_at);
-    END IF;
-    v_dead := ARRAY(SELECT d.id FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id);
-    PERFORM queend.dead_delete(v_dead);
-    WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id RETURNING t.id)
-    DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
-    IF v_at IS NOT NULL THEN
-        PERFORM queend.leases_moot(ARRAY[p_part]);
-    END IF;
+    PERFORM queend.messages_erase(p_part, v_dead || ARRAY(SELECT f.found FROM queend.ids_find(p_part, p_id) AS f));
+    PERFORM queend.traces_drop(p_part, ARRAY[p_id]);
     RETURN v_at IS NOT NULL OR v_dead <> '{}';
 END $$;

@@ -6,7 +6,7 @@
 -- place in the row, one byte of flags, and per flag from the lowest: 1 trace id (16 bytes), and each with a varint
 -- length before it 2 producer's subject (UTF-8), 4 the transaction id as text, where it is not the record id itself, 8
 -- when it may be delivered (8 bytes, big-endian, µs), 16 id of the key its payload is sealed with, 32 headers (a JSON
--- object). Flags that are not known are passed over.
+-- object), 64 nothing: its payload was erased. Flags that are not known are passed over.
 CREATE OR REPLACE FUNCTION queend.record_meta(p_meta bytea, p_i int, OUT trace_id uuid, OUT producer_sub text,
     OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -93,6 +93,31 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT COALESCE('\x10'::bytea || string_agg(queend.varint_bytes(k.ord::int - 1) || r.piece, '' ORDER BY k.ord), '')
       FROM queend.meta_records(p_meta) AS r JOIN unnest(p_keep) WITH ORDINALITY AS k (i, ord) ON k.i = r.ord
 $$;
+
+-- A row's meta in which the records at these 0-based places have nothing but the mark that they were erased. Their
+-- moments stay.
+CREATE OR REPLACE FUNCTION queend.meta_erased(p_meta bytea, p_places int[]) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_head bytea := '\x10';
+    v      record;
+BEGIN
+    IF octet_length(p_meta) > 0 AND get_byte(p_meta, 0) = 17 THEN      -- times first (record_times)
+        SELECT * INTO v FROM queend.varint(p_meta, 1, 1);
+        v_head := substr(p_meta, 1, v.next + v.numbers[1]);
+    END IF;
+    RETURN v_head || (SELECT string_agg(queend.varint_bytes(c.ord) || c.piece, '' ORDER BY c.ord)
+                        FROM (SELECT r.ord, r.piece FROM queend.meta_records(p_meta) AS r WHERE r.ord <> ALL (p_places)
+                              UNION ALL
+                              SELECT DISTINCT i, '\x4000'::bytea FROM unnest(p_places) AS i) AS c);
+END $$;
+
+-- The 0-based places of a row whose records were erased (meta_erased).
+CREATE OR REPLACE FUNCTION queend.meta_gone(p_meta bytea) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN ARRAY(SELECT r.ord FROM queend.meta_records(p_meta) AS r WHERE get_byte(r.piece, 0) & 64 <> 0);
+END $$;
 
 -- When one record of a row was stored: i is its 0-based place, p_created the row's created_at.
 CREATE OR REPLACE FUNCTION queend.record_time(p_created bigint, p_meta bytea, p_i bigint) RETURNS bigint

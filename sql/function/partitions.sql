@@ -107,6 +107,7 @@ BEGIN
             DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.holes h WHERE h.partition_id = v_part;
+            DELETE FROM queend.erasures e WHERE e.partition_id = v_part;
             DELETE FROM queend.addressed a WHERE a.partition_id = v_part;
             DELETE FROM queend.schedule s WHERE s.partition_id = v_part;
             DELETE FROM queend.pauses u WHERE u.partition_id = v_part;

@@ -228,9 +228,11 @@ BEGIN
                                               ORDER BY i.ord), p_part, p_group);
         END IF;
     END IF;
-    -- the very first moment was stored meanwhile: look again
-    IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN
-        RAISE serialization_failure USING MESSAGE = 'delivery moments came while their absence was relied on';
+    -- the very first moment was stored, or the very first record deleted, meanwhile: look again
+    IF (NOT v_scheduled OR NOT v_holes)
+       AND (SELECT c.scheduled <> v_scheduled OR c.holes <> v_holes FROM queend.catalog c) THEN
+        RAISE serialization_failure
+              USING MESSAGE = 'delivery moments or deleted records came while their absence was relied on';
     END IF;
 END $$;
 

@@ -118,6 +118,14 @@ BEGIN
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;
                 DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
+                -- of a row that dead letters keep a copy of, nothing else stays in the copy
+                INSERT INTO queend.erasures (partition_id, record_offset)
+                SELECT part.id, o.at
+                  FROM queend.dead_bodies b CROSS JOIN LATERAL generate_series(b.base, b.base + b.n - 1) AS o (at)
+                 WHERE b.partition_id = part.id AND b.base >= v_from AND b.base < v_to
+                   AND NOT EXISTS (SELECT FROM queend.dead_letters d
+                                    WHERE d.partition_id = part.id AND d.record_offset = o.at)
+                ON CONFLICT DO NOTHING;
                 WITH gone AS (
                     DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to
                     RETURNING l.n, l.odd, l.ids),

@@ -88,3 +88,24 @@ BEGIN
     RETURN QUERY SELECT t.* FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id
                   ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit;
 END $$;
+
+-- Removes the traces of messages, by partition and record ids. Returns how many went.
+CREATE OR REPLACE FUNCTION queend.traces_drop(p_part int, p_id bytea[]) RETURNS int
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN queend.trace_remove(ARRAY(SELECT t.id FROM queend.traces t
+                                      WHERE t.partition_id = p_part AND t.record_id = ANY (p_id)));
+END $$;
+
+-- Removes traces by their ids. Returns how many went.
+CREATE OR REPLACE FUNCTION queend.trace_remove(p_id uuid[]) RETURNS int
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
+DECLARE
+    v_gone int;
+BEGIN
+    DELETE FROM queend.trace_names n WHERE n.trace_id = ANY (p_id);
+    DELETE FROM queend.traces t WHERE t.id = ANY (p_id);
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    RETURN v_gone;
+END $$;

@@ -23,7 +23,7 @@ BEGIN
                      THEN OLD END;
 END $$;
 COMMENT ON FUNCTION queen.messages_deleted() IS
-'What DELETE on queen.messages does: the message goes with its dead letters and traces.';
+'What DELETE on queen.messages does: the message goes with its dead letters and traces, its payload is overwritten.';
 CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.messages
     FOR EACH ROW EXECUTE FUNCTION queen.messages_deleted();
 
@@ -92,4 +92,44 @@ LANGUAGE sql AS $$
                             false) AS gone) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_message_v1(text, text) IS
-'Deletes a message with its dead letters and traces. Cursors stay where they are.';
+'Deletes a message with its dead letters and traces, and overwrites its payload in the log; where SQL cannot read it
+(see queen.messages), a daemon does so within a second. Cursors stay where they are. For autocommit: consumers of the
+partition wait until the transaction ends.';
+
+CREATE OR REPLACE FUNCTION queen.erase_v1(filter jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_key   text := (SELECT k FROM jsonb_object_keys(filter) AS k
+                      WHERE k <> ALL ('{queue,partition,transactionIds,after}') LIMIT 1);
+    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
+    v_after bigint[] := string_to_array(COALESCE(filter->>'after', '0.0'), '.');
+    v_ids   bytea[];
+    r       record;
+BEGIN
+    IF v_key IS NOT NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('%s is no filter of queen.erase_v1', v_key),
+              HINT = 'It takes queue, partition, transactionIds and after. SQL cannot read compressed payloads: queend '
+                     'erase and POST /api/v1/queues/{queue}/erase find messages by what payloads say.';
+    ELSIF v_queue IS NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('there is no queue %s', filter->>'queue');
+    ELSIF COALESCE(filter->>'partition', '') = '' AND COALESCE(filter->'transactionIds', '[]') = '[]' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'A filter is required: give partition or transactionIds';
+    ELSIF filter->>'partition' = '' OR filter->'transactionIds' = '[]' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'a filter is empty: give it a value, or leave it out';
+    ELSIF filter ? 'partition' AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.queue_id = v_queue
+                                                  AND p.name = filter->>'partition') THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('there is no partition %s', filter->>'partition');
+    END IF;
+    IF filter ? 'transactionIds' THEN
+        v_ids := ARRAY(SELECT queend.record_id(t) FROM jsonb_array_elements_text(filter->'transactionIds') AS t);
+    END IF;
+    SELECT * INTO r FROM queend.erase_ids(v_queue, filter->>'partition', v_ids, v_after[1]::int, v_after[2], 1000);
+    RETURN jsonb_build_object('erased', r.messages, 'deadLetters', r.dead, 'traces', r.traces,
+                              'complete', r.next_part IS NULL,
+                              'next', CASE WHEN r.next_part IS NOT NULL THEN r.next_part || '.' || r.next_base END);
+END $$;
+COMMENT ON FUNCTION queen.erase_v1(jsonb) IS
+'Overwrites the payloads of messages, also of those that were consumed or deleted, and removes their dead letters and
+traces: {"queue", "partition", "transactionIds": [...]}, partition or transactionIds at least. A call looks at 1000 rows
+of the log: while complete is false, next is the "after" of the next one. Compressed rows are overwritten by a daemon
+within a second. Returns {erased, deadLetters, traces, complete, next}. For autocommit, as delete_message_v1.';

@@ -110,6 +110,9 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
         # ids, payload and extras are views into the row
         if not batchrow_record(&b, &id, &d.m.payload, &d.m.extras):
             break
+        if d.m.payload.n == 0:      # erased after the claim had looked for deleted records
+            d.m.offset += 1
+            continue
         memcpy(d.m.record_id, id, 16)
         d.m.created_us = created_us - b.age_us
         if b.message != NULL:

@@ -108,19 +108,27 @@ cdef bint readcall_behind(ReadCall* c) noexcept nogil:
     return False
 
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
-    # The next record of an entry; False at its end or when a budget is spent. The first record of the call is given
-    # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for
-    # it.
+    # The next record of an entry that was not erased; False at its end or when a budget is spent. The first record of
+    # the call is given whatever its size, so that every call gets on; the first of an entry only if the call's own
+    # budget has room for it.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
         return False
     if e.next >= e.end:
         return False
-    if not e.open and not readentry_row(c, e):
-        return False
-    if not batchrow_record(&e.row, &out.id, &out.payload, &x):
-        readentry_unreadable(c, e)
-        return False
+    while True:
+        if not e.open and not readentry_row(c, e):
+            return False
+        if not batchrow_record(&e.row, &out.id, &out.payload, &x):
+            readentry_unreadable(c, e)
+            return False
+        if out.payload.n:
+            break
+        e.offset += 1         # erased: passed over
+        e.next = e.offset
+        e.open = e.row.i < e.row.n
+        if e.next >= e.end:
+            return False
     out.text = x.text
     out.extras = x
     if e.records and <int64_t>out.payload.n > e.most:

@@ -54,7 +54,7 @@ cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
         f.stored_us = s.created_us - s.row.age_us
         f.text = x.text
         s.offset += 1
-        if f.offset >= s.below or f.stored_us < s.since or f.stored_us > s.until:
+        if f.offset >= s.below or f.stored_us < s.since or f.stored_us > s.until or f.payload.n == 0:
             continue
         if s.last < 0:
             s.first = f.offset
@@ -154,3 +154,36 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
         search_told_us, search_plain_us = s.seal.told_us, s.seal.plain_us
         unzip_close(&s.unzip)
         seal_close(&s.seal)
+
+def row_records(bytes queue, bint sealed, bytes ids, bytes body, bytes meta, int n):
+    """The records of a row of the log, in order: [(payload, headers)], each as UTF-8 JSON. payload: b"" where it was
+    erased, None where its key is not here; headers: None where the record has none. queue, sealed: as in
+    payloads_search. ValueError when the row is in no known format."""
+    cdef BatchRow b
+    cdef Unzip z
+    cdef Seal seal
+    cdef Extras x
+    cdef Slice payload
+    cdef const unsigned char* id
+    cdef int result
+    cdef list found = []
+    global search_told_us, search_plain_us
+    memset(&z, 0, sizeof(z))
+    memset(&seal, 0, sizeof(seal))
+    seal.told_us, seal.plain_us = search_told_us, search_plain_us
+    try:
+        if not batchrow_open(&b, read_slice(ids), read_slice(body), read_slice(meta), n, &z):
+            raise ValueError("the row is in no known format")
+        while b.i < b.n:
+            if not batchrow_record(&b, &id, &payload, &x):
+                raise ValueError("the row contradicts itself")
+            result = SEAL_PLAIN
+            if payload.n and (x.seal.n or sealed):
+                result = seal_reveal(&seal, read_slice(queue), x.seal, &payload)
+            found.append((payload.p[:payload.n] if result == SEAL_OPENED or result == SEAL_PLAIN else None,
+                          x.headers.p[:x.headers.n] if x.headers.n else None))
+        return found
+    finally:
+        search_told_us, search_plain_us = seal.told_us, seal.plain_us
+        unzip_close(&z)
+        seal_close(&seal)

@@ -1,0 +1,92 @@
+"""queend erase: overwrites what a queue keeps of the messages that a filter names."""
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server
+from .options import DryRun, Partition, Queue, Yes
+from .output import Progress, many
+from .remote import USAGE, Stop, remote, sure, tell
+from .resources import LONG_S, found
+from .terminal import say
+
+KINDS = {"erased": "message", "deadLetters": "dead letter", "traces": "trace", "outbox": "message of the outbox"}
+PLURALS = {"outbox": "messages of the outbox"}
+
+
+@remote
+def erase(
+    server: Server, queue: Queue, partition: Partition = None,
+    id_: Annotated[Optional[list[str]], typer.Option("--id", metavar="TRANSACTION_ID", help="Only messages with this "
+                                                     "transactionId, or that came back from one; may be repeated."
+                                                     )] = None,
+    text: Annotated[Optional[str], typer.Option(help="Only messages whose payload has this text in it, as its JSON is "
+                                                "written; capitals count.")] = None,
+    where: Annotated[Optional[str], typer.Option(metavar="PATH=VALUE", help="Only messages with this value at a place "
+                                                 "of the payload: /customer/email=eve@example.org.")] = None,
+    yes: Yes = False, dry_run: DryRun = False,
+) -> None:
+    """Overwrite messages for good, also those that were consumed or deleted, with dead letters and traces."""
+    wanted: dict[str, Any] = {"partition": partition, "transactionIds": id_ or None, "text": text, **placed(where)}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    if not wanted:
+        raise Stop("nothing says which messages", USAGE, "give --partition, --id, --text or --where")
+    found(server, queue, limit=1)
+    if dry_run or not yes:
+        count = through(server, queue, {**wanted, "dryRun": True}, "looking")
+        if dry_run:
+            say(f"would erase {told(count)}")
+            left(count)
+            return
+        sure(f"Erase {told(count)} of {queue!r} at {server.url}?", yes)
+    count = through(server, queue, wanted, "erasing")
+    say(f"erased {told(count)}")
+    left(count)
+
+
+def placed(where: str | None) -> dict[str, Any]:
+    """path and value of PATH=VALUE; a value that is no JSON is a text."""
+    if where is None:
+        return {}
+    path, equals, text = where.partition("=")
+    if not equals or not path.startswith("/"):
+        raise Stop(f"{where!r} is not of the form /PATH=VALUE", USAGE)
+    try:
+        return {"path": path, "value": json.loads(text)}
+    except ValueError:
+        return {"path": path, "value": text}
+
+
+def through(server: Server, queue: str, wanted: dict[str, Any], verb: str) -> Counter[str]:
+    """Counts of all requests from the first place to the last."""
+    count: Counter[str] = Counter()
+    place: str | None = None
+    with Progress(verb, None, "messages") as progress:
+        while True:
+            answer = server.post("/api/v1/queues/{}/erase", queue, within=LONG_S,
+                                 body={**wanted, **({"after": place} if place else {})})
+            count.update({name: answer[name] for name in (*KINDS, "searched", "unreadable")})
+            count["buffered"] = answer["buffered"]
+            progress.add(answer["searched"])
+            place = answer["next"]
+            if place is None:
+                return count
+
+
+def told(count: Counter[str]) -> str:
+    kinds = [f"{count[kind]:,} {PLURALS.get(kind, name + 's') if count[kind] != 1 else name}"
+             for kind, name in KINDS.items() if count[kind] or kind == "erased"]
+    return ", ".join(kinds)
+
+
+def left(count: Counter[str]) -> None:
+    """What was not looked at."""
+    if count["unreadable"]:
+        tell(f"{many(count['unreadable'], 'message')} could not be read: the server lacks their key")
+    if count["buffered"]:
+        tell(f"{many(count['buffered'], 'message')} in the failover buffer of the server: they are not in the log yet",
+             "erase again when they are stored (queend status)")

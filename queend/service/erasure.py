@@ -1,0 +1,79 @@
+"""Overwrites payloads of deleted records that SQL could not overwrite: those of compressed rows (queend.erasures).
+
+A route that deletes calls `settle` in its own transaction. What programs deleted in SQL is found here once a second,
+by any daemon."""
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from .. import log
+from .._core import body_erased
+from ..config import Settings
+from .running import Running
+
+ROWS_RECORDS = 2000      # per call: records that wait, of one partition
+PARTITIONS = 1000        # per look
+POLL_S = 1.0
+
+ROWS = "SELECT copy, base, n, body, places FROM queend.erase_rows(%s, %s)"
+PUT = "SELECT queend.erase_put(%s, %s, %s, %s, %s::int[])"
+END = "SELECT queend.erase_end(%s, %s)"
+WAITS = "SELECT * FROM queend.erase_waits(%s, %s)"
+
+
+async def settle(connection: psycopg.AsyncConnection, part: int, least: int) -> None:
+    """Overwrites all payloads of a partition that wait, within the caller's transaction. least: QUEEND_COMPRESS_FROM.
+    Does nothing where another transaction has the partition."""
+    async with connection.cursor(binary=True) as cursor:
+        while await settle_some(cursor, part, least):
+            pass
+
+
+async def settle_some(cursor: psycopg.AsyncCursor, part: int, least: int) -> bool:
+    """Overwrites the payloads of at most ROWS_RECORDS records. Returns whether there may be more."""
+    *rows, end = await (await cursor.execute(ROWS, (part, ROWS_RECORDS))).fetchall() or [None]
+    if end is None:
+        return False
+    for copy, base, n, body, places in rows:
+        written = await asyncio.to_thread(body_erased, body, n, places, least)
+        await cursor.execute(PUT, (part, copy, base, written, places))
+    await cursor.execute(END, (part, end[1]))
+    return True
+
+
+class Eraser(Running):
+    """`open` and `close` on the same running loop."""
+
+    def __init__(self, pool: AsyncConnectionPool, settings: Settings):
+        self.pool, self.settings = pool, settings
+
+    async def _run(self) -> None:
+        after = 0
+        while True:
+            try:
+                after = await self._look(after)
+            except psycopg.Error as error:
+                log.line("warn", "erase_failed", str(error).strip())
+            if not after:
+                await self._rest(POLL_S)
+
+    async def _look(self, after: int) -> int:
+        """Settles the next partitions behind this one. The last of them, 0 at the end."""
+        async with self.pool.connection() as connection:
+            parts = [part for part, in await (await connection.execute(WAITS, (after, PARTITIONS))).fetchall()]
+            for part in parts:
+                try:
+                    await self._settle(connection, part)
+                except ValueError as error:      # a row in no known format: the others do not wait for it
+                    log.line("error", "erase_failed", str(error), partition=part)
+        return parts[-1] if len(parts) == PARTITIONS else 0
+
+    async def _settle(self, connection: psycopg.AsyncConnection, part: int) -> None:
+        """As `settle`, a transaction for each step: nobody waits long for the partition."""
+        more = True
+        while more:
+            async with connection.transaction(), connection.cursor(binary=True) as cursor:
+                more = await settle_some(cursor, part, self.settings.queend_compress_from)
