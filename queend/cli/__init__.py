@@ -53,8 +53,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "message": ("message", "Messages as they are stored: list, search, show."),
         "dlq": ("dlq", "Dead letters: list, show, redrive, edit, purge."),
         "trace": ("trace", "What was noted about messages."),
-        "erase": ("erase", "Overwrite messages for good, also those that were consumed or deleted, with dead letters and "
-                           "traces."),
+        "erase": ("erase", "Overwrite messages for good, also those that were consumed or deleted, with dead letters "
+                           "and traces."),
     },
     "Others": {
         "context": ("context", "Saved servers and their tokens."),

@@ -14,7 +14,7 @@ from .remote import USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, found
 from .terminal import say
 
-KINDS = {"erased": "message", "deadLetters": "dead letter", "traces": "trace", "outbox": "message of the outbox"}
+KINDS = {"messages": "message", "deadLetters": "dead letter", "traces": "trace", "outbox": "message of the outbox"}
 PLURALS = {"outbox": "messages of the outbox"}
 
 
@@ -69,7 +69,9 @@ def through(server: Server, queue: str, wanted: dict[str, Any], verb: str) -> Co
         while True:
             answer = server.post("/api/v1/queues/{}/erase", queue, within=LONG_S,
                                  body={**wanted, **({"after": place} if place else {})})
-            count.update({name: answer[name] for name in (*KINDS, "searched", "unreadable")})
+            done = answer["found"] if wanted.get("dryRun") else {**answer, "messages": answer["erased"]}
+            count.update({name: done[name] for name in KINDS})
+            count["unreadable"] += answer["unreadable"]
             count["buffered"] = answer["buffered"]
             progress.add(answer["searched"])
             place = answer["next"]
@@ -79,7 +81,7 @@ def through(server: Server, queue: str, wanted: dict[str, Any], verb: str) -> Co
 
 def told(count: Counter[str]) -> str:
     kinds = [f"{count[kind]:,} {PLURALS.get(kind, name + 's') if count[kind] != 1 else name}"
-             for kind, name in KINDS.items() if count[kind] or kind == "erased"]
+             for kind, name in KINDS.items() if count[kind] or kind == "messages"]
     return ", ".join(kinds)
 
 

@@ -106,6 +106,7 @@ class Reader:
             for (name, first, end), entry in zip(asked, answer["entries"], strict=True):
                 records += ({"queue": self.queue, "partition": name, **one} for one in entry.get("records", []))
                 reached = entry["records"][-1]["offset"] + 1 if entry.get("records") else None
+                reached = entry.get("nextOffset", reached)      # behind what was erased; other servers do not say
                 if entry.get("error") == "OFFSET_OUT_OF_RANGE" and entry.get("logStartOffset") is not None:
                     reached = max(entry["logStartOffset"], first)
                 elif entry.get("error"):

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import defaultdict
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
 from typing import Any
 
 from fastapi import Request
@@ -27,7 +26,7 @@ from .route import Routes
 from .search import BYTES
 from .shapes import integers
 from .wanted import Wanted, wanted_of
-from .words import ANY, FLAG, INTEGER, MAYBE, NAME, TEXT, array, body, record, whole
+from .words import ANY, FLAG, MAYBE, NAME, TEXT, array, body, record, whole
 
 router = Routes("messages")
 
@@ -51,21 +50,21 @@ UNTRACE = "SELECT queend.trace_remove(%s)"
 ERASE = "SELECT * FROM queend.messages_erase(%s, %s)"
 
 
-@dataclass
-class Done:
-    """Counts of a request."""
+KINDS = ("deadLetters", "traces", "outbox")      # of what goes beside the messages of the log
 
-    erased: int = 0
-    deadLetters: int = 0      # noqa: N815 - as the answer has them
-    traces: int = 0
-    outbox: int = 0
-    searched: int = 0
-    unreadable: int = 0
+
+class Done:
+    """Counts of a request: what fits, and what was erased."""
+
+    def __init__(self) -> None:
+        self.found: Counter[str] = Counter(dict.fromkeys(("messages", *KINDS), 0))
+        self.erased: Counter[str] = Counter(dict.fromkeys(("erased", *KINDS), 0))
+        self.searched = self.unreadable = 0
 
 
 @router.declare("POST /api/v1/queues/{queue}/erase", ADMIN, whole(
-    queue=TEXT, dryRun=FLAG, **integers("erased", "deadLetters", "traces", "outbox", "searched", "unreadable",
-                                        "buffered"), complete=FLAG, next=MAYBE),
+    queue=TEXT, dryRun=FLAG, found=whole(**integers("messages", *KINDS)),
+    **integers("erased", *KINDS, "searched", "unreadable", "buffered"), complete=FLAG, next=MAYBE),
                 body=body(record([], partition=NAME, transactionIds=array(TEXT), text=TEXT, path=TEXT, value=ANY,
                                  dryRun=FLAG, after=TEXT)),
                 example={"path": "/customer/email", "value": "eve@example.org"}, own=True, exact=True)
@@ -73,8 +72,9 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
     """Overwrites the payloads of all messages that fit, consumed, deleted or not, and removes their dead letters,
     traces and rows of the outbox. All members given have to fit: `partition`, `transactionIds`, `text` of the payload,
     `value` at `path` (a JSON Pointer); 400 without any. A request looks at a part: while `complete` is false, `next` is
-    the `after` of the next one. `dryRun` only counts. `unreadable`: what could not be looked at; `buffered`: messages
-    in the failover buffer of this daemon, which are not looked at."""
+    the `after` of the next one. `found` counts what fits, all that `dryRun` does; the other counts what was erased.
+    `unreadable`: what could not be looked at; `buffered`: messages in the failover buffer of this daemon, which are not
+    looked at."""
     sent = await body_object(request, strict=True)
     wanted, after = wanted_of(sent), sent.get("after", START)
     if not isinstance(sent.get("dryRun", False), bool):
@@ -92,7 +92,8 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
     while place is not None and time.monotonic() < until:
         place = await job.step(place)
     buffer = request.app.state.control.core.buffer() or NONE
-    return Json({"queue": queue, "dryRun": job.dry, **asdict(job.done), "buffered": buffer["pending"],
+    return Json({"queue": queue, "dryRun": job.dry, "found": job.done.found, **job.done.erased,
+                 "searched": job.done.searched, "unreadable": job.done.unreadable, "buffered": buffer["pending"],
                  "complete": place is None, "next": place})
 
 
@@ -128,11 +129,10 @@ class Erasure:
         ids = [one.id for one in pending if one.queue == self.queue.name
                and self.wanted.partition in (None, one.partition)
                and self._fits(record_key(one.transaction_id), one.payload.encode())]
-        if ids and self.dry:
-            self.done.outbox += len(ids)
-        elif ids:
+        self.done.found["outbox"] += len(ids)
+        if ids and not self.dry:
             async with self.control.pool.connection() as connection:
-                self.done.outbox += (await connection.execute(DROP, (ids,))).rowcount
+                self.done.erased["outbox"] += (await connection.execute(DROP, (ids,))).rowcount
         return f"outbox.{pending[-1].id}" if len(pending) == OUTBOX else "log.0.0"
 
     async def _log(self, part: int, base: int) -> str:
@@ -143,6 +143,7 @@ class Erasure:
                     self.queue.id, self.wanted.partition, part, base, ROWS, BYTES, PARTITIONS))).fetchall()
             await asyncio.to_thread(self._match, log, found)
         for number, offsets in found.items():
+            self.done.found["messages"] += len(offsets)
             await self._erase(number, offsets)
         return "letters.0.0" if end[0] is None else f"log.{end[0]}.{end[1]}"
 
@@ -166,10 +167,8 @@ class Erasure:
             if self._fits(record_key(text), payload, one.headers):
                 found[one.partition_id].append(one.record_offset)
         for number, offsets in found.items():
-            if self.dry:
-                self.done.deadLetters += len(offsets)
-            else:
-                await self._erase(number, offsets)
+            self.done.found["deadLetters"] += len(offsets)
+            await self._erase(number, offsets)
         return f"letters.{letters[-1].failed_at}.{letters[-1].id}" if len(letters) == LETTERS else "traces.0.x.0"
 
     def _letter(self, row: Any) -> tuple[bytes | None, str]:
@@ -186,22 +185,16 @@ class Erasure:
         *traces, end = await rows(self.request, TRACES, self.queue.id, self.wanted.partition, part, key, ord, LETTERS,
                                   PARTITIONS)
         ids = [one.id for one in traces if self._fits(one.record_id, one.data.encode())]
-        if ids and self.dry:
-            self.done.traces += len(ids)
-        elif ids:
-            self.done.traces += (await rows(self.request, UNTRACE, ids))[0][0]
+        self.done.found["traces"] += len(ids)
+        if ids and not self.dry:
+            self.done.erased["traces"] += (await rows(self.request, UNTRACE, ids))[0][0]
         return None if end.partition_id is None else f"traces.{end.partition_id}.x{end.record_id.hex()}.{end.ord}"
 
     async def _erase(self, part: int, offsets: list[int]) -> None:
-        """Erases records of a partition, OFFSETS of them in a transaction."""
-        if self.dry:
-            self.done.erased += len(offsets)
-            return
-        for at in range(0, len(offsets), OFFSETS):
+        """Erases records of a partition, OFFSETS of them in a transaction; none in a dry run."""
+        for at in range(0, 0 if self.dry else len(offsets), OFFSETS):
             async with self.control.pool.connection() as connection, connection.transaction():
                 async with connection.cursor(row_factory=namedtuple_row) as cursor:
                     gone = await (await cursor.execute(ERASE, (part, offsets[at:at + OFFSETS]))).fetchone()
                 await settle(connection, part, self.control.settings.queend_compress_from)
-            self.done.erased += gone.messages
-            self.done.deadLetters += gone.dead
-            self.done.traces += gone.traces
+            self.done.erased.update(erased=gone.messages, deadLetters=gone.dead, traces=gone.traces)

@@ -165,7 +165,8 @@ def _moment(us: int | None) -> str | None:
 
 
 @router.declare("POST /api/v1/fetch", READ, whole(
-    entries=array(whole("error", queue=TEXT, partition=TEXT, **MARKS, error=TEXT,
+    entries=array(whole("error", "nextOffset", "erased", queue=TEXT, partition=TEXT, nextOffset=INTEGER, **MARKS,
+                        erased=INTEGER, error=TEXT,
                         records=array(whole(offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME))))),
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
                 body=_described(["entries"], entries=array(

@@ -75,7 +75,7 @@ def _steps(path: str | None) -> tuple[str, ...] | None:
     if path is None:
         return None
     if not path.startswith("/"):
-        raise Refusal(400, "path must be a JSON Pointer such as /customer/email: it begins with a slash",
+        raise Refusal(400, "path must be a JSON Pointer that begins with a slash, such as /customer/email",
                       "invalid_request")
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/"))
 

@@ -116,7 +116,8 @@ def body_erased(bytes body, int n, places, int least=1024):
             buf_byte(&out, BODY_FRAMES)
             if pack.context == NULL or pack.plain.failed or not buf_room(&out, room):
                 raise MemoryError
-            done = ZSTD_compressCCtx(pack.context, out.data + out.len, room, pack.plain.data, pack.plain.len, PACK_LEVEL)
+            done = ZSTD_compressCCtx(pack.context, out.data + out.len, room, pack.plain.data, pack.plain.len,
+                                     PACK_LEVEL)
             if ZSTD_isError(done):
                 raise MemoryError
             out.len += done

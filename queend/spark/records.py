@@ -108,7 +108,7 @@ class Records:
         found, rest = list(stream), []
         moved = sum(said["nextOffset"] - one.start for one, said in zip(asked, told, strict=True))
         stands = not moved and not any(said.get("error") for said in told)
-        if stands or moved != sum(batch.num_rows for batch in found):
+        if stands or moved != sum(batch.num_rows for batch in found) + sum(said.get("erased", 0) for said in told):
             raise DataLost(f"queue {asked[0].queue!r}, partition {asked[0].partition!r} and those read with it: the "
                            f"log has a gap behind record {asked[0].start}: was the database changed by hand?")
         for one, said in zip(asked, told, strict=True):

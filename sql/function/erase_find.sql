@@ -1,10 +1,10 @@
--- What an erasure looks through: pages of everything that may hold a payload of a queue. What matches is erased by
--- messages_erase, in a transaction of its own; a daemon reads the payloads, for SQL cannot unpack or open them all.
--- Reads only, but erase_ids, which erases what it finds.
+-- Finding what an erasure looks through: pages of all tables that may hold a payload of a queue. A daemon reads these
+-- payloads, since SQL cannot unpack or open all of them, and gives what matches to messages_erase. Reads only, except
+-- erase_ids.
 
--- Rows of a queue's log in the order (partition_id, base), from a place on, also of records that were deleted. p_name:
--- of this partition alone; NULL: of all. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts partitions. The
--- last result row has n = 0 and the place to go on from; partition_id NULL: there are no more.
+-- Reads rows of a queue's log in the order (partition_id, base), from a place on. Records that were deleted are among
+-- them. p_name: of this partition alone; NULL: of all. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts
+-- partitions. The last result row has n = 0 and the place to go on from; partition_id NULL: the end.
 CREATE OR REPLACE FUNCTION queend.erase_log(p_queue int, p_name text, p_part int, p_base bigint, p_rows int,
     p_bytes bigint, p_parts int)
 RETURNS TABLE (partition_id int, base bigint, n int, ids bytea, body bytea, meta bytea)
@@ -45,7 +45,7 @@ BEGIN
     RETURN QUERY SELECT NULL::int, 0::bigint, 0, ''::bytea, ''::bytea, ''::bytea;
 END $$;
 
--- Dead letters of a queue in the order (failed_at, id), behind a place, as dead_show has them. p_name: of this
+-- Reads dead letters of a queue in the order (failed_at, id), behind a place, as dead_show has them. p_name: of this
 -- partition alone; NULL: of all.
 CREATE OR REPLACE FUNCTION queend.erase_dead(p_queue int, p_name text, p_failed bigint, p_after bigint, p_most int)
 RETURNS SETOF bigint
@@ -59,9 +59,9 @@ BEGIN
      ORDER BY d.queue_id, d.failed_at, d.id LIMIT p_most;
 END $$;
 
--- Traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends after
+-- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends after
 -- p_most traces or p_parts partitions. The last result row has id NULL and the place to go on behind; partition_id NULL
--- there: there are no more.
+-- there: the end.
 CREATE OR REPLACE FUNCTION queend.erase_traces(p_queue int, p_name text, p_part int, p_record bytea, p_ord bigint,
     p_most int, p_parts int)
 RETURNS TABLE (id uuid, partition_id int, record_id bytea, ord bigint, transaction_id text, data text)
@@ -102,9 +102,9 @@ BEGIN
     RETURN QUERY SELECT NULL::uuid, NULL::int, ''::bytea, 0::bigint, NULL::text, NULL::text;
 END $$;
 
--- Erases the messages of a queue that have one of these record ids (NULL: all), or came back from the dead letters and
--- had one of them at first: those of the log from a place on, at most about p_rows rows of it, and the dead letters and
--- traces of the partitions looked at. p_name as in erase_log. messages, dead, traces: how many; next_part, next_base:
+-- Erases the messages of a queue that have one of these record ids (NULL: all), or that came back from a dead letter
+-- which had one. Looks at p_rows rows of the log from a place on, and at the dead letters and traces of their
+-- partitions. p_name as in erase_log. Returns in messages, dead and traces how many went; in next_part and next_base
 -- the place to go on from, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.erase_ids(p_queue int, p_name text, p_ids bytea[], p_part int, p_base bigint,
     p_rows int, OUT messages int, OUT dead int, OUT traces int, OUT next_part int, OUT next_base bigint)

@@ -30,7 +30,7 @@ STATE = " UNION ALL ".join(f"SELECT '{table}', array_agg(({one})::text ORDER BY 
                            for table, one in SHOWN.items())
 # Numbers and flags that say how much was done, beside a `success`.
 EXTENT = ("changed", "moved", "updated", "fresh", "count", "deleted", "redriven", "rowsUpdated",
-          "partitionsUpdated")
+          "partitionsUpdated", "erased")
 NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
@@ -270,6 +270,10 @@ def others() -> Iterator[Case]:
         yield case(f"{word} none", route, False, lambda s, verb=verb: s.delete(verb.replace("QUEUE", "QUEUE-none")))
     yield case("clear again", "DELETE /api/v1/queues/{queue}/clear", False, lambda s: s.delete(
         "/api/v1/queues/QUEUE/clear"), lambda s: s.delete("/api/v1/queues/QUEUE/clear"))
+    route, erase = "POST /api/v1/queues/{queue}/erase", "/api/v1/queues/QUEUE/erase"
+    for word, changes, body in (("", True, {"text": "2"}), (" nothing", False, {"text": "none"}),
+                                (" in a dry run", False, {"text": "1", "dryRun": True}), (" all", False, {})):
+        yield case(f"erase{word}", route, changes, lambda s, body=body: s.post(erase, body))
     by_id = "/api/v1/messages/{partition}/{transaction_id}"
     by_names = "/api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}"
     for form, message, at in (("", by_id, Stage.at), (" by names", by_names, Stage.named)):

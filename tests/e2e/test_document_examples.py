@@ -159,6 +159,21 @@ def test_commands_by_symptom(daemon, client, tmp_path):
         assert done.returncode == 0, (line, done)
 
 
+def test_erasing_a_person(daemon, client, tmp_path):
+    """In the order of the page, with what it prints."""
+    queue = "orders"
+    client.push_items([{"queue": queue, "partition": "erasing", "transactionId": f"order-{n}",
+                        "payload": {"order": n, "customer": {"email": who}}}
+                       for n, who in enumerate(["eve@example.org", "eve@example.org", "bob@example.org"], 5)])
+    for one in client.pop(queue, "erasing", consumerGroup="erasers", batch=1):
+        client.ack(one, "dlq", "erasers")
+    page, = (block for block in blocks("erasing.md") if "queend erase" in block)
+    for entry in re.split(r"^\$ ", page, flags=re.M)[1:]:
+        line, _, output = entry.partition("\n")
+        done = shell(daemon, tmp_path, line)
+        assert (done.returncode, done.stdout) == (0, output), (line, done)
+
+
 def test_the_first_commands(daemon, tmp_path):
     """`tail -f` has no end: tests/cli/test_cli_messages.py. Here it prints what there is."""
     lines = blocks("cli.md")[0].splitlines()

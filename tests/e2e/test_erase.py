@@ -113,6 +113,7 @@ def test_a_deletion_overwrites_the_payload(daemon, client, queue, database, big,
     assert client.pop(queue, batch=10) == []
     read = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": "p", "offset": 0}]}).json
     assert [one["offset"] for one in read["entries"][0]["records"]] == [0, 1, 3, 4, 5]
+    assert (read["entries"][0]["erased"], read["entries"][0]["nextOffset"]) == (1, 6)
 
 
 def test_dead_letters_copies_and_traces_go(client, queue, database) -> None:
@@ -125,7 +126,8 @@ def test_dead_letters_copies_and_traces_go(client, queue, database) -> None:
                                           "data": {"text": name}}).status == 201
     assert places_of(database, name) == ["dead_bodies", "log", "traces"]
     told = erase(client, queue, text=name, dryRun=True)
-    assert (told["erased"], told["deadLetters"], told["traces"]) == (1, 2, 1)
+    assert told["found"] == {"messages": 1, "deadLetters": 2, "traces": 1, "outbox": 0}
+    assert (told["erased"], told["deadLetters"], told["traces"]) == (0, 0, 0)
     assert places_of(database, name) == ["dead_bodies", "log", "traces"]
     told = erase(client, queue, text=name)
     assert (told["erased"], told["deadLetters"], told["traces"], told["unreadable"]) == (1, 2, 1, 0)
@@ -189,8 +191,9 @@ def test_sealed_queues_and_the_outbox(client, queue, database) -> None:
 
 
 @pytest.mark.parametrize("body", [
-    {}, {"partition": ""}, {"transactionIds": []}, {"text": ""}, {"path": "/a"}, {"value": 1}, {"path": "a", "value": 1},
-    {"dryRun": True}, {"txt": "a"}, {"text": None}, {"transactionIds": [""]}, {"transactionIds": "a"},
+    {}, {"partition": ""}, {"transactionIds": []}, {"text": ""}, {"path": "/a"}, {"value": 1},
+    {"path": "a", "value": 1}, {"dryRun": True}, {"txt": "a"}, {"text": None}, {"transactionIds": [""]},
+    {"transactionIds": "a"},
     {"text": "a", "after": "log.1"}, {"text": "a", "after": "x"}, {"text": "a", "dryRun": 1}], ids=str)
 def test_a_filter_that_says_nothing_is_refused(client, queue, body) -> None:
     client.push(queue, "a")

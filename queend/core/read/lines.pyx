@@ -52,6 +52,9 @@ cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
         buf_int(b, e.head)
         buf_text(b, b",\"logStartOffset\":")
         buf_int(b, e.floor)
+    if e.erased:
+        buf_text(b, b",\"erased\":")
+        buf_int(b, e.erased)
     if e.error.n:
         buf_text(b, b",\"error\":")
         json_escape(b, e.error)
@@ -90,6 +93,10 @@ cdef void read_json(ReadCall* c, Buf* b) noexcept nogil:
             readrecord_origin(b, &r)
             buf_byte(b, b'}')
         buf_text(b, b"],")
+        if e.erased:              # so the last record does not tell
+            buf_text(b, b"\"nextOffset\":")
+            buf_int(b, e.next)
+            buf_byte(b, b',')
         readentry_marks(b, e)
     buf_text(b, b"]}")
 

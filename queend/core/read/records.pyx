@@ -28,6 +28,7 @@ cdef struct ReadEntry:
     int64_t next              # first offset wanted, then the one behind the last record given
     int64_t most              # payload bytes still allowed
     int64_t records           # given
+    int64_t erased            # passed over: they were erased
     ReadRows* rows            # those not yet opened
     int n_rows
     bint open                 # `row` has records left
@@ -124,7 +125,8 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
             return False
         if out.payload.n:
             break
-        e.offset += 1         # erased: passed over
+        e.erased += 1
+        e.offset += 1
         e.next = e.offset
         e.open = e.row.i < e.row.n
         if e.next >= e.end:
