@@ -59,9 +59,9 @@ BEGIN
      ORDER BY d.queue_id, d.failed_at, d.id LIMIT p_most;
 END $$;
 
--- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends after
--- p_most traces or p_parts partitions. The last result row has id NULL and the place to go on behind; partition_id NULL
--- there: the end.
+-- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends
+-- after p_most traces or p_parts partitions. The last result row has id NULL and the place to go on behind;
+-- partition_id NULL there: the end.
 CREATE OR REPLACE FUNCTION queend.erase_traces(p_queue int, p_name text, p_part int, p_record bytea, p_ord bigint,
     p_most int, p_parts int)
 RETURNS TABLE (id uuid, partition_id int, record_id bytea, ord bigint, transaction_id text, data text)

@@ -50,6 +50,15 @@ def test_a_query_for_kafka_runs(read: Read, client: Client, queue: str) -> None:
     assert isinstance(first.timestamp, datetime) and first.timestamp <= second.timestamp
 
 
+def test_erased_messages_are_left_out(read: Read, client: Client, queue: str) -> None:
+    for partition in ("a", "b"):
+        client.push_items([{"queue": queue, "partition": partition, "payload": n, "transactionId": f"{n}"}
+                           for n in range(4)])
+    for partition, n in (("a", 0), ("a", 2), ("b", 3)):
+        assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/{partition}/messages/{n}").json["success"]
+    assert sorted(numbers(read())) == [0, 1, 1, 2, 3]
+
+
 def test_headers(read: Read, client: Client, queue: str) -> None:
     client.push(queue, 1, traceparent=PARENT)
     client.push(queue, 2)
