@@ -183,16 +183,16 @@ def group_lists(answer: Answer, seen: Seen) -> Iterator[str]:
          for name in ("members", "partitionsWithLag", "totalLag", "maxTimeLag", "state")},
         {(*key, name): value for key in truth.groups for name, value in (
             ("members", truth.members[key]), ("partitionsWithLag", truth.lagging[key]),
-            ("totalLag", truth.lag[key]), ("maxTimeLag", seen.age(truth.waits[key])), ("state", state(seen, key)))},
+            ("totalLag", truth.lag[key]), ("maxTimeLag", seen.age(truth.waits[key])), ("state", states(seen, key)))},
         "groups")
 
 
-def state(seen: Seen, key: tuple[str, str]) -> str:
-    waits = seen.truth.waits[key]
-    if waits is not None and (seen.until - waits) // 1_000_000 > 300:
-        return "Lagging"
-    due = waits is not None and waits <= seen.truth.now
-    return "Dead" if due and not seen.truth.queues[key[0]].groups[key[1]] and seen.truth.members[key] else "Stable"
+def states(seen: Seen, key: tuple[str, str]) -> frozenset[str]:
+    """What the state of a group can be between the count and the end of the read: meanwhile a message may be due."""
+    waits, members = seen.truth.waits[key], seen.truth.members[key]
+    consumed = seen.truth.queues[key[0]].groups[key[1]]
+    return frozenset("Stable" if waits is None or waits > now else "Lagging" if now - waits > 300_999_999
+                     else "Dead" if members and not consumed else "Stable" for now in (seen.truth.now, seen.until))
 
 
 def laggards(answer: Answer, seen: Seen) -> Iterator[str]:

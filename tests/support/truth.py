@@ -270,8 +270,8 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def differences(told: dict, truth: dict, what: str) -> Iterator[str]:
-    """Names each member that was told otherwise than it was counted. A pair of numbers is a range."""
+    """Names each member that was told otherwise than it was counted. A range or a frozenset has what may be told."""
     for key in sorted(told.keys() | truth.keys(), key=str):
         have, want = told.get(key, "nothing"), truth.get(key, "nothing")
-        if have != want and not (isinstance(want, range) and have in want):
+        if have != want and not (isinstance(want, range | frozenset) and have in want):
             yield f"{what}, {key}: told {have!r}, counted {want!r}"
