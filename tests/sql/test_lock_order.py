@@ -116,3 +116,18 @@ def test_a_redrive_and_the_deletion_of_its_queue(three, partitions, group):
     a.rows("SELECT FROM queend.partitions WHERE id = %s FOR KEY SHARE", part)
     a.rows("COMMIT")
     assert waiting.result() is True
+
+
+def test_retention_and_records_for_one_group(two, partitions):
+    """A redrive lengthens the run that retention is about to remove."""
+    a, b, watcher = two
+    part, = partitions()
+    watcher.push(batch(part, [id7()]))
+    watcher.push(batch(part, [id7()]))
+    watcher.rows("SELECT queend.address_add(%s, 0, 0, 'g')", part)
+    a.rows("SELECT FROM queend.floors WHERE partition_id = %s FOR UPDATE", part)      # as retention begins
+    waiting = Waiting(watcher, b, lambda: b.rows("SELECT queend.address_add(%s, 1, 1, 'g')", part))
+    queue, _ = place(watcher, part)
+    assert a.rows("SELECT * FROM queend.retain(%s, 0, 1, 100, -queend.now_us(), 0, 0)", queue)[0].records == 2
+    a.rows("COMMIT")
+    waiting.result()
