@@ -89,6 +89,7 @@ class Connection(psycopg.Connection[Any]):
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
     patience: float | None = None      # s, for the answer to a statement; None: for ever
+    pulse: Any = None                  # is told of each wait (control/pulse), None: nothing is
 
     @classmethod
     def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:
@@ -98,8 +99,11 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
         """A statement that is cancelled ends at once, and its connection with it: the server notices that
         (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
         holds the interpreter meanwhile: a server that stands still would stop the whole control plane."""
+        limit = asyncio.timeout(self.patience)
+        if self.pulse is not None:
+            self.pulse.began(limit)
         try:
-            async with asyncio.timeout(self.patience):
+            async with limit:
                 return await waiting.wait_async(gen, self.pgconn.socket, interval=interval, timeout=timeout)
         except TimeoutError:
             self.pgconn.finish()
@@ -108,6 +112,9 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.pgconn.finish()
             raise
+        finally:
+            if self.pulse is not None:
+                self.pulse.ended(limit)
 
     @classmethod
     async def connect(cls, conninfo: str = "", **more: Any) -> Any:

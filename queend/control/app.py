@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 from starlette.exceptions import HTTPException
 
-from .. import __version__, log, session
+from .. import __version__, log
 from .._core import verdict, verdict_meaning
 from ..config import Settings
 from ..connect import bounds, changing, with_options
@@ -30,6 +30,7 @@ from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge
 from .etag import Tagged
 from .holds import Holds
+from .pulse import Pool, Pulse
 from .route import routers
 from .sweeper import Sweeper
 
@@ -51,15 +52,17 @@ class Control:
         self.settings = settings
         self.core = core
         self.started = time.time()
-        self.pool = AsyncConnectionPool(
-            with_options(conninfo, bounds(settings)), min_size=0, max_size=max(2, settings.db_pool_size // 20),
-            open=False, connection_class=session.PatientConnection, timeout=settings.db_connection_timeout / 1000,
-            kwargs={"autocommit": True}, reconnect_timeout=0, name="queend-control")
+        self.pulse = Pulse(core, conninfo)
+        self.pool = Pool(
+            self.pulse, with_options(conninfo, bounds(settings)), min_size=0,
+            max_size=max(2, settings.db_pool_size // 20), open=False, timeout=settings.db_connection_timeout / 1000,
+            reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.eraser = Eraser(self.pool, settings)
         self.retention = Retention(settings, conninfo)
         self.relay = Relay(conninfo, core)
         self.stats = Stats(settings, conninfo)
+        self.stats.silent = lambda: self.pulse.silent
         self.metrics = Metrics(settings, core, self.pool)
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
@@ -72,9 +75,9 @@ class Control:
         self.folder = folder
         self.reader = log_read.Reader(self)
         self.searches = Searches()
-        self.streams = Streams(settings, conninfo)
-        self.services = (self.sweeper, self.eraser, self.retention, self.relay, self.summary, self.stats, self.metrics,
-                         self.tracing, self.peers)
+        self.streams = Streams(settings, conninfo, self.pulse)
+        self.services = (self.pulse, self.sweeper, self.eraser, self.retention, self.relay, self.summary, self.stats,
+                         self.metrics, self.tracing, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

@@ -90,7 +90,8 @@ async def live(request: Request) -> Json:
     doubts = control.core.database()["doubts"]
     return Json({
         "at": ts3(now_us()), "startedAt": ts3(int(control.started * 1e6)), "host": socket.gethostname(),
-        "version": __version__, "ready": control.core.unserved() is None and control.core.ready(), "doubts": doubts,
+        "version": __version__, "ready": control.core.unserved() is None and control.core.unready() is None,
+        "doubts": doubts,
         "jobs": {name: {"requests": job["requests"], "items": job["items"], "errors": job["errors"],
                         "latencySumUs": job["latency_sum_us"], "latencyBuckets": job["latency_us_buckets"]}
                  for name, job in ((name, stats["jobs"][name]) for name in JOBS)},
@@ -102,7 +103,7 @@ async def live(request: Request) -> Json:
         "maintenance": {"push": on["push"], "pop": on["pop"]},
         "buffer": {"pending": buffer["pending"], "failed": buffer["failed"],
                    "dbHealthy": database_answers(control, buffer)},
-        "backlog": await control.backlog.now(request)})
+        "backlog": None if control.pulse.silent else await control.backlog.now(request)})
 
 
 @router.declare("GET /api/v1/system/session", READ,

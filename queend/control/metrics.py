@@ -34,8 +34,8 @@ router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # as it is now, or the most so far; the rest only grows
-LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "streams", "push_streams", "pop_limit",
-        "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
+LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "streams", "push_streams",
+        "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
 OUTBOX_MOST = 100_000      # counted
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o)
             AS depth, (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id

@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from psycopg_pool import AsyncConnectionPool
-
-from .. import session
 from ..config import Settings
 from ..connect import HOT_PLANS, with_options
 from .database import fetched
+from .pulse import Pool, Pulse
 
 
 class Streams:
     """`open` and `close` on the same running loop. Connections are opened when a stream comes."""
 
-    def __init__(self, settings: Settings, conninfo: str):
+    def __init__(self, settings: Settings, conninfo: str, pulse: Pulse):
         turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers
                  for job in ("register", "state_get")}
         self.registering, self.reading = (asyncio.Semaphore(one) for one in turns.values())
-        self.pool = AsyncConnectionPool(
-            with_options(conninfo, HOT_PLANS), min_size=0,
+        self.pool = Pool(
+            pulse, with_options(conninfo, HOT_PLANS), min_size=0,
             max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)), open=False,
-            connection_class=session.PatientConnection, timeout=settings.queend_patience_ms / 1000,
-            kwargs={"autocommit": True, "prepare_threshold": 1}, reconnect_timeout=0, name="queend-streams")
+            timeout=settings.queend_patience_ms / 1000, kwargs={"prepare_threshold": 1}, reconnect_timeout=0,
+            name="queend-streams")
 
     async def open(self) -> None:
         await self.pool.open()

@@ -229,6 +229,13 @@ cdef class Core:
         """Does the database answer, every worker?"""
         return self.p.running and process_ready(&self.p)
 
+    def unready(self):
+        """Why requests cannot be served now, as /readyz has it; None: they can."""
+        cdef const char* why = b"The server is shutting down"
+        if self.p.running:
+            why = process_unready(&self.p)
+        return None if why == NULL else (<bytes>why).decode()
+
     def unserved(self):
         """Why the functions of the database do not serve this version; None: they do, as far as known."""
         return edition_reason()

@@ -16,7 +16,7 @@ cdef dict counters_of(Worker* w):
 cdef dict worker_figures(dict counters):
     # Those that are numbers, and how many statements of each type may be in flight.
     out = {name.removeprefix("live_"): n for name, n in counters.items()
-           if name not in ("op", "age", "statement", "silent_since", "connected")}
+           if name not in ("op", "age", "statement", "silent_since")}
     out["push_streams"] = counters["op"][<int>OP_PUSH]["limit"]
     for i in (OP_POP, OP_ACK, OP_TRANSACTION, OP_LEASE):
         out[OP_NAMES[i] + "_limit"] = counters["op"][i]["limit"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -196,6 +197,12 @@ def worker_of(daemon: Daemon, client: Client, eyes: Client) -> int:
     return next(n for n, (now, then) in enumerate(zip(accepted(), before, strict=True)) if now > then)
 
 
+def connected(client: Client) -> list[int]:
+    """Connections of each worker that serve."""
+    text = client.get("/metrics/prometheus").body.decode()
+    return [int(one) for one in re.findall(r'^queend_worker_connected\{worker="\d+"\} (\d+)', text, re.M)]
+
+
 def test_a_worker_that_comes_late_keeps_no_group_from_what_is_there(request, queue):
     """One worker has met the new server, and its scan of a group takes long. Another one has not met it yet: what it
     would have in hand it would forget when it does."""
@@ -219,8 +226,7 @@ def test_a_worker_that_comes_late_keeps_no_group_from_what_is_there(request, que
                     pass
                 server.restart()
                 gate.release()
-                until(lambda: 200 in [one.get("/readyz").status for one in (first, late)], "one has met it")
-                if first.get("/readyz").status == 200:
+                if until(lambda: (met := connected(eyes)) != [0, 0] and met, "one has met it")[0]:
                     break
             groups = [f"g{n}" for n in range(4)]
             assert data(first.pop(queue, consumerGroup="known")) == ["m"]     # from here on its end is no news

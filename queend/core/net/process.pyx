@@ -110,6 +110,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     uv_mutex_init(&p.lock)
     uv_cond_init(&p.told)
     p.drained = 0
+    p.stopping = False
     p.n = s.workers
     p.workers = <Worker**>calloc(p.n, sizeof(Worker*))
     p.listener = process_listens(p, reason, size) if p.workers != NULL else NULL
@@ -183,6 +184,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
     cdef int64_t left
     cdef int i
+    p.stopping = True
     acceptor_stop(p)
     for i in range(p.n):
         p.workers[i].told_stop.run = worker_stop

@@ -191,22 +191,25 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         doubts |= DOUBT_BUFFER
     return doubts
 
+cdef const char* process_unready(Process* p) noexcept nogil:
+    # Returns why requests cannot be served, NULL if they can. Of all workers together, so that every connection is told
+    # the same: which worker has it is chance. Any thread.
+    cdef int64_t doubts = process_doubts(p)
+    if p.stopping:
+        return b"The server is shutting down"
+    if not process_ready(p):
+        return doubt_why()
+    if doubts & DOUBT_SILENT:
+        return b"The database does not answer"
+    if doubts & DOUBT_DISK:
+        return b"The database has no space on its disk"
+    if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
+        return b"The failover buffer is full"
+    return NULL
+
 cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
-    # Can this worker serve?
-    cdef Engine* e = engine_of(w)
-    cdef int64_t doubts = process_doubts(w.process)
-    cdef const char* why = NULL
-    if e.stopping:
-        why = b"The server is shutting down"
-    elif (doubts & (DOUBT_READ_ONLY | DOUBT_REFUSED | DOUBT_CROWDED) or not slotpool_ready(e.slots)
-            or not catalog.loaded):
-        why = doubt_away(doubts)
-    elif doubts & DOUBT_SILENT:
-        why = b"The database does not answer"
-    elif doubts & DOUBT_DISK:
-        why = b"The database has no space on its disk"
-    elif doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
-        why = b"The failover buffer is full"
+    # Answers /readyz.
+    cdef const char* why = process_unready(w.process)
     if why == NULL:
         reply_simple(r, b"{\"status\":\"ready\"}")
     else:

@@ -181,6 +181,7 @@ cdef struct Process:
     bint listens              # connections are accepted, by whomever
     uv_mutex_t lock
     uv_cond_t told
+    SharedFlag stopping       # the drain begins
     int drained               # workers that have nothing left to say
     bint running
     bint connects             # to the database, as soon as the workers start

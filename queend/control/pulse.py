@@ -1,0 +1,75 @@
+"""Whether the database answers the control plane. A server that stands still answers neither yes nor no: without this
+every page would wait for it as long as a statement may take."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from .. import log, session
+from ..service.running import Running
+
+LOOK_S = 1.0           # between two looks at the doubts of the data plane
+PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent
+DOUBTS = {"away", "silent"}
+TEXT = "the database does not answer"
+
+
+class Pulse(Running):
+    """Probes the database while the data plane doubts it. `silent`: the last probe was not answered. Then statements of
+    pages that are under way are cut off, and new ones fail at once, until a probe is answered. A statement of the data
+    plane that waits for a lock is no silence: the probe is answered meanwhile."""
+
+    def __init__(self, core: Any, conninfo: str):
+        self.core, self.conninfo = core, conninfo
+        self.silent = False
+        self._waits: set[asyncio.Timeout] = set()
+
+    async def _run(self) -> None:
+        while True:
+            silent = bool(DOUBTS.intersection(self.core.database()["doubts"])) and not await self._answers()
+            if silent != self.silent:
+                self.silent = silent
+                log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
+                         f"{TEXT}: pages say so" if silent else "pages ask it again")
+            if silent:
+                self._cut()
+            await self._rest(LOOK_S)
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
+                    await connection.execute("SELECT 1")
+            return True
+        except (psycopg.Error, OSError, TimeoutError):
+            return False
+
+    def _cut(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(now)
+
+    def began(self, wait: asyncio.Timeout) -> None:
+        """A statement is waited for, which silence ends."""
+        self._waits.add(wait)
+
+    def ended(self, wait: asyncio.Timeout) -> None:
+        self._waits.discard(wait)
+
+
+class Pool(AsyncConnectionPool):
+    """Connections of pages. While the database is silent none is given."""
+
+    def __init__(self, pulse: Pulse, conninfo: str, **more: Any):
+        self.pulse = pulse
+        super().__init__(conninfo, connection_class=type("Connection", (session.PatientConnection,), {"pulse": pulse}),
+                         kwargs={"autocommit": True, **more.pop("kwargs", {})}, **more)
+
+    async def getconn(self, timeout: float | None = None) -> Any:
+        if self.pulse.silent:
+            raise psycopg.OperationalError(TEXT)
+        return await super().getconn(timeout)
