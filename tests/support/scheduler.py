@@ -15,6 +15,7 @@ OFTEN = ("tests/e2e/test_shared_rates.py", "tests/e2e/test_leaving.py", "tests/p
          "tests/e2e/test_document_examples.py", "tests/golden/", "tests/sql/test_sql_instructions.py")
 # In this order, before all others: what begins late keeps one worker busy when the others have nothing left to do.
 LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_backup.py",
+        "tests/cli/test_cli_restore.py", "tests/e2e/test_silent_database.py",
         "tests/e2e/test_database_doubts.py", "tests/e2e/test_verdict.py", "tests/platform/test_serve.py",
         "tests/e2e/test_sdk_own.py", "tests/schema/", "tests/platform/test_settings.py",
         "tests/platform/test_embedded.py", "tests/platform/test_watch.py", "tests/e2e/test_fence.py",
