@@ -61,6 +61,12 @@ def allows_some(rules: Rules | None, queue: str, verb: int) -> bool:
     return rules is None or any(verbs & verb and fits(pattern, name) for pattern, verbs, _ in rules)
 
 
+def reads_group(rules: Rules | None, group: str) -> bool:
+    """Returns whether some queue may be read on behalf of the group."""
+    whose = group.encode(errors="surrogatepass")
+    return rules is None or any(verbs & READS and (groups is None or fits(groups, whose)) for _, verbs, groups in rules)
+
+
 def fits(pattern: bytes, name: bytes) -> bool:
     """`*` stands for any bytes, also none; all others for themselves. As glob_fits of the core."""
     first, *rest = pattern.split(b"*")

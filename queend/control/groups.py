@@ -8,13 +8,16 @@ from typing import Any
 from fastapi import Request
 
 from .._core import read_partition_id
-from ..auth.levels import ADMIN, READ, WRITE
+from ..auth.levels import ADMIN, EVERY_QUEUE, READ, READS, WRITE
+from ..auth.permits import allows, reads_group
+from ..auth.refused import lacking
 from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
 from .database import rows, seed_of
 from .moments import age_s, ts3
 from .paged import Page
 from .query import Query, moment_of
 from .read_request import entries_of
+from .rights import limits
 from .route import Paged, Routes
 from .shapes import DONE, QUEUE, WAS, integers
 from .words import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
@@ -135,14 +138,20 @@ async def group_lagging(request: Request) -> Json:
     whole(partitions=array(whole(
         "standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER,
         offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
-        leasesLapsed=INTEGER)))), page=SHOWN)
+        leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
     """Where the group stands, by queue: partitions where it has a cursor or messages to consume, at most `limit` of
-    each queue. {} when there is no such group."""
+    each queue. {} when there is no such group. A token that is limited to queues or groups sees those it may read; 403
+    where it may read none for this group."""
     queues: dict[str, Any] = {}
+    rules = limits(request)
+    if not reads_group(rules, group):
+        raise Refusal(403, lacking(READS, EVERY_QUEUE, group), "forbidden")
     await request.app.state.control.stats.fresh()
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
     for row in await rows(request, SHOW, group, Page(request).limit):
+        if not allows(rules, row.queue, READS, group):
+            continue
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
             "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,

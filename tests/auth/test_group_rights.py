@@ -169,6 +169,27 @@ def test_a_query_of_a_stream_is_registered_by_its_group(daemon, full) -> None:
             assert answer.status == status, answer.body
 
 
+def test_a_group_is_shown_in_the_queues_that_may_be_read(daemon, full) -> None:
+    for queue in ("mine.a", "mine.b", "theirs"):
+        full.push(queue, 1)
+        full.pop(queue, consumerGroup="shown")
+    def shown(caller: Caller) -> set[str]:
+        answer = caller.request("GET", "/api/v1/consumer-groups/shown")
+        assert answer.status == 200, answer.body
+        return set(answer.json)
+    for queues, seen in (({"mine.*": ["read"]}, {"mine.a", "mine.b"}), ({"theirs": "*"}, {"theirs"}),
+                         ({"mine.a": ["read:shown"], "theirs": ["read:other", "pop"]}, {"mine.a"}),
+                         ({"elsewhere": ["read"]}, set()), ({"*": ["read:s*"]}, {"mine.a", "mine.b", "theirs"})):
+        with Caller(daemon, token(sub="page", role="read-only", queues=queues)) as caller:
+            assert shown(caller) == seen, queues
+    assert shown(full) == {"mine.a", "mine.b", "theirs"}
+    for queues in ({"mine.*": ["pop"]}, {"*": ["read:other"]}):
+        with Caller(daemon, token(sub="page", role="admin", queues=queues)) as caller:
+            answer = caller.request("GET", "/api/v1/consumer-groups/shown")
+            assert (answer.status, answer.json["error"]) == (
+                403, f'{LACKS}read for "*" on behalf of the group "shown"'), queues
+
+
 def test_a_session_tells_its_groups(daemon) -> None:
     with member(daemon, ["push", "pop:a-*", "pop:b", "read:b"]) as caller:
         assert caller.get("/api/v1/system/session").json["queues"] == {"*": ["push", "pop:a-*", "pop:b", "read:b"]}
