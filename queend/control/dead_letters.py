@@ -122,7 +122,8 @@ async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit`
     (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a dead
     letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of filters
-    names them one by one, as the list does; one with `payload` comes back with that instead of its own."""
+    names them one by one, as the list does; one with `payload` comes back with that instead of its own. 404 for an
+    unknown queue."""
     wanted = await body_object(request, strict=True)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}
@@ -130,10 +131,11 @@ async def dead_redrive(request: Request) -> Json:
         raise Refusal(400, "queue is required", "queue_required")
     from_, to = (None if wanted.get(key) is None else moment_of(key, wanted[key]) for key in ("from", "to"))
     limit = wanted.get("limit", REDRIVE_MOST)
-    if not is_whole(limit) or limit < 1:
-        raise Refusal(400, "limit must be a whole number of at least 1", "invalid_request")
-    limit = min(limit, REDRIVE_MOST)
+    if not is_whole(limit) or not 1 <= limit <= REDRIVE_MOST:
+        raise Refusal(400, f"limit must be a whole number from 1 to {REDRIVE_MOST}", "invalid_request")
     queue = await _queue(request, names["queue"])
+    if not queue:
+        raise not_found("Queue")
     if "messages" in wanted:
         if {"consumerGroup", "partition", "from", "to", "error", "limit"} & set(wanted):
             raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")

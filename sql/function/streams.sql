@@ -68,6 +68,12 @@ BEGIN
         SELECT c.* INTO k FROM queend.cursors c
          WHERE c.partition_id = p_part AND c.group_id = stream_cycle.group_id FOR NO KEY UPDATE;
         v_at := (queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ack))[1];
+        IF v_at < 0 AND (queend.ack_found(k, p_part, p_lease, p_ack, v_now))[1] = -3 THEN
+            -- retention has removed it, and all before it: that counts as done
+            v_at := (SELECT f.floor - 1 FROM queend.floors f WHERE f.partition_id = p_part);
+            p_release := p_release OR p_dead;
+            p_dead := false;
+        END IF;
         error := CASE WHEN v_at < 0 THEN 'Message not found'
                       WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE
                            THEN 'Invalid or expired lease'

@@ -69,6 +69,7 @@ BEGIN
             END IF;
             WITH ack AS MATERIALIZED (
                 SELECT o.ord::int AS ord, p.id AS part,
+                       p.id IS NULL AND queend.partition_removed(o.v->'v'->>'partitionId') AS gone,
                        (SELECT g.group_id
                           FROM queend.group_resolve(p.queue_id,
                                                     COALESCE(NULLIF(o.v->'v'->>'consumerGroup', ''), '__QUEUE_MODE__'),
@@ -82,7 +83,8 @@ BEGIN
                  WHERE o.v->>'type' = 'ack'),
             placed AS MATERIALIZED (
                 SELECT x.*, dense_rank() OVER (ORDER BY x.part, x.grp, x.lease) AS row,
-                       row_number() OVER (PARTITION BY x.part, x.grp, x.lease ORDER BY x.ord) AS place FROM ack x),
+                       row_number() OVER (PARTITION BY x.part, x.grp, x.lease ORDER BY x.ord) AS place
+                  FROM ack x WHERE NOT x.gone),
             one AS MATERIALIZED (
                 SELECT x.row, min(x.part) AS part, min(x.grp) AS grp, min(x.lease::text)::uuid AS lease,
                        count(*)::int AS n, string_agg(x.rid, '' ORDER BY x.ord) AS ids,
@@ -91,7 +93,9 @@ BEGIN
             SELECT array_agg(x.part ORDER BY x.row) AS part, array_agg(x.grp ORDER BY x.row) AS grp,
                    array_agg(x.lease ORDER BY x.row) AS lease, array_agg(x.n ORDER BY x.row) AS n,
                    array_agg(x.ids ORDER BY x.row) AS ids, array_agg(x.status ORDER BY x.row) AS status,
-                   (SELECT min(y.ord) FROM ack y WHERE y.part IS NULL OR y.grp IS NULL OR y.rid IS NULL) AS unknown,
+                   (SELECT min(y.ord) FROM ack y
+                     WHERE NOT y.gone AND (y.part IS NULL OR y.grp IS NULL OR y.rid IS NULL)) AS unknown,
+                   ARRAY(SELECT y.ord FROM ack y WHERE y.gone) AS gone,
                    (SELECT array_agg(y.row::int ORDER BY y.ord) FROM placed y) AS rows,
                    (SELECT array_agg(y.place::int ORDER BY y.ord) FROM placed y) AS places,
                    (SELECT array_agg(y.ord ORDER BY y.ord) FROM placed y) AS ord,
@@ -129,7 +133,9 @@ BEGIN
                 UNION ALL
                 SELECT u.ord, k.part[u.row], NULL, NULL, get_byte(d.codes, u.place - 1), false
                   FROM unnest(k.ord, k.rows, k.places) AS u (ord, row, place)
-                  JOIN done d ON d.kind = 1 AND d.ord = u.row - 1)
+                  JOIN done d ON d.kind = 1 AND d.ord = u.row - 1
+                UNION ALL
+                SELECT g.ord, NULL, NULL, NULL, 33, false FROM unnest(k.gone) AS g (ord))
             SELECT (SELECT array_agg(d.ord) FROM done d WHERE d.kind = 1 AND d.released) AS freed,
                    (SELECT min(d.ord) FROM done d) AS first, EXISTS (SELECT FROM done d WHERE d.kind = 2) AS dead,
                    (SELECT min(o.ord) FROM op o WHERE o.duplicate OR o.code & 88 > 0) AS fault,

@@ -39,6 +39,15 @@ LANGUAGE sql STABLE AS $$
                      THEN queend.partition_id(p_text::uuid) END
 $$;
 
+-- Returns whether an id on the wire is one that this database gave to a partition, and the partition is gone. A decimal
+-- number does not tell who gave it.
+CREATE OR REPLACE FUNCTION queend.partition_removed(p_text text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT COALESCE(p_text !~ '^\d+$' AND queend.partition_number(p_text) IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = queend.partition_number(p_text)),
+                    false)
+$$;
+
 -- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
 CREATE OR REPLACE FUNCTION queend.partition_id(p_uuid uuid) RETURNS int
 LANGUAGE plpgsql STABLE STRICT AS $$

@@ -10,6 +10,7 @@ DECLARE
 BEGIN
     WITH item AS MATERIALIZED (
         SELECT e.ord::int AS ord, e.v, p.id AS part, p.name AS partition, q.name AS queue, q.retry_limit, g.id AS grp,
+               p.id IS NULL AND queend.partition_removed(e.v->>'partitionId') AS gone,
                queend.lease_uuid(e.v->>'leaseId') AS lease, queend.record_id(e.v->>'transactionId') AS rid,
                CASE e.v->>'status' WHEN 'completed' THEN u.upto WHEN 'success' THEN u.upto WHEN 'failed' THEN 1
                     WHEN 'dlq' THEN 2 WHEN 'retry' THEN 3 END AS status
@@ -48,9 +49,10 @@ BEGIN
                                               ORDER BY x.call, x.place)) AS a)
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
                'index', COALESCE(i.v->'index', to_jsonb(i.ord - 1)), 'transactionId', i.v->'transactionId',
-               'success', i.status IS NOT NULL AND r.code IS NOT NULL AND r.code & 216 = 0,
+               'success', i.status IS NOT NULL AND (i.gone OR r.code IS NOT NULL AND r.code & 216 = 0),
                'error',
-               CASE WHEN i.status IS NULL THEN NULL WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found'
+               CASE WHEN i.status IS NULL OR i.gone THEN NULL
+                    WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found'
                     WHEN r.code & 16 > 0 AND i.lease IS NULL
                          THEN 'Invalid or expired lease: the consumer group holds none on this message'
                     WHEN r.code & 16 > 0 THEN 'Invalid or expired lease'
@@ -73,7 +75,7 @@ COMMENT ON FUNCTION queen.ack_messages_v2(jsonb) IS
 'Acknowledges: [{"transactionId", "partitionId", "consumerGroup": "__QUEUE_MODE__", "leaseId": none, whoever holds
 it, "status": completed (or success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all
 before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
-partitionName, leaseReleased, dlq}, …]; error: Message not found, Invalid or expired lease, Message already committed.
+partitionName, leaseReleased, dlq}, …]; of a queue that was deleted: success. error: Message not found, Invalid or expired lease, Message already committed.
 The rules are those of POST /api/v1/ack/batch.
 For autocommit: cursors stay locked until the transaction ends.';
 

@@ -1,8 +1,14 @@
 """Messages that are cleared, expired or deleted while a consumer holds them: the next ones come at once."""
 from __future__ import annotations
 
+import uuid
+
+import psycopg
 import pytest
-from support.client import Client, data
+from psycopg.types.json import Jsonb
+from support.client import Client, ack_of, data
+from support.daemon import Daemon
+from support.streams import Stream
 from support.wait import until
 
 
@@ -35,3 +41,61 @@ def test_what_expired_keeps_no_partition_closed(start_daemon, queue: str) -> Non
         client.push(queue, "new")
         assert data(client.pop(queue, wait=True, timeout=60_000)) == ["new"]
         assert client.ack(message)["success"] is True
+
+
+def removed(client: Client, queue: str) -> dict:
+    """A message in hand whose queue was deleted."""
+    client.push(queue, "old")
+    (message,) = client.pop(queue, leaseSeconds=300)
+    client.delete(queue)
+    return message
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "dlq", "retry"])
+def test_of_a_queue_that_was_deleted(daemon: Daemon, client: Client, queue: str, status: str) -> None:
+    """In every form: its messages are gone, which counts as done."""
+    message = removed(client, queue)
+    item = ack_of(message, status)
+    told = client.ack(message, status)
+    assert (told["success"], told["error"], told["dlq"], told["noop"]) == (True, None, False, True)
+    assert client.ack_batch([item, ack_of(message)])[0]["success"] is True
+    with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+        ((told,),) = connection.execute("SELECT queen.ack_messages_v2(%s)", (Jsonb([item]),)).fetchall()
+        assert (told[0]["success"], told[0]["error"], told[0]["dlq"]) == (True, None, False)
+
+
+def test_a_transaction_with_a_message_of_a_queue_that_was_deleted(daemon: Daemon, client: Client, queue: str) -> None:
+    message, next_ = removed(client, queue), f"{queue}-next"
+    ack = {"type": "ack", **ack_of(message)}
+    assert client.transaction(ack)["success"] is True
+    told = client.transaction({"type": "push", "items": [{"queue": next_, "payload": 1}]}, ack)
+    assert [told["success"], *(one["success"] for one in told["results"])] == [True] * 3
+    with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+        asked = Jsonb([ack, {"type": "push", "items": [{"queue": next_, "payload": 2}]}])
+        ((told,),) = connection.execute("SELECT queen.execute_transaction_v2(%s)", (asked,)).fetchall()
+    assert [told["success"], *(one["success"] for one in told["results"])] == [True] * 3
+    assert data(client.pop(next_, batch=9)) == [1, 2]
+
+
+@pytest.mark.parametrize("id", [str(uuid.UUID(int=7)), "1999999999"])
+def test_an_id_that_was_never_given_is_not_found(client: Client, queue: str, id: str) -> None:
+    message = removed(client, queue) | {"partitionId": id}
+    told = client.ack(message)
+    assert (told["success"], told["error"]) == (False, "Message not found")
+    assert client.transaction({"type": "ack", **ack_of(message)})["success"] is False
+
+
+def test_a_cycle_whose_message_retention_removed(start_daemon, queue: str) -> None:
+    """Its lease goes on, for others that it has: its state is stored, and its message is done."""
+    with start_daemon(RETENTION_INTERVAL=200).client() as client:
+        client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+        stream = Stream(client, "s", queue)
+        client.push(queue, "old")
+        (old,) = stream.pop(batch=1, leaseSeconds=300)
+        path = f"/api/v1/messages/{old['partitionId']}/{old['transactionId']}"
+        until(lambda: client.get(path).status == 404, "retention removes it")
+        told = stream.cycle([old], {"key": 1})
+        if told["success"]:
+            assert stream.state(old["partitionId"]) == {"key": 1}
+        else:
+            assert told["error"].startswith("Invalid or expired lease"), "not that it was not found"

@@ -208,6 +208,20 @@ def test_names_that_cannot_be(client: Client, queue: str, more: dict, text: str)
     assert answer.status == 400 and text in answer.json["error"]
 
 
+@pytest.mark.parametrize("more", [{}, {"limit": 5}, {"messages": [{"partitionId": "1", "offset": 0,
+                                                                  "consumerGroup": "g"}]}])
+def test_of_a_queue_that_does_not_exist(client: Client, queue: str, more: dict) -> None:
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, **more})
+    assert (answer.status, answer.json["error"]) == (404, "Queue not found")
+    assert client.show(queue).status == 404, "nothing was made"
+
+
+def test_a_limit_is_not_lowered_in_silence(client: Client, queue: str) -> None:
+    client.configure(queue)
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, "limit": 10_001})
+    assert answer.status == 400 and "from 1 to 10000" in answer.json["error"]
+
+
 ORIGIN = {"originQueue", "originPartition", "originOffset", "originTransactionId"}
 
 

@@ -58,6 +58,11 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     if it.group == NULL and not asked:
         ask[0] = True
 
+cdef inline bint ackitem_gone(AckItem* it) noexcept nogil:
+    # Returns whether the partition was removed: its id is one that this database gave, and names no partition now. The
+    # message is gone with it, which counts as done. A number (of a framed pop) does not tell who gave it.
+    return it.partition == NULL and it.partition_id > 0 and it.partition_number == 0
+
 cdef void ack_go(Engine* e, Job* job) noexcept nogil:
     # Names to ids; then it waits for its statement, or is answered.
     cdef AckJob* j = <AckJob*>job
@@ -92,6 +97,8 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
         it.done = it.partition == NULL or it.status == 255 or it.lease_bad
         if not it.done:
             j.pending += 1
+        elif ackitem_gone(it) and it.status != 255 and not it.lease_bad:
+            it.code = ACKED_OK | ACKED_NOOP
         else:                 # an unknown word (255) is refused by itself, without a text
             it.code = ACKED_NOT_FOUND if it.partition == NULL else 0 if it.status == 255 else ACKED_BAD_LEASE
     if j.pending:

@@ -120,7 +120,9 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_ACK and op.ack.partition == NULL:
+        if op.kind == TX_ACK and ackitem_gone(op.ack):
+            op.ack.code = ACKED_OK | ACKED_NOOP
+        elif op.kind == TX_ACK and op.ack.partition == NULL:
             op.fault = TX_FAULT_NOT_FOUND
             tx_answer(j, i)
             return

@@ -91,8 +91,10 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
     table_init(&seen)
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind != TX_PUSH:
+        if op.kind != TX_PUSH and op.ack.partition != NULL:
             fault = tx_gather_ack(call, &seen, op.ack)
+        elif op.kind != TX_PUSH:
+            continue              # gone: it is done
         elif op.push.partition != NULL:
             fault = tx_gather_push(call, &seen, op.push)
         if fault:
@@ -213,7 +215,7 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         op.fault = 0
-        if op.kind == TX_ACK:
+        if op.kind == TX_ACK and op.ack.partition != NULL:
             op.ack.code = ACKED_OK | (ACKED_DLQ if 1 <= op.ack.status <= 2 else 0)
     tx_answer(j, TX_DONE)
 
