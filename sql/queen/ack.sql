@@ -75,7 +75,8 @@ COMMENT ON FUNCTION queen.ack_messages_v2(jsonb) IS
 'Acknowledges: [{"transactionId", "partitionId", "consumerGroup": "__QUEUE_MODE__", "leaseId": none, whoever holds
 it, "status": completed (or success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all
 before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
-partitionName, leaseReleased, dlq}, …]; of a queue that was deleted: success. error: Message not found, Invalid or expired lease, Message already committed.
+partitionName, leaseReleased, dlq}, …]; of a queue that was deleted: success. error:
+Message not found, Invalid or expired lease, Message already committed.
 The rules are those of POST /api/v1/ack/batch.
 For autocommit: cursors stay locked until the transaction ends.';
 
