@@ -225,8 +225,8 @@ END $$;
 
 -- Ends the live leases of partitions that have no record left: retention removed or somebody deleted all that was not
 -- done. Such a lease would keep its partition closed for nothing. Returns how many ended. Each keeps its id beside
--- lease_until 0, so that its acknowledgments still count as done (ack_found). Requires no lock; takes the cursors
--- ascending, then queues ascending and the catalogue's row (groups_moved).
+-- lease_until 0, so that its acknowledgments still count as done (ack_found). Requires no lock; takes the queues of
+-- such partitions ascending, as each change by hand begins, then the cursors ascending, then the catalogue's row.
 CREATE OR REPLACE FUNCTION queend.leases_moot(p_part int[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -244,6 +244,11 @@ BEGIN
     IF v_part IS NULL THEN
         RETURN 0;
     END IF;
+    PERFORM FROM queend.queues q
+      WHERE q.id = ANY (ARRAY(SELECT p.queue_id FROM unnest(v_part) AS u (part)
+                               CROSS JOIN LATERAL (SELECT y.queue_id FROM queend.partitions y
+                                                    WHERE y.id = u.part OFFSET 0) AS p))
+      ORDER BY q.id FOR NO KEY UPDATE;
     PERFORM queend.cursors_lock(v_part, v_group);
     WITH ended AS (
         UPDATE queend.cursors k

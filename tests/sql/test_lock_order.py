@@ -131,3 +131,19 @@ def test_retention_and_records_for_one_group(two, partitions):
     assert a.rows("SELECT * FROM queend.retain(%s, 0, 1, 100, -queend.now_us(), 0, 0)", queue)[0].records == 2
     a.rows("COMMIT")
     waiting.result()
+
+
+def test_a_seek_and_leases_of_what_is_gone(two, partitions, group):
+    """Both change a queue's groups by hand: they begin with its row."""
+    a, b, watcher = two
+    part, = partitions()
+    who = group(part, "g")
+    queue, _ = place(watcher, part)
+    watcher.push(batch(part, [id7()]))
+    watcher.pop([part], who)
+    watcher.rows("SELECT * FROM queend.retain(%s, 0, 1, 100, -queend.now_us(), 0, 0)", queue)
+    a.rows("SELECT FROM queend.queues WHERE id = %s FOR NO KEY UPDATE", queue)      # as a seek begins
+    waiting = Waiting(watcher, b, lambda: b.value("SELECT queend.leases_moot(%s)", [part]))
+    a.rows("SELECT * FROM queend.group_seek(%s, %s, NULL, 0, 100, NULL, 0)", queue, who)
+    a.rows("COMMIT")
+    assert waiting.result() == 0      # the seek has ended it
