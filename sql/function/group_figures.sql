@@ -5,17 +5,18 @@
 -- first request on. members: its cursors. lag: messages it has to consume, also in partitions where it has no cursor.
 -- lagging: partitions with such messages. oldest: the moment from which the first of them could be delivered (NULL:
 -- there is none; later than now: none is due). consumed_at: its last claim or acknowledgment (NULL: never). paused: by
--- itself, or with its queue.
+-- itself, or with its queue. newest: oldest once more, the name by which daemons of editions 0 to 5 read an age.
 CREATE OR REPLACE FUNCTION queend.group_list()
 RETURNS TABLE (name text, queue text, mode text, start_at bigint, created_at timestamptz, members bigint,
-               lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean)
+               lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean,
+               newest bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT g.name, q.name, g.mode, g.start_at, g.created_at, COALESCE(s.members, 0), COALESCE(s.lagging, 0),
            COALESCE(s.lag, 0), n.oldest, COALESCE(s.consumed, 0) > 0, NULLIF(s.consumed_at, 0),
-           queend.is_paused(g.queue_id, g.id)
+           queend.is_paused(g.queue_id, g.id), n.oldest
       FROM (SELECT x.* FROM queend.consumer_groups x ORDER BY x.id) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       LEFT JOIN LATERAL (SELECT x.* FROM queend.stat_groups x WHERE x.group_id = g.id OFFSET 0) AS s ON true

@@ -2,6 +2,7 @@
 adds."""
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -37,3 +38,15 @@ def test_a_statement_of_the_edition_that_is_served_is_understood(connection, sta
     names = dict(connection.execute("SELECT oid, typname FROM pg_type").fetchall())
     columns = ", ".join(f"{told.fname(i).decode()} {names[told.ftype(i)]}" for i in range(told.nfields))
     assert columns.startswith(statement["columns"])      # columns that come after are not read
+
+
+PAGES = json.loads((Path(__file__).parent / "edition_5.json").read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: hashlib.sha1(page["text"].encode()).hexdigest()[:8])
+def test_a_page_of_a_daemon_before_is_shown(connection, page):
+    """Statements of the control plane of edition 5, which read columns by their names."""
+    prepared = connection.pgconn.prepare(b"", page["text"].encode())
+    assert prepared.status == psycopg.pq.ExecStatus.COMMAND_OK, (page["text"], prepared.error_message.decode())
+    told = connection.pgconn.describe_prepared(b"")
+    assert set(page["columns"].split()) <= {told.fname(i).decode() for i in range(told.nfields)}, page["text"]
