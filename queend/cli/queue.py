@@ -92,7 +92,8 @@ def queue_show(server: Server, name: Name,
         if asked:
             say("")
             show(({"option": option, **value} for option, value in asked.items()),
-                 {"option": "option", "value": "value", "unit": "unit"}, Format.table)
+                 {"option": "option", "value": "value", "unit": "unit",
+                  "in force": lambda row: "no effect" if row.get("inForce") is None else row["inForce"]}, Format.table)
         if head["partitions"]:
             say("")
             show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],

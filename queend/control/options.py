@@ -143,10 +143,12 @@ def checked(value: Any) -> dict[str, Any]:
 
 
 def shown(row: Any) -> dict[str, Any]:
-    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with
-    `asked`, and with `backoff` as it was configured."""
+    """Every option of a queue: value, what it comes to (null: it has no effect), unit, default and whether it was asked
+    for. row: of queend.queues, with `asked`, with `backoff` as it was configured, and with `in_force`
+    (queend.options_in_force)."""
     return {option.name: {"value": getattr(row, "backoff" if option.kind == "backoff" else option.column),
-                          "unit": option.unit, "default": option.default, "asked": option.name in row.asked}
+                          "inForce": row.in_force[option.name], "unit": option.unit, "default": option.default,
+                          "asked": option.name in row.asked}
             for option in OPTIONS}
 
 
@@ -188,7 +190,11 @@ stays as it is, the namespace and the task too; `null` returns an option to its 
 `QUEEND_CONFIGURE_REPLACES=true` makes that the rule. Encryption that is on is turned off by
 `"options": {"encryption": "off"}` alone: the published clients send `encryptionEnabled: false` with every call.
 
-`GET /api/v1/resources/queues/:queue` shows each option with its unit and whether it was asked for.
+`GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and `queen.queue_options_v1` in SQL show each
+option: the value that is kept (`value`), what it comes to now (`inForce`), its default, and whether it was set
+(`asked`). `inForce` is null where the option has no effect: a `ttl` or `retryDelay` that nobody set, a bound of 0, a
+`retryDelay` beside a `retryBackoff`, a retention while `retentionEnabled` is false. A `leaseTime` of 0 is 60 in force,
+a burst of 0 is its limit.
 
 Whole numbers from 0 to 2147483647 unless said otherwise; numbers and booleans may come as text.
 

@@ -22,7 +22,7 @@ from .shapes import DONE, HEAD, MESSAGES, PARTITION, SIX_COUNTS
 from .words import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, whole
 
 router = Routes("queues")
-OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
+OPTION = whole(value=ANY, inForce=ANY, unit=TEXT, default=ANY, asked=FLAG)
 
 PARTITIONS_PAGE = Paged(500)
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
@@ -41,7 +41,8 @@ SEARCH = ROW + """
 SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}
 
 ONE = """
-SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead,
+SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, queend.options_in_force(q) AS in_force, s.total,
+       s.pending, s.processing, s.completed, s.dead,
        queend.is_paused(q.id, 0) AS paused
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 

@@ -132,6 +132,34 @@ LANGUAGE sql IMMUTABLE AS $$
                 ELSE jsonb_build_object('type', 'exponential') || p_backoff END
 $$;
 
+-- Returns what the options of a queue come to, by their names; null: the option has no effect now. It stands for no
+-- bound, or another option goes before it, or decides that it does not count.
+CREATE OR REPLACE FUNCTION queend.options_in_force(q queend.queues) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object(
+        'leaseTime', COALESCE(NULLIF(q.lease_time, 0), 60), 'retryLimit', q.retry_limit,
+        'deliveryLimit', NULLIF(q.delivery_limit, 0),
+        'retryDelay', CASE WHEN q.retry_delay_set AND q.retry_backoff IS NULL THEN q.retry_delay END,
+        'retryBackoff', CASE WHEN q.retry_backoff IS NOT NULL THEN queend.backoff_show(q.retry_backoff) END,
+        'delayedProcessing', NULLIF(q.delayed_processing, 0), 'windowBuffer', NULLIF(q.window_buffer, 0),
+        'maxSize', NULLIF(q.max_size, 0), 'ttl', CASE WHEN q.ttl_set THEN NULLIF(q.ttl, 0) END,
+        'rateLimit', NULLIF(q.rate_limit, 0),
+        'ratePeriod', CASE WHEN GREATEST(q.rate_limit, q.group_rate_limit, q.queue_rate_limit) > 0
+                                THEN q.rate_period END,
+        'rateBurst', CASE WHEN q.rate_limit > 0 THEN queend.rate_burst(q.rate_limit, q.rate_burst, q.rate_period) END,
+        'groupRateLimit', NULLIF(q.group_rate_limit, 0),
+        'groupRateBurst', CASE WHEN q.group_rate_limit > 0
+                                    THEN COALESCE(NULLIF(q.group_rate_burst, 0), q.group_rate_limit) END,
+        'queueRateLimit', NULLIF(q.queue_rate_limit, 0),
+        'queueRateBurst', CASE WHEN q.queue_rate_limit > 0
+                                    THEN COALESCE(NULLIF(q.queue_rate_burst, 0), q.queue_rate_limit) END,
+        'priority', q.priority, 'deadLetterQueue', true, 'dlqAfterMaxRetries', true,
+        'retentionEnabled', q.retention_enabled,
+        'retentionSeconds', CASE WHEN q.retention_enabled THEN NULLIF(q.retention_seconds, 0) END,
+        'completedRetentionSeconds', CASE WHEN q.retention_enabled THEN NULLIF(q.completed_retention_seconds, 0) END,
+        'maxWaitTimeSeconds', NULLIF(q.max_wait_time_seconds, 0), 'encryptionEnabled', q.encryption_enabled)
+$$;
+
 -- Deletes a queue with everything in it; false if there is none. Its partitions are unreachable at once, their rows are
 -- left to queend.sweep.
 CREATE OR REPLACE FUNCTION queend.queue_delete(p_queue text) RETURNS boolean

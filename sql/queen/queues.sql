@@ -30,6 +30,22 @@ COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
 'Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST
 /api/v1/configure, and namespace, task, mode.';
 
+CREATE OR REPLACE FUNCTION queen.queue_options_v1(queue text) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT jsonb_object_agg(o.name, jsonb_build_object('value', to_jsonb(q)->o.col, 'inForce', f.all->o.name,
+                                                       'default', o.otherwise, 'asked', o.name = ANY (q.asked)))
+           || jsonb_build_object('encryptionEnabled', jsonb_build_object(
+                  'value', q.encryption_enabled, 'inForce', q.encryption_enabled, 'default', false,
+                  'asked', 'encryptionEnabled' = ANY (q.asked)))
+      FROM queend.queues q CROSS JOIN LATERAL (SELECT queend.options_in_force(q) AS all) AS f
+      CROSS JOIN queend.queue_options() AS o
+     WHERE q.name = queue_options_v1.queue
+     GROUP BY q.id, f.all
+$$;
+COMMENT ON FUNCTION queen.queue_options_v1(text) IS
+'The options of a queue, by name: {value: as it is kept, inForce: what it comes to now, null where it has no effect,
+default, asked: whether somebody set it}. NULL: there is no such queue.';
+
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(queue text) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('deleted', true, 'queue', queue,

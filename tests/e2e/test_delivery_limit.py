@@ -26,7 +26,7 @@ def dead_lettered(client: Client) -> float:
 def test_a_message_that_ends_its_consumers(client: Client, queue: str) -> None:
     client.configure(queue, leaseTime=1, deliveryLimit=2)
     assert client.get(f"/api/v1/resources/queues/{queue}").json["options"]["deliveryLimit"] == {
-        "value": 2, "unit": "leases", "default": 20, "asked": True}
+        "value": 2, "inForce": 2, "unit": "leases", "default": 20, "asked": True}
     client.push(queue, "culprit", "good", partition="p")
     counted = dead_lettered(client)
     assert data(client.pop(queue, batch=2)) == ["culprit", "good"]

@@ -88,9 +88,12 @@ def test_every_option_says_its_unit_and_whether_it_was_asked_for(daemon, queue):
     configure(daemon, queue=queue, options={"ttl": None})
     _, _, shown = daemon.request("GET", f"/api/v1/resources/queues/{queue}")
     assert set(shown["options"]) == set(BY_NAME) > {*DEFAULTS, "retryBackoff", "deliveryLimit"}
-    assert shown["options"]["leaseTime"] == {"value": 300, "unit": "s", "default": 300, "asked": True}
-    assert shown["options"]["retryBackoff"] == {"value": [1, 2], "unit": "ms", "default": None, "asked": True}
-    assert shown["options"]["ttl"] == {"value": 3600, "unit": "s", "default": 3600, "asked": False}
+    assert shown["options"]["leaseTime"] == {"value": 300, "inForce": 300, "unit": "s", "default": 300,
+                                              "asked": True}
+    assert shown["options"]["retryBackoff"] == {"value": [1, 2], "inForce": [1, 2], "unit": "ms",
+                                                 "default": None, "asked": True}
+    assert shown["options"]["ttl"] == {"value": 3600, "inForce": None, "unit": "s", "default": 3600,
+                                        "asked": False}
     assert [name for name, option in shown["options"].items() if option["asked"]] == ["leaseTime", "retryBackoff"]
 
 
@@ -230,7 +233,7 @@ def test_prometheus_counts_what_happened(daemon, queue):
     assert grown("queen_cluster_push_messages_total", ("scope", "cluster")) == 3
     assert grown("queend_request_latency_seconds_count", ("type", "push")) == 1
     assert grown("queend_request_latency_seconds_bucket", ("le", "+Inf"), ("type", "push")) == 1
-    assert after[("queen_dlq_depth", ("scope", "cluster"))] == 0
+    assert grown("queen_dlq_depth", ("scope", "cluster")) == 0
 
 
 def test_many_requests_on_one_connection_are_answered_in_order(daemon):

@@ -11,6 +11,9 @@ import { Payload } from "./messages";
 
 const PAGE = 50;
 const STEP = 1000;
+/** The daemon counts no further: there may be more. */
+const COUNTED = 100_000;
+const all = (total: number): string => `${total >= COUNTED ? "at least " : ""}${many(total, "dead letter")}`;
 type Letters = Answer<"/api/v1/dlq", "get">;
 type Letter = Letters["messages"][number] & { raw: string };
 
@@ -44,7 +47,7 @@ export function DeadLetters(): JSX.Element {
     </div>
     {mayAdmin.value && !filter.queue && <p class="quiet">Name a queue to retry or delete many at once.</p>}
     <Shown of={polled}>{({ total, letters }) => <>
-      <p class="quiet" role="status">{many(total, "dead letter")} {total === 1 ? "matches" : "match"}.</p>
+      <p class="quiet" role="status">{all(total)} {total === 1 ? "matches" : "match"}.</p>
       <Table caption="Dead letters" rows={letters} none="There are none." columns={[
         { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
         { title: "Queue", cell: (row) => <Name>{row.queue ?? "(deleted)"}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
@@ -60,13 +63,13 @@ export function DeadLetters(): JSX.Element {
           const answer = await post("/api/v1/dlq/redrive", { body: { ...body, limit: STEP, targetQueue: text(form, "target") || undefined } });
           done += answer.redriven;
           left = answer.left && answer.redriven > 0;
-          setProgress(`${count(done)} of about ${count(total)} stored again.`);
+          setProgress(`${count(done)} of ${total >= COUNTED ? "at least" : "about"} ${count(total)} stored again.`);
         }
         return `${count(done)} ${done === 1 ? "was" : "were"} stored again.`;
-      }}><p>Stores {many(total, "dead letter")} again, in the order of their failures, each for the group it was a dead letter of.</p>
+      }}><p>Stores all that match again: {all(total)}, in the order of their failures, each for the group it was a dead letter of.</p>
         <Field label="Into another queue" name="target" maxLength={255} hint="There they are for all groups." />{progress && <p role="status">{progress}</p>}</Ask>}
       {dialog === "purge" && <Ask title="Delete all that match" verb="Delete" danger confirm={filter.queue} onClose={close} onDo={async () =>
-        `${many((await remove("/api/v1/dlq", { query: filter })).deleted, "dead letter")} deleted.`}><p>Deletes {many(total, "dead letter")} for good.</p></Ask>}
+        `${many((await remove("/api/v1/dlq", { query: filter })).deleted, "dead letter")} deleted.`}><p>Deletes all that match for good: {all(total)}.</p></Ask>}
     </>}</Shown>
     {dialog !== null && typeof dialog === "object" && "raw" in dialog && <Ask title={<>Dead letter <Name>{dialog.transactionId}</Name></>} verb={mayAdmin.value && dialog.queue ? "Retry" : "Close"} onClose={close} onDo={async () => {
       if (mayAdmin.value && dialog.queue) await post("/api/v1/dlq/redrive", { body: { queue: dialog.queue, messages: [place_(dialog)] } });

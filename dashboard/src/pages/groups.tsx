@@ -51,13 +51,19 @@ export function GroupList(): JSX.Element {
   </>;
 }
 
+const SHOWN = 100;
+/** Partitions where a group stands, of which a page shows the first; null: not known. */
+function standing(state: { members: number } | undefined, shown: unknown[]): number | null {
+  return state?.members ?? (shown.length < SHOWN ? shown.length : null);
+}
+
 export function GroupPage({ group }: { group: string }): JSX.Element {
   const [seeking, setSeeking] = useState<{ queue: string; partition?: string } | null>(null);
-  const [deleting, setDeleting] = useState<{ queue?: string; partitions: number } | null>(null);
+  const [deleting, setDeleting] = useState<{ queue?: string; partitions: number | null } | null>(null);
   const [kind, setKind] = useState("end");
   const polled = usePoll(async (signal) => {
     const [places, [rows]] = await Promise.all([
-      get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: 100 }, signal }),
+      get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: SHOWN }, signal }),
       getPage("/api/v1/consumer-groups", { query: { search: group, limit: 1000 }, signal })]);
     const states = new Map(rows.filter((row) => row.name === group).map((row) => [row.queueName, row]));
     return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => ({ queue, state: states.get(queue), partitions: places[queue]?.partitions ?? [] }));
@@ -74,7 +80,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
             polled.again();
           }}>{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
           {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
-          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: partitions.length })}>Delete here</button>}</div></div>
+          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete here</button>}</div></div>
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="It has consumed nothing here." columns={[
           { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
@@ -84,9 +90,9 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           { title: "Last", cell: (row) => <Time at={row.lastConsumedAt} /> },
           { title: "Move", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
         ]} />
-        {partitions.length >= 100 && <p class="quiet">The first 100 partitions are shown.</p>}
+        {partitions.length >= SHOWN && <p class="quiet">The first {SHOWN} partitions are shown.</p>}
       </section>)}
-      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum, one) => sum + one.partitions.length, 0) })}>Delete the group everywhere</button>}
+      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete the group everywhere</button>}
     </>}</Shown>
     {seeking && <Ask title={seeking.partition === undefined ? "Move the group in all partitions" : "Move the group in one partition"} verb="Move" onClose={close} onDo={async (form) => {
       const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };
@@ -103,6 +109,6 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
     {deleting && <Ask title="Delete the group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
       if (deleting.queue === undefined) { await remove("/api/v1/consumer-groups/{group}", { names: { group } }); go(to(["groups"])); }
       else await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } });
-    }}><p>Forgets where it stands in {many(deleting.partitions, "partition")}{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
+    }}><p>Forgets where it stands{deleting.partitions === null ? "" : ` in ${many(deleting.partitions, "partition")}`}{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
   </>;
 }

@@ -66,16 +66,16 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
 
 function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.Element {
   const [changing, setChanging] = useState<string | null>(null);
-  const options = Object.entries(queue.options as Record<string, { value: unknown; unit: string; default: unknown; asked: boolean }>);
+  const options = Object.entries(queue.options as Record<string, { value: unknown; inForce: unknown; unit: string; default: unknown; asked: boolean }>);
   const one = options.find(([name]) => name === changing)?.[1];
   const close = (): void => { setChanging(null); onDone(); };
   const written = (value: unknown): string => value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
   return <div class="wide" role="region" aria-label="Options" tabIndex={0}>
     <table><caption class="unseen">Options of the queue</caption>
-      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
+      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">In force</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
       <tbody>{options.map(([name, option]) => <tr key={name}>
         <th scope="row">{name}</th><td>{written(option.value)} {option.value !== null && option.unit} {option.asked && <Tag kind="plain">set</Tag>}</td>
-        <td>{written(option.default)}</td>
+        <td>{option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</>}</td><td>{written(option.default)}</td>
         <td>{mayWrite.value && <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button>}</td>
       </tr>)}</tbody></table>
     {changing !== null && one && <Ask title={`Change ${changing}`} verb="Save" onClose={close} onDo={async (form) => {
