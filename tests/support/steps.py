@@ -19,6 +19,7 @@ GROUPS = ("first", "second", "__QUEUE_MODE__")      # the second one begins `new
 PAST = "2020-01-01T00:00:00Z"
 MOST = 40       # messages of a partition: then it is cleared
 REMEMBERED, SHOWN = 100, 300      # steps and messages; characters of a step
+TRY_AGAIN = b"What this group has to consume is not known yet"      # a scan takes long: the machine is busy
 PHASE = 2000    # steps between two changes of what is busy
 
 Took = Callable[[Any], None]      # what an answer brings: its JSON, or the value of the SQL function
@@ -47,7 +48,7 @@ class Steps:
         self.taken: list[tuple[str, list[dict]]] = []      # group, messages of a pop
         self.known: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)      # partition id, transaction id
         self.did: deque[str] = deque(maxlen=REMEMBERED)
-        self.count = 0
+        self.count = self.refused = 0
         self.busy: list[str] = []
         self.weights: list[int] = []
         self.acts: list[tuple[Callable[[str, str], Step | None], int]] = [
@@ -75,11 +76,18 @@ class Steps:
                 client.send(step.method, step.target, None if step.body is None else json.dumps(step.body).encode())
                 sent.append((client, step))
         for step in asked:
-            (value,) = self.database.execute(step.target, step.body).fetchone()
+            try:
+                (value,) = self.database.execute(step.target, step.body).fetchone()
+            except psycopg.errors.DeadlockDetected:      # its callers call again, as of each function that locks much
+                self.refused += 1
+                continue
             if step.took:
                 step.took(value)
         for client, step in sent:
             answer = client.receive()
+            if answer.status == 503 and TRY_AGAIN in answer.body:
+                self.refused += 1
+                continue
             assert answer.status < 500, (str(step), answer.status, answer.body)
             if step.took and answer.status < 300 and answer.body:
                 step.took(answer.json)

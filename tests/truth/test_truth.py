@@ -57,7 +57,8 @@ def test_a_random_history(clients: list[Client], database: psycopg.Connection, d
     cli, began = Cli(daemons[0].url, tmp_path), time.monotonic()
 
     def report() -> None:
-        print(f"seed {SEED}: {steps.count} steps, {dict(done)}, {time.monotonic() - began:.0f} s", flush=True)
+        print(f"seed {SEED}: {steps.count} steps ({steps.refused} refused), {dict(done)},"
+              f" {time.monotonic() - began:.0f} s", flush=True)
 
     with psycopg.connect(daemons[0].conninfo, autocommit=True) as beside:
         while steps.count < STEPS and time.monotonic() < began + SECONDS:
