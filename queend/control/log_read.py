@@ -47,6 +47,8 @@ OFFSETS = "SELECT * FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE 
 COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
 PACKED = """SELECT array_agg(o.partition_id), array_agg(o.name), array_agg(o.head), array_agg(o.floor), array_agg(o.at)
               FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s) AS o"""
+QUEUES = """SELECT (SELECT q.id FROM queend.queues q WHERE q.name = u.name) AS id
+              FROM unnest(%s::text[]) WITH ORDINALITY AS u (name, ord) ORDER BY u.ord"""
 NUMBERS = """SELECT p.id FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS u (queue, partition, ord)
      LEFT JOIN queend.queues q ON q.name = u.queue
      LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition ORDER BY u.ord"""
@@ -70,6 +72,7 @@ class Wanted:
     offset: int
     end: int
     most: int
+    number: int = 0      # the partition of this number alone; 0: whichever has the name
 
 
 @dataclass
@@ -105,15 +108,16 @@ class Reader:
 
     async def read(self, form: str, wanted: list[Wanted], most: int, columns: tuple[str, ...] | None = None) -> Found:
         async with self.turns:
-            numbers = None
-            if columns and "id" in columns:
-                names = [w.queue for w in wanted], [w.partition for w in wanted]
-                numbers = [row.id or 0 for row in await self.rows(NUMBERS, names)]
             async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
                 values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted],
                           [w.most for w in wanted], most)
                 await cursor.execute(READ_ROWS, values, binary=True)
                 result = cursor.pgresult
+            numbers = None
+            # After the rows: a number is never given again, so a name that has it now had it when the rows were read.
+            if columns and "id" in columns or any(w.number for w in wanted):
+                names = [w.queue for w in wanted], [w.partition for w in wanted]
+                numbers = [row.id or 0 for row in await self.rows(NUMBERS, names)]
             # The columns stay as PostgreSQL sent them: an object per thousand rows, none per record.
             entries: list[tuple] = []
             size, failed, heads = 0, False, {}
@@ -122,17 +126,21 @@ class Reader:
                 at = int.from_bytes(ord_, "big")
                 if at == len(entries):
                     one, status, head = wanted[at], int.from_bytes(status, "big"), int.from_bytes(head, "big")
+                    gone = one.number and numbers[at] != one.number
+                    if gone:
+                        status = 1
                     error = ERRORS[status]
                     entries.append((one.queue.encode(), one.partition.encode(), error and error.encode(),
                                     -1 if status == 1 else head,
                                     int.from_bytes(floor, "big"), one.offset, one.most, []))
                     failed = failed or error is not None
                     heads[one.queue, one.partition] = head
-                if parts[0] is not None:
+                if parts[0] is not None and not gone:
                     entries[at][7].append(tuple(parts))
                     size += len(parts[4])
             del result, cursor
-            arguments = (form, entries, most, columns, [w.end for w in wanted], numbers)
+            arguments = (form, entries, most, columns, [w.end for w in wanted],
+                         numbers if columns and "id" in columns else None)
             made = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer,
                 *arguments)
             return Found(*made, failed, heads)
@@ -171,7 +179,7 @@ def _moment(us: int | None) -> str | None:
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
                 body=_described(["entries"], entries=array(
                     record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER,
-                           maxBytes={**INTEGER, "default": ENTRY_BYTES})), columns=array({"enum": list(COLUMNS)}),
+                           number=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})), columns=array({"enum": list(COLUMNS)}),
                                 maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0},
                                 minBytes={**INTEGER, "default": 1}),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 0}], "maxBytes": 1048576},
@@ -182,7 +190,7 @@ async def fetch(request: Request) -> Response:
     control = request.app.state.control
     call, items = await entries_of(request)
     wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX),
-                     one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
+                     one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST), one.whole("number", 0)) for one in items]
     most = call.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
     wait_ms = call.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
     least = call.whole("minBytes", 1, 0, CALL_MOST)
@@ -224,7 +232,7 @@ async def fetch_offsets(request: Request) -> Json:
 
 @router.declare("POST /api/v1/partitions/changed", READ, whole(
     safeTime=TIME, entries=array(
-        whole("error", next=MAYBE, error=TEXT, partitions=array(
+        whole("queueNumber", "error", queueNumber=INTEGER, next=MAYBE, error=TEXT, partitions=array(
             whole("number", number=INTEGER, name=TEXT, id=ID, lastOffset=INTEGER, logStart=INTEGER,
                   lastWriteAt=SOME_TIME))))), where="body.entries",
                 body=_described(["entries"], entries=array(
@@ -239,26 +247,33 @@ async def partitions_changed(request: Request) -> Json:
     wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1, page))
               for one in items]
     seed = await reader.seed()
+    numbered = [one.values.get("numbers") is True for one in items]
+    # Before the partitions: those of a queue that is made anew in between come with its new number the next time.
+    queues = ([row.id for row in await reader.rows(QUEUES, ([queue for queue, *_ in wanted],))] if any(numbered)
+              else [None] * len(wanted))
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
     places: list[tuple[dict[str, Any], bool]] = []      # whose rows come, and whether with numbers
-    for (queue, since, after, limit), one in zip(wanted, items, strict=True):
-        entry: dict[str, Any] = {"partitions": [], "next": None}
+    for (queue, since, after, limit), number, wants in zip(wanted, queues, numbered, strict=True):
+        entry: dict[str, Any] = {"queueNumber": number} if number and wants else {}
+        entry |= {"partitions": [], "next": None}
         entries.append(entry)
         behind = 0 if after is None else read_partition_number(seed, after.encode())
         if behind is None:
             entry["error"] = "BAD_CURSOR"
+        elif wants and number is None:
+            entry["error"] = ERRORS[1]
         else:
             asked.append((queue, since, behind, limit))
-            places.append((entry, one.values.get("numbers") is True))
+            places.append((entry, wants))
     safe, *rows = await reader.rows(CHANGED, tuple(map(list, zip(*asked, strict=True))) if asked else ([], [], [], []))
     for row in rows:
-        entry, numbered = places[row.ord]
+        entry, wants = places[row.ord]
         if row.status == 0:
             entry["partitions"].append({
                 "name": row.name, "id": read_partition_id(seed, row.partition_id),
                 "lastOffset": -1 if row.written_at is None else row.head - 1, "logStart": row.floor,
-                "lastWriteAt": _moment(row.written_at), **({"number": row.partition_id} if numbered else {})})
+                "lastWriteAt": _moment(row.written_at), **({"number": row.partition_id} if wants else {})})
         elif row.status == 1:
             entry["error"] = ERRORS[1]
         elif row.status == 3:

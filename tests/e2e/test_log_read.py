@@ -430,6 +430,28 @@ def test_marks_as_rows(client: Client, queue: str) -> None:
     assert [one["number"] for one in found["partitions"]] == numbers
 
 
+def test_numbers_tell_what_was_made_again(client: Client, queue: str) -> None:
+    seen = []
+    for turn in range(2):
+        client.push(queue, turn, partition="a")
+        (found,) = ask(client, CHANGED, {"queue": queue, "numbers": True})
+        (partition,) = found["partitions"]
+        seen.append((found["queueNumber"], partition["number"]))
+        (entry,) = ask(client, FETCH, {"queue": queue, "partition": "a", "number": partition["number"], "offset": 0})
+        assert payloads(entry) == [turn]
+        (found,) = ask(client, CHANGED, {"queue": queue})
+        assert "queueNumber" not in found and "number" not in found["partitions"][0]
+        if not turn:
+            client.delete(queue)
+            (gone,) = ask(client, CHANGED, {"queue": queue, "numbers": True})
+            assert gone == {"partitions": [], "next": None, "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert seen[0][0] != seen[1][0] and seen[0][1] != seen[1][1]
+    of_old, of_any = ask(client, FETCH, *({"queue": queue, "partition": "a", "offset": 0, "number": number}
+                                          for number in (seen[0][1], 0)))
+    assert (of_old["error"], of_old["records"], of_old["highWatermark"]) == ("UNKNOWN_TOPIC_OR_PARTITION", [], None)
+    assert payloads(of_any) == [1]
+
+
 def commit(client: Client, group: str, queue: str, **offsets: int) -> list[int | None]:
     answer = client.post(f"/api/v1/consumer-groups/{group}/offsets", {"entries": [
         {"queue": queue, "partition": name, "offset": offset} for name, offset in offsets.items()]})
