@@ -22,13 +22,8 @@ DECLARE
     v_listed boolean := EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part);
     v_newest bigint;
     v_floor  bigint;
-    v_since  bigint;
-    v_stop   bigint;
-    v_first  bigint;
-    v_last   bigint;
     v_late   int[];
     v_at     bigint[];
-    v_times  bigint[];
     v_sevens int[];
     v_seven  bytea[];
     v_others int[];
@@ -63,43 +58,69 @@ BEGIN
     FOR part IN
         -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
         SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(encode(i.id, 'hex') COLLATE "C")::uuid AS last,
-               max(i.us) + w + 1000 AS until, array_agg(i.ord) AS ords, string_agg(i.id, '') AS ids
+               array_agg(i.ord) AS ords, string_agg(i.id, '') AS ids
           FROM (SELECT u.ord, u.id, queend.id_us(u.id) AS us FROM unnest(v_sevens, v_seven) AS u (ord, id)
                 OFFSET 0) AS i
          WHERE i.us - w <= v_newest
          GROUP BY i.us / 120000000
     LOOP
-        v_stop := CASE WHEN v_newest < part.until THEN 9223372036854775807
-                       ELSE queend.offset_since(p_part, part.until) END;
-        v_first := queend.high_since(p_part, part.first);
-        v_last := CASE WHEN part.last = part.first THEN v_first ELSE queend.high_since(p_part, part.last) END;
-        SELECT array_agg(m.ord), array_agg(m.at), array_agg(m.stored_at) INTO v_late, v_at, v_times
-          FROM queend.ids_match(p_part, v_first, LEAST(v_last + 1, v_stop), part.ids) AS m
-         WHERE m.at >= v_floor;
         RETURN QUERY
-        SELECT part.ords[t.ord + 1], t.at, t.stored_at FROM unnest(v_late, v_at, v_times) AS t (ord, at, stored_at);
-        IF v_last + 1 < v_stop AND COALESCE(cardinality(v_late), 0) < cardinality(part.ords) THEN
-            SELECT array_agg(part.ords[i.ord + 1]) AS ords, string_agg(i.id, '') AS ids INTO part
-              FROM queend.id_spread(part.ids) AS i
-             WHERE NOT EXISTS (SELECT FROM unnest(v_late) AS f (ord) WHERE f.ord = i.ord);
-            RETURN QUERY
-            SELECT part.ords[m.ord + 1], m.at, m.stored_at
-              FROM queend.ids_match(p_part, v_last + 1, v_stop, part.ids) AS m
-             WHERE m.at >= v_floor;
-        END IF;
+        SELECT part.ords[m.ord + 1], m.at, m.stored_at
+          FROM queend.ids_timely(p_part, v_newest, part.first, part.last, part.ids) AS m;
     END LOOP;
 
-    IF v_other IS NULL THEN
-        RETURN;
-    END IF;
-    v_since := (SELECT u.since FROM queend.unlisted u WHERE u.partition_id = p_part);
-    IF v_since IS NOT NULL THEN
+    IF v_other IS NOT NULL THEN
         RETURN QUERY
         SELECT v_others[m.ord + 1], m.at, m.stored_at
-          FROM queend.ids_within(p_part, GREATEST(v_since, v_floor, p_known) || p_from,
-                                 9223372036854775807 || p_to, v_other) AS m
-         WHERE m.at >= v_floor;
+          FROM queend.ids_others(p_part, p_known, p_from, p_to, v_other) AS m;
     END IF;
+END $$;
+
+-- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids, the
+-- offset and the moment it was stored. p_newest: the moment of the partition's newest row. p_first, p_last: the smallest
+-- and the largest of the ids. A producer in step stands where `high` says, so the rows from the first id's to the last
+-- id's are searched first, and the rows after them only if ids are still missing.
+CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_newest bigint, p_first uuid, p_last uuid, p_ids bytea)
+RETURNS TABLE (ord int, at bigint, stored_at bigint)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_until bigint := queend.id_us(uuid_send(p_last)) + 60001000;
+    v_stop  bigint := CASE WHEN p_newest < v_until THEN 9223372036854775807
+                           ELSE queend.offset_since(p_part, v_until) END;
+    v_first bigint := queend.high_since(p_part, p_first);
+    v_last  bigint := CASE WHEN p_last = p_first THEN v_first ELSE queend.high_since(p_part, p_last) END;
+    v_found int;
+BEGIN
+    RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_first, LEAST(v_last + 1, v_stop), p_ids);
+    GET DIAGNOSTICS v_found = ROW_COUNT;
+    IF v_last + 1 < v_stop AND v_found < octet_length(p_ids) / 16 THEN
+        RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_last + 1, v_stop, p_ids);
+    END IF;
+END $$;
+
+-- Finds ids that are not version 7: where 3 of ids_find says. Result as ids_timely. Ranges that together span little
+-- more than they hold are searched as one, since a range costs two probes of the key.
+CREATE OR REPLACE FUNCTION queend.ids_others(p_part int, p_known bigint, p_from bigint[], p_to bigint[], p_ids bytea)
+RETURNS TABLE (ord int, at bigint, stored_at bigint)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_floor bigint := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
+    v_since bigint := (SELECT u.since FROM queend.unlisted u WHERE u.partition_id = p_part);
+    v_from  bigint := (SELECT min(f) FROM unnest(p_from) AS f);
+    v_to    bigint := (SELECT max(t) FROM unnest(p_to) AS t);
+BEGIN
+    IF v_since IS NULL THEN
+        RETURN;
+    END IF;
+    IF v_to - v_from <= 16 * cardinality(p_from) THEN
+        p_from := ARRAY[v_from];
+        p_to := ARRAY[v_to];
+    END IF;
+    RETURN QUERY
+    SELECT m.ord, m.at, m.stored_at
+      FROM queend.ids_within(p_part, GREATEST(v_since, v_floor, p_known) || p_from, 9223372036854775807 || p_to,
+                             p_ids) AS m
+     WHERE m.at >= v_floor;
 END $$;
 
 -- The base of a partition's first row whose `high` is not below an id; the head if there is none.
@@ -197,23 +218,36 @@ END $$;
 
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
 -- record stored under its id and the moment of that one; -1 and 0 where none is stored. Both are NULL if no id is
--- stored. p_known, p_from, p_to: as in ids_find.
-CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_ids bytea, p_known bigint, p_from bigint[], p_to bigint[],
-    OUT dup_offset bigint[], OUT dup_at bigint[])
+-- stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are not sorted by where they can be.
+-- p_known, p_from, p_to: as in ids_find.
+CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
+    p_known bigint, p_from bigint[], p_to bigint[], OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_ord   int[];
-    v_found bigint[];
-    v_at    bigint[];
+    v_n      int := octet_length(p_ids) / 16;
+    v_plain  boolean := NOT EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part);
+    v_newest bigint := (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC
+                         LIMIT 1);
+    v_ord    int[];
+    v_found  bigint[];
+    v_at     bigint[];
 BEGIN
-    SELECT array_agg(f.ord), array_agg(f.found), array_agg(f.stored_at) INTO v_ord, v_found, v_at
-      FROM queend.ids_find(p_part, p_ids, p_known, p_from, p_to) AS f;
+    IF v_plain AND p_kind = 2 THEN
+        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+          FROM queend.ids_others(p_part, p_known, p_from, p_to, p_ids) AS f;
+    ELSIF v_plain AND p_kind < 2 AND queend.id_us(uuid_send(p_hi)) - queend.id_us(uuid_send(p_lo)) < 120000000 THEN
+        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+          FROM queend.ids_timely(p_part, v_newest, p_lo, p_hi, p_ids) AS f;
+    ELSE
+        SELECT array_agg(f.ord), array_agg(f.found), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+          FROM queend.ids_find(p_part, p_ids, p_known, p_from, p_to) AS f;
+    END IF;
     IF v_ord IS NULL THEN
         RETURN;
     END IF;
     SELECT array_agg(COALESCE(f.found, -1)), array_agg(COALESCE(f.stored_at, 0)) INTO dup_offset, dup_at
       FROM (SELECT f.found, f.stored_at
-              FROM generate_series(0, octet_length(p_ids) / 16 - 1) AS i (ord)
+              FROM generate_series(0, v_n - 1) AS i (ord)
               LEFT JOIN (SELECT DISTINCT ON (u.ord) u.* FROM unnest(v_ord, v_found, v_at) AS u (ord, found, stored_at)
                           ORDER BY u.ord, u.found) AS f ON f.ord = i.ord
              ORDER BY i.ord) AS f;

@@ -228,7 +228,7 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH g AS MATERIALIZED (
-        SELECT u.ord, u.part, u.skip, u.n, u.ids, u.body, u.meta,
+        SELECT u.ord, u.part, u.skip, u.n, u.kind, u.lo, u.hi, u.ids, u.body, u.meta,
                COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
                COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0)
                   + u.skip AS base,
@@ -237,9 +237,9 @@ BEGIN
                AND (u.kind < 2 AND u.lo >= v_max OR u.kind = 2 AND COALESCE(u.known, 0) BETWEEN -1 AND 0
                     AND (SELECT x.since FROM queend.unlisted x WHERE x.partition_id = u.part) IS NULL) AS late
           FROM (SELECT x.*, COALESCE(GREATEST(x.told, -2 - x.told), 0) AS hint
-                  FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known,
+                  FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint, p_known,
                               p_known_at) WITH ORDINALITY
-                       AS x (part, skip, n, kind, lo, ids, body, meta, told, known, known_at, ord)) AS u
+                       AS x (part, skip, n, kind, lo, hi, ids, body, meta, told, known, known_at, ord)) AS u
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
                               WHERE l.partition_id = u.part AND l.base >= u.hint
                               ORDER BY l.base DESC LIMIT 1) AS t ON true
@@ -283,7 +283,8 @@ BEGIN
                                         AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = g.part)
                                         AS refused
                               FROM (SELECT k.part, bool_and(k.ready) AS ready, bool_and(k.alone) AS alone,
-                                           COALESCE(max(k.before), 0) AS before,
+                                           COALESCE(max(k.before), 0) AS before, min(k.kind) AS kind,
+                                           (array_agg(k.lo))[1] AS lo, (array_agg(k.hi))[1] AS hi,
                                            string_agg(k.ids, '' ORDER BY k.skip) AS ids,
                                            array_agg(k.skip) FILTER (WHERE get_byte(k.body, 0) <> 16) AS skips,
                                            array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns
@@ -291,8 +292,8 @@ BEGIN
                       LEFT JOIN (SELECT p_part[l.r] AS part, array_agg(l.a) AS a, array_agg(l.b) AS b
                                    FROM unnest(p_look_row, p_look_from, p_look_to) AS l (r, a, b) GROUP BY 1) AS w
                         ON w.part = c.part
-                      LEFT JOIN LATERAL queend.ids_held(c.part, c.ids, c.before, COALESCE(w.a, '{}'),
-                                                        COALESCE(w.b, '{}')) AS h ON NOT c.refused
+                      LEFT JOIN LATERAL queend.ids_held(c.part, c.kind, c.lo, c.hi, c.ids, c.before,
+                                                        COALESCE(w.a, '{}'), COALESCE(w.b, '{}')) AS h ON NOT c.refused
                     OFFSET 0) AS p ON p.part = k.part
              ORDER BY k.part, k.skip) AS r
       CROSS JOIN LATERAL queend.push_rest(r.part, r.n, r.ids, r.body, r.meta, r.late, r.refused, r.known, r.dup_offset,

@@ -32,8 +32,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
           + (get_byte(p_id, 3) << 16) + (get_byte(p_id, 4) << 8) + get_byte(p_id, 5)) * 1000
 $$;
 
--- The ids of a row, one per line: ord is the 0-based place in the row.
+-- The ids of a row, one per line: ord is the 0-based place in the row. The row's ids are read once (OFFSET 0), not once
+-- for each id: those of a large row are stored outside of it.
 CREATE OR REPLACE FUNCTION queend.id_spread(p_ids bytea) RETURNS TABLE (ord int, id bytea)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT i, substr(p_ids, 16 * i + 1, 16) FROM generate_series(0, octet_length(p_ids) / 16 - 1) AS i
+    SELECT u.i, substr(u.ids, 16 * u.i + 1, 16)
+      FROM (SELECT x.ids, generate_series(0, octet_length(x.ids) / 16 - 1) AS i
+              FROM (SELECT p_ids || '' AS ids OFFSET 0) AS x) AS u OFFSET 0
 $$;
