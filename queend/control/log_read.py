@@ -50,8 +50,9 @@ PACKED = """SELECT array_agg(o.partition_id), array_agg(o.name), array_agg(o.hea
 QUEUES = """SELECT (SELECT q.id FROM queend.queues q WHERE q.name = u.name) AS id
               FROM unnest(%s::text[]) WITH ORDINALITY AS u (name, ord) ORDER BY u.ord"""
 NUMBERS = """SELECT p.id FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS u (queue, partition, ord)
-     LEFT JOIN queend.queues q ON q.name = u.queue
-     LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition ORDER BY u.ord"""
+     LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
+     LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                         WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true ORDER BY u.ord"""
 SEED = "SELECT seed FROM queend.catalog"
 
 
@@ -179,7 +180,8 @@ def _moment(us: int | None) -> str | None:
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
                 body=_described(["entries"], entries=array(
                     record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER,
-                           number=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})), columns=array({"enum": list(COLUMNS)}),
+                           number=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
+                                columns=array({"enum": list(COLUMNS)}),
                                 maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0},
                                 minBytes={**INTEGER, "default": 1}),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 0}], "maxBytes": 1048576},

@@ -23,10 +23,11 @@ class NoQueue(RuntimeError):
 class Mark:
     """A partition as the daemon told of it."""
 
-    __slots__ = ("floor", "head", "name")
+    __slots__ = ("floor", "head", "name", "replaced")
 
     def __init__(self, name: str, head: int, floor: int):
         self.name, self.head, self.floor = name, head, floor
+        self.replaced = False    # it was deleted and made again: another partition has the name
 
 
 def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
@@ -88,42 +89,67 @@ def check_numbers(table: pa.Table, settings: SourceSettings, queue: str) -> None
 
 
 class Marks:
-    """What a stream knows of its queues."""
+    """What a stream knows of its queues: those that are there, with their numbers. A queue that is made again has
+    another number, and so have its partitions."""
 
     def __init__(self, link: Link, settings: SourceSettings):
         self.link, self.settings = link, settings
         self.known: dict[str, dict[int, Mark]] = {}
+        self.numbers: dict[str, int] = {}
         self._since: dict[str, str] = {}
+        self._checked: set[str] = set()
 
     def refresh(self) -> None:
-        """Queues that are new to the pattern are read whole, of the others what was written since the last look."""
-        for queue in queues_of(self.link, self.settings):
-            if queue not in self._since or not self._look(queue):
-                self._read(queue)
+        """Queues that are new to the pattern are read whole, of the others what was written since the last look. Queues
+        that are gone are forgotten."""
+        there = queues_of(self.link, self.settings)
+        for queue in there:
+            try:
+                if queue not in self._since or not self._look(queue):
+                    self._read(queue)
+            except NoQueue:
+                self._forget(queue)
+        for queue in set(self.known) - set(there):
+            self._forget(queue)
+
+    def _forget(self, queue: str) -> None:
+        for kept in (self.known, self.numbers, self._since):
+            kept.pop(queue, None)
 
     def _read(self, queue: str) -> None:
-        """All of them."""
-        safe = self._changed(queue, NEVER)["safeTime"]    # before: what comes in between is seen again
+        """Reads all of a queue's partitions."""
+        said = self._changed(queue, NEVER)    # before: what comes in between is seen again
         table = table_of(self.link, queue)
-        if queue not in self._since:
+        if queue not in self._checked:
             check_numbers(table, self.settings, queue)
+            self._checked.add(queue)
         table = assigned(table, self.settings, queue)
         columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
         self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}
-        self._since[queue] = safe
+        self.numbers[queue] = said["entries"][0]["queueNumber"]
+        self._since[queue] = said["safeTime"]
 
     def _changed(self, queue: str, since: str, after: str | None = None) -> dict[str, Any]:
         entry = {"queue": queue, "since": since, "numbers": True, **({"after": after} if after else {})}
-        return self.link.json("/api/v1/partitions/changed", {"entries": [entry]})
+        said = self.link.json("/api/v1/partitions/changed", {"entries": [entry]})
+        if said["entries"][0].get("error"):
+            raise NoQueue(f"there is no queue {queue!r} at {self.link.url}")
+        return said
 
     def _look(self, queue: str) -> bool:
-        """What was written since. False where the database's clock was set back: what was written before it came to
-        where it stood is not found by time."""
+        """Reads what was written since. False where that does not suffice: the queue was made again, or the database's
+        clock was set back, and what was written before it came to where it stood is not found by time."""
         known, safe, after = self.known[queue], None, None
         names = None if self.settings.assigned is None else set(self.settings.assigned[queue])
         while True:
             said = self._changed(queue, self._since[queue], after)
             (entry,) = said["entries"]
+            if entry["queueNumber"] != self.numbers[queue]:
+                return False
+            new = {one["name"] for one in entry["partitions"] if one["number"] not in known}
+            if new:
+                for mark in known.values():
+                    mark.replaced = mark.replaced or mark.name in new
             for one in entry["partitions"]:
                 if names is None or one["name"] in names:
                     known[one["number"]] = Mark(one["name"], one["lastOffset"] + 1, one["logStart"])

@@ -22,15 +22,17 @@ class DataLost(RuntimeError):
 
 
 class Range(NamedTuple):
-    """Records of a partition: those from `start` on, before `end`."""
+    """Records of a partition: those from `start` on, before `end`. Of the partition with this number alone: one of the
+    same name that was made later has another (0: whichever has the name)."""
 
     queue: str
     partition: str
     start: int
     end: int
+    number: int = 0
 
 
-Place = tuple[str, str, int, int]    # a range as it travels: made and sent by the million, as a plain tuple
+Place = tuple[str, str, int, int, int]    # a range as it travels: made and sent by the million, as a plain tuple
 
 
 class Task(InputPartition):
@@ -47,20 +49,20 @@ class Task(InputPartition):
 def tasks_of(ranges: list[Place], settings: SourceSettings) -> list[InputPartition]:
     """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are
     in order within a task."""
-    total = sum(end - start for _, _, start, end in ranges)
+    total = sum(end - start for _, _, start, end, _ in ranges)
     if not total:
         return []
     cut = settings.tasks is not None or settings.rows is not None
-    number = max(settings.tasks or 1,
-                 -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
-    room = each = -(-total // number)
+    least = max(settings.tasks or 1,
+                -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
+    room = each = -(-total // least)
     tasks: list[InputPartition] = []
     held: list[Place] = []
     for one in ranges:
-        queue, partition, start, last = one
+        queue, partition, start, last, number = one
         while start < last:
             end = min(last, start + room) if cut else last
-            held.append((queue, partition, start, end) if cut else one)
+            held.append((queue, partition, start, end, number) if cut else one)
             room -= end - start
             start = end
             if room <= 0:
@@ -104,7 +106,7 @@ def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[P
         if bounds.partitions is not None:
             some = pc.and_(some, pc.is_in(names, pa.array(sorted(bounds.partitions), pa.string())))
         ranges += zip(repeat(queue), names.filter(some).to_pylist(), _list(start.filter(some)),
-                      _list(end.filter(some)))
+                      _list(end.filter(some)), table.column("number").filter(some).to_pylist())
     return ranges
 
 

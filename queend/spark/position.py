@@ -18,10 +18,11 @@ EARLIEST, LATEST = -2, -1    # as Kafka's source spells them
 Position = dict[str, dict[int, int]]
 
 
-def packed(position: Position) -> dict[str, Any]:
+def packed(position: Position, numbers: Mapping[str, int]) -> dict[str, Any]:
     """As a checkpoint has it: per queue the partitions' numbers, each as the step from the one before, and their
-    offsets; compressed. Equal positions are equal texts: Spark compares them."""
-    return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)}}
+    offsets; compressed. Beside it the numbers of the queues. Equal positions are equal texts: Spark compares them."""
+    return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)},
+            "numbers": {queue: numbers[queue] for queue in sorted(position) if queue in numbers}}
 
 
 def unpacked(values: Mapping[str, Any]) -> Position:
@@ -29,6 +30,11 @@ def unpacked(values: Mapping[str, Any]) -> Position:
         raise ValueError(f"the checkpoint has offsets of version {values.get('version')!r}; this connector reads "
                          f"version {VERSION}")
     return {queue: _unpack(text) for queue, text in values["queues"].items()}
+
+
+def numbers_of(values: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of the queues; none in a checkpoint of a connector that did not write them."""
+    return values.get("numbers", {})
 
 
 def _pack(offsets: dict[int, int]) -> str:

@@ -19,6 +19,7 @@ from .wanted import SourceSettings
 ENTRIES = 1024         # of one call
 ENTRY_BYTES = 8 << 20
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 KINDS = {"key": "binary", "value": "binary", "topic": "string", "partition": "string", "offset": "bigint",
          "timestamp": "timestamp", "headers": "array<struct<key:string,value:binary>>", "id": "string",
          "transactionId": "string", "traceparent": "string", "timestampType": "int"}
@@ -100,8 +101,8 @@ class Records:
 
     def _fetch(self, link: Link) -> list[pa.RecordBatch]:
         asked = self.left[:ENTRIES]
-        entries = [{"queue": one.queue, "partition": one.partition, "offset": one.start, "end": one.end,
-                    "maxBytes": min(ENTRY_BYTES, self.settings.bytes)} for one in asked]
+        entries = [{"queue": one.queue, "partition": one.partition, "number": one.number, "offset": one.start,
+                    "end": one.end, "maxBytes": min(ENTRY_BYTES, self.settings.bytes)} for one in asked]
         wanted = {"entries": entries, "maxBytes": self.settings.bytes, "columns": self.columns.asked}
         stream = pa.ipc.open_stream(link.ask("/api/v1/fetch", wanted, ARROW))
         told = json.loads(stream.schema.metadata[b"queend.entries"])["entries"]
@@ -126,7 +127,7 @@ class Records:
         """Where to go on, or the end of it."""
         floor, error = said.get("logStartOffset"), said["error"]
         text = f"queue {one.queue!r}, partition {one.partition!r}: records {one.start} to {one.end - 1} cannot be "
-        text += f"read: {error}"
+        text += "read: it was deleted, or deleted and made again" if error == GONE else f"read: {error}"
         text += f"; the log has {floor} to {said['highWatermark']}" if floor is not None else ""
         if self.settings.strict or error == "UNREADABLE":
             raise DataLost(f"{text}. With failOnDataLoss=false what is there is read")

@@ -1,6 +1,7 @@
 """Queues as frames: by offset, without a lease and without a group."""
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,9 +24,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from .link import Link
-from .marks import Marks
+from .marks import Marks, NoQueue
 from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
-from .position import Position, packed, unpacked
+from .position import Position, numbers_of, packed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
 
@@ -124,6 +125,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         marks = self.marks
+        for queue in self.settings.queues:
+            if queue not in marks.known:
+                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
         position: Position = {}
         for queue, known in marks.known.items():
             table = pa.table({"number": pa.array(list(known), pa.int32()),
@@ -132,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                               "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
             places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
             position[queue] = dict(zip(known, places.to_pylist(), strict=True))
-        return packed(position)
+        return packed(position, marks.numbers)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self.settings.most) if self.settings.most else ReadAllAvailable()
@@ -142,9 +146,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         heads = self._frozen or self._heads()
-        if not isinstance(limit, ReadMaxRows):
-            return packed(self._not_behind(unpacked(start), heads))
-        return packed(self._share(unpacked(start), heads, limit.max_rows))
+        begin = self._still_there(start)
+        end = (self._share(begin, heads, limit.max_rows) if isinstance(limit, ReadMaxRows)
+               else self._not_behind(begin, heads))
+        return packed(end, self.marks.numbers)
+
+    def _still_there(self, start: dict[str, Any]) -> Position:
+        """Gives where the stream stands, without queues that were deleted: one that was made again is read from its
+        start. Raises DataLost for them with failOnDataLoss."""
+        marks, begin, numbers = self.marks, unpacked(start), numbers_of(start)
+        for queue in self.settings.queues:
+            if queue not in marks.known and queue not in begin and self.settings.strict:
+                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
+        for queue in [one for one in begin if self.settings.covers(one)]:
+            now = marks.numbers.get(queue)
+            if now is None or numbers.get(queue, now) != now:
+                what = "was deleted" if now is None else "was deleted and made again"
+                self._lost(f"queue {queue!r} {what} after this stream had begun to read it")
+                del begin[queue]
+        return begin
+
+    def _lost(self, text: str) -> None:
+        if self.settings.strict:
+            raise DataLost(f"{text}. With failOnDataLoss=false the stream goes on with what is there: a queue that was "
+                           "made again is read from its start")
+        logging.getLogger("queend.spark").warning(text)
 
     def _heads(self) -> Position:
         first = self._marks is None
@@ -198,6 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, behind = unpacked(start), unpacked(end)
         ranges: list[Place] = []
+        gone: list[str] = []
         for queue, offsets in behind.items():
             known = self.marks.known.get(queue, {})
             for number, last in offsets.items():
@@ -205,12 +232,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if first >= last:
                     continue
                 mark = known.get(number)
-                if mark is None:
-                    if self.settings.strict:
-                        raise DataLost(f"queue {queue!r}: a partition was deleted before its records {first} to "
-                                       f"{last - 1} were read; with failOnDataLoss=false the others are read")
+                if mark is None or mark.replaced:
+                    gone.append(f"queue {queue!r}: a partition was deleted before its records {first} to {last - 1} "
+                                "were read")
                     continue
-                ranges.append((queue, mark.name, first, last))
+                ranges.append((queue, mark.name, first, last, number))
+        if gone:
+            self._lost(gone[0] + f", and {len(gone) - 1} more" * (len(gone) > 1))
         return tasks_of(ranges, self.settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -223,7 +251,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = self.marks
         entries = [{"queue": queue, "partition": marks.known[queue][number].name, "offset": offset}
                    for queue, offsets in unpacked(end).items() for number, offset in offsets.items()
-                   if number in marks.known.get(queue, {})]
+                   if number in marks.known.get(queue, {}) and not marks.known[queue][number].replaced]
         marks.link.commit(self.settings.group, entries)
 
     def stop(self) -> None:

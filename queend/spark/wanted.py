@@ -50,6 +50,10 @@ class SourceSettings:
     group: str | None
     bytes: int
 
+    def covers(self, queue: str) -> bool:
+        """Whether a queue of this name is read."""
+        return queue in self.queues if self.pattern is None else bool(re.fullmatch(self.pattern, queue))
+
     @classmethod
     def of(cls, options: Options, streaming: bool) -> SourceSettings:
         given = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
