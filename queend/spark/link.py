@@ -17,6 +17,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 COMMITS = 1024    # places of one call
 PAUSE_MOST = 5.0
 FIRST = 10.0   # seconds that a query waits for a daemon when it is planned
+HEALTH = 64 << 10    # bytes that are read of an answer about health
 QUIET = 3.0    # seconds before the log tells that nobody answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
@@ -38,21 +39,31 @@ def reach(settings: LinkSettings) -> None:
     address is told at once, while requests of a running query wait as long as retryTimeoutMs says."""
     until = time.monotonic() + min(FIRST, settings.patience)
     while True:
-        wrong = {}
-        for url in settings.urls:
-            wire = connection(url, min(FIRST, settings.timeout), cadata=settings.ca)
-            try:
-                wire.request("GET", "/health")
-                wire.getresponse().read()
-                return
-            except (OSError, http.client.HTTPException) as error:
-                wrong[url] = f"{url}: {error or type(error).__name__}"
-            finally:
-                wire.close()
+        wrong = [f"{url}: {failure}" for url in settings.urls
+                 if (failure := _failure(url, settings, min(FIRST / len(settings.urls), settings.timeout)))]
+        if len(wrong) < len(settings.urls):
+            return
         if time.monotonic() >= until:
-            raise Unreachable(f"no daemon answers ({'; '.join(wrong.values())}); set the option \"url\" to its "
-                              "address, like http://HOST:6632")
+            raise Unreachable(f"no daemon answers ({'; '.join(wrong)}); set the option \"url\" to its address, like "
+                              "http://HOST:6632")
         time.sleep(min(1.0, 5 * settings.pause))
+
+
+def _failure(url: str, settings: LinkSettings, timeout: float) -> str | None:
+    """Asks an address for its health. Returns what is wrong, None where a daemon answers, whatever it says."""
+    wire = connection(url, timeout, cadata=settings.ca)
+    try:
+        wire.request("GET", "/health")
+        answer = wire.getresponse()
+        if json.loads(answer.read(HEALTH)).get("status") in ("healthy", "unhealthy"):
+            return None
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
+    except (ValueError, AttributeError):
+        pass
+    finally:
+        wire.close()
+    return f"a server that is not queend answers there, with status {answer.status}"
 
 
 class Trying:
