@@ -76,10 +76,10 @@ BEGIN
     END IF;
 END $$;
 
--- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids, the
--- offset and the moment it was stored. p_newest: the moment of the partition's newest row. p_first, p_last: the smallest
--- and the largest of the ids. A producer in step stands where `high` says, so the rows from the first id's to the last
--- id's are searched first, and the rows after them only if ids are still missing.
+-- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids,
+-- the offset and the moment it was stored. p_newest: the moment of the partition's newest row. p_first, p_last: the
+-- smallest and the largest of the ids. A producer in step stands where `high` says: the rows from the first id's to the
+-- last id's are searched first, the rows after them only if ids are still missing.
 CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_newest bigint, p_first uuid, p_last uuid, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
