@@ -129,7 +129,7 @@ def test_random_ids_of_what_is_gone_are_free_again(client, queue):
     assert push(ids) == {"duplicate"}
     client.configure(queue, retentionEnabled=True, retentionSeconds=1)
     until(lambda: total(client, queue) == 0, "all has expired")
-    client.configure(queue)
+    client.configure(queue, retentionEnabled=False)      # else what comes next expires as well
     assert push(ids[:50]) == {"queued"}
     assert push(ids[:50]) == {"duplicate"}
     assert push(ids[50:]) == {"queued"}
