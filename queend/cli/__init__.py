@@ -50,7 +50,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pop": ("pop", "Take messages."),
         "ack": ("ack", "Acknowledge messages."),
         "tail": ("tail", "Print messages as they are stored, oldest first."),
-        "message": ("message", "Messages as they are stored: list, search, show."),
+        "message": ("message", "Messages as they are stored: list, search, show, delete, retry, dlq."),
         "dlq": ("dlq", "Dead letters: list, show, redrive, edit, purge."),
         "trace": ("trace", "What was noted about messages."),
         "erase": ("erase", "Overwrite messages for good, also those that were consumed or deleted, with dead letters "

@@ -218,4 +218,4 @@ def _target(path: str, names: tuple[str, ...], query: dict[str, Any]) -> str:
     filled = path.format(*(quote(name, safe="") for name in names))
     words = {name.rstrip("_"): str(value).lower() if isinstance(value, bool) else value
              for name, value in query.items() if value is not None}
-    return f"{filled}?{urlencode(words)}" if words else filled
+    return f"{filled}?{urlencode(words, doseq=True)}" if words else filled

@@ -1,6 +1,8 @@
-"""queend message: messages as they are stored: listed, searched, shown. Takes none."""
+"""queend message: messages as they are stored: listed, searched, shown, deleted, sent back, moved to the dead letters.
+Takes none for a consumer."""
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Optional
@@ -9,15 +11,17 @@ import typer
 
 from .ack import address
 from .client import PAGE, Server, ServerError
-from .options import Limit, MessageId, OfQueue, Partition, Queue
+from .completion import queues
+from .options import DryRun, Group, Limit, MessageId, MessageIds, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
-from .remote import remote, tell
-from .resources import EVER, found
+from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
+from .resources import EVER, found, queues_of
 from .terminal import say
 
-message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show. Takes none.")
+message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show, delete, retry, dlq.")
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
 To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Stored at or before this time.")]
+NAMED = 100      # queues that a search names, at most
 COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
                            "status": "status"}
 
@@ -52,15 +56,21 @@ def message_list(
 @message.command()
 @remote
 def search(
-    server: Server, queue: Queue,
+    server: Server,
+    queue: Annotated[str, typer.Argument(help="A queue, or a pattern for several: order*; * for all.",
+                                         autocompletion=queues)],
     text: Annotated[str, typer.Argument(help="What the payload says, as its JSON is written; capitals count.")],
     partition: Partition = None, from_: From = None, to: To = None, limit: Limit = 100,
     most: Annotated[int, typer.Option("--most", min=1, metavar="MESSAGES", help="Look at about so many.")] = 1_000_000,
     after: Annotated[Optional[str], typer.Option(metavar="PLACE", help="Go on where an earlier search ended.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Messages whose payload has a text in it, newest first. Says where to go on if it ends before the oldest."""
-    found(server, queue, limit=1)
+    """Messages whose payload has a text in it, newest first; of several queues one after the other. Says where to go on
+    if it ends before the oldest."""
+    several = "*" in queue
+    named = matching(server, queue) if several else [queue]
+    if not several:
+        found(server, queue, limit=1)
     looked = Looked()
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -69,7 +79,7 @@ def search(
         with Progress("searching", None, "messages") as progress:
             try:
                 while True:
-                    answer = server.get("/api/v1/messages/search", queue=queue, text=text, partition=partition,
+                    answer = server.get("/api/v1/messages/search", queue=named, text=text, partition=partition,
                                         from_=from_, to=to, limit=min(PAGE, limit - count), after=place)
                     place = answer["next"]
                     looked.add(answer)
@@ -84,10 +94,24 @@ def search(
                     raise
                 looked.end = end
 
-    show(rows(), {**COLUMNS, "id": "address", "text": "excerpt"}, output, "address")
+    show(rows(), {**({"queue": "queue"} if several else {}), **COLUMNS, "id": "address", "text": "excerpt"}, output,
+         "address")
     looked.say()
     if looked.end:
         raise looked.end
+
+
+def matching(server: Server, pattern: str) -> list[str]:
+    """The queues that a pattern fits; none for `*`, which is all that the token may read."""
+    if not pattern.strip("*"):
+        return []
+    names = [row["name"] for row in queues_of(server) if fnmatch.fnmatchcase(row["name"], pattern)]
+    if not names:
+        raise Stop(f"there is no queue like {pattern!r}", NOT_FOUND)
+    if len(names) > NAMED:
+        raise Stop(f"{pattern!r} fits {len(names)} queues: a search names {NAMED} at most", USAGE,
+                   "take a narrower pattern, or * for all")
+    return names
 
 
 class Looked:
@@ -127,3 +151,50 @@ def message_show(server: Server, id_: MessageId, output: Output = Format.table) 
         say(*dump(row["payload"], 2).split("\n"))
 
     one({**row, "name": id_}, output, lines)
+
+
+@message.command("delete")
+@remote
+def message_delete(server: Server, ids: MessageIds, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Delete messages with their dead letters and traces; their payloads are overwritten."""
+    places = [address(id_) for id_ in ids]
+    if dry_run:
+        for id_, place in zip(ids, places, strict=True):
+            server.get("/api/v1/messages/{}/{}", *place)
+            say(f"would delete {id_}")
+        return
+    sure(f"Delete {many(len(ids), 'message')} at {server.url}?", yes)
+    for id_, place in zip(ids, places, strict=True):
+        if not server.delete("/api/v1/messages/{}/{}", *place)["success"]:
+            raise Stop(f"there is no message {id_}", NOT_FOUND)
+        say(f"deleted {id_}")
+
+
+@message.command()
+@remote
+def retry(server: Server, ids: MessageIds) -> None:
+    """Send dead letters back, by the ids of their messages."""
+    for id_ in ids:
+        done = _changed(server, id_, "retry", f"{id_} is no dead letter")
+        say(f"sent back {id_} as {done['newTransactionId']}")
+
+
+@message.command()
+@remote
+def dlq(server: Server, ids: MessageIds, group: Group = None,
+        error: Annotated[Optional[str], typer.Option(help="Why; kept with the dead letter.")] = None) -> None:
+    """Move messages into the dead letters of a group, away from all groups."""
+    body = {**({"consumerGroup": group} if group else {}), **({"error": error} if error else {})}
+    for id_ in ids:
+        done = _changed(server, id_, "dlq", f"there is no message {id_}", body)
+        say(f"moved {id_}" if done["moved"] else f"{id_} was among them already")
+
+
+def _changed(server: Server, id_: str, verb: str, none: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer to a change of one message. none: what to say where there is no such message."""
+    try:
+        return server.post("/api/v1/messages/{}/{}/{}", *address(id_), verb, body=body or None)
+    except ServerError as refused:
+        if refused.status == NOT_FOUND and refused.text == "Message not found":
+            raise Stop(none, NOT_FOUND) from None
+        raise

@@ -10,6 +10,7 @@ from .completion import queues
 Queue = Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)]
 OfQueue = Annotated[Optional[str], typer.Argument(help="Only of this queue.", autocompletion=queues)]
 MessageId = Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")]
+MessageIds = Annotated[list[str], typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID...")]
 Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")]

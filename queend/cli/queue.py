@@ -202,8 +202,15 @@ def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
 
 @queue.command()
 @remote
-def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete queues with everything in them."""
+def delete(server: Server, names: Names,
+           partition: Annotated[Optional[str], typer.Option(help="Only this partition of the queue.")] = None,
+           yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Delete queues with everything in them, or one partition of a queue."""
+    if partition is not None:
+        if len(names) > 1:
+            raise Stop("--partition is of one queue", USAGE)
+        _delete_partition(server, names[0], partition, yes, dry_run)
+        return
     heads = [found(server, name, limit=1) for name in names]
     groups = Counter(row["queueName"] for row in groups_of(server))
     for head in heads:
@@ -218,3 +225,17 @@ def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = Fal
     for name in names:
         server.delete("/api/v1/resources/queues/{}", name, within=LONG_S)
         say(f"deleted {name}")
+
+
+def _delete_partition(server: Server, name: str, partition: str, yes: bool, dry_run: bool) -> None:
+    stats = _partition(server, name, partition)["stats"]
+    what = (f"the partition {partition!r} of {name!r}: {many(stats['total'], 'message')}, "
+            f"{stats['pending'] + stats['processing']} of them not consumed, "
+            f"{many(stats['deadLetter'], 'dead letter')}")
+    if dry_run:
+        say(f"would delete {what}")
+        return
+    say(what, err=True)
+    sure(f"Delete this partition at {server.url}?", yes)
+    server.delete("/api/v1/queues/{}/partitions/{}", name, partition, within=LONG_S)
+    say(f"deleted {partition} of {name}")

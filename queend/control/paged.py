@@ -12,7 +12,8 @@ from .route import ROUTES, Paged
 
 def next_page(request: Request, **there: Any) -> dict[str, str]:
     """The header that names it (RFC 8288): the same request but for these parameters."""
-    return {"link": f'<{request.url.path}?{urlencode({**request.query_params, **there})}>; rel="next"'}
+    asked = [(name, value) for name, value in request.query_params.multi_items() if name not in there]
+    return {"link": f'<{request.url.path}?{urlencode([*asked, *there.items()])}>; rel="next"'}
 
 
 class Page(Query):

@@ -142,6 +142,22 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 
+@router.declare("DELETE /api/v1/queues/{queue}/partitions/{partition}", ADMIN,
+                whole(deleted=DONE, queue=TEXT, partition=TEXT), own=True, exact=True)
+async def partition_delete(request: Request, queue: PathName, partition: PathName) -> Json:
+    """Deletes the partition with everything in it: messages, leases, cursors, dead letters, traces. A push that names
+    it again makes a new one, from offset 0. 404 for an unknown queue or partition."""
+    await queue_row(request, queue)
+    control = request.app.state.control
+    async with control.pool.connection() as connection:
+        row = await (await connection.execute("SELECT queend.partition_delete(%s, %s)", (queue, partition))).fetchone()
+    if not row[0]:
+        raise not_found("Partition")
+    control.core.notify(queue)
+    control.sweeper.wake()
+    return Json({"deleted": True, "queue": queue, "partition": partition})
+
+
 @router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
                 whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True,
                 exact=True)

@@ -1,23 +1,27 @@
-"""GET /api/v1/messages/search: messages by a text of their payloads. A request looks at a bounded part of the log and
-says where to go on; nothing is locked, and no snapshot is kept from one request to the next."""
+"""GET /api/v1/messages/search: messages by a text of their payloads, of one queue or of several, one after the other. A
+request looks at a bounded part of the log and says where to go on; nothing is locked, and no snapshot is kept from one
+request to the next."""
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
 from fastapi import Request
 
 from .._core import payloads_search
-from ..auth.levels import READ
+from ..auth.levels import READ, READS
+from ..auth.permits import allows
 from .answer import Json, Refusal, not_found
 from .database import rows, seed_of
 from .messages import origins_of, place, standing
 from .moments import ts3
 from .paged import Page, next_page
 from .record import PARTITION_MOST
+from .rights import limits, permit
 from .route import Paged, Routes
 from .shapes import FROM, ORIGIN, PARTITION, PLACE, QUEUE, TO
 from .words import FLAG, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter, whole
@@ -27,11 +31,15 @@ router = Routes("messages")
 TEXT_MOST = 1000                # characters of what is looked for
 # What a request looks at, at most: messages, bytes of them unpacked, rows of the log (of other queues, too), ms.
 RECORDS, BYTES, LOOK, MS = 10_000, 16 << 20, 100_000, 1000
-EVER = 2**63 - 1
+EVER, START = 2**63 - 1, 10**18 - 1      # START: a place before the first message of a queue
 WAITING = 16                    # requests that wait for others, at most
-AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})")
+AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})(?:\.([0-9]{1,10}))?")
+NAMED = 100                     # queues that a request names, at most
+LISTED = 1000                   # queues that a request which names none goes through
 
-QUEUE_OF = "SELECT q.id, q.encryption_enabled AS sealed FROM queend.queues q WHERE q.name = %s"
+QUEUES = """SELECT q.id, q.name, q.encryption_enabled AS sealed FROM queend.queues q
+     WHERE q.id >= %s AND (%s::text[] IS NULL OR q.name = ANY (%s::text[])) ORDER BY q.id LIMIT %s"""
+KNOWN = "SELECT count(*) FROM queend.queues q WHERE q.name = ANY (%s::text[])"
 ROWS = "SELECT * FROM queend.message_search_rows(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
 
@@ -40,42 +48,86 @@ STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
     messages=array(whole(*ORIGIN, **PLACE, **ORIGIN, status=TEXT, queueStatus=TEXT, busStatus=whole(consumedBy=INTEGER,
                          totalGroups=INTEGER), createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
     searched=INTEGER, unreadable=INTEGER, searchedBackTo=SOME_TIME, complete=FLAG, next=MAYBE),
-                [{**QUEUE, "required": True}, PARTITION,
+                [{**QUEUE, "schema": array(QUEUE["schema"]),
+                  "description": "repeated for several; none: all that the token may read"}, PARTITION,
                  {**parameter("text", {**TEXT, "maxLength": TEXT_MOST}, "what payloads say, as their JSON is written"),
                   "required": True}, FROM, TO,
                  parameter("after", TEXT, "`next` of the answer before")],
-                where="query", own=True, page=Paged(100, 1000, 0, 1))
+                where="itself", own=True, page=Paged(100, 1000, 0, 1))
 async def message_search(request: Request) -> Json:
-    """Messages of a queue whose payloads have a text in them, newest first. A request looks at 10 000 messages at most:
+    """Messages of queues whose payloads have a text in them: of one queue after the other, the oldest queue first, and
+    of each the newest message first. A request looks at 10 000 messages of a queue at most, and for about a second:
     while `complete` is false, `next` goes on. `unreadable`: messages that could not be looked at, for their key is not
     here."""
     query = Page(request)
-    queue, text = _required(query, "queue"), _required(query, "text")
+    text = _required(query, "text")
     if len(text) > TEXT_MOST:
         raise Refusal(400, f"text has more than {TEXT_MOST} characters", "invalid_request")
-    found = await rows(request, QUEUE_OF, queue)
-    if not found:
-        raise not_found("Queue")
     from_, to = max(query.moment("from") or 0, 0), query.moment("to")
     to = EVER if to is None else to
-    at, behind, below = _place(query.text("after"), to)
+    at, behind, below, first = _place(query.text("after"), to)
+    queues, beyond = await _queues(request, first)
+    until = time.monotonic() + MS / 1000
+    messages: list[dict[str, Any]] = []
+    searched = unreadable = 0
+    left_off: tuple | None = None if beyond is None else (START, -1, 0, beyond)
+    for number, queue in enumerate(queues):
+        if number and (len(messages) >= query.limit or time.monotonic() > until):
+            left_off = START, -1, 0, queue.id
+            break
+        if number or first and queue.id != first:
+            at, behind, below = to, -1, 0
+        hits, looked, closed, rest = await _found(request, queue, query, spellings(text), (from_, to),
+                                                  (at, behind, below), query.limit - len(messages))
+        messages += await _told(request, queue.name, hits)
+        searched += looked
+        unreadable += closed
+        if rest is not None:
+            left_off = *rest, queue.id
+            break
+    following = left_off and ".".join(map(str, left_off))
+    back = left_off[0] if left_off and left_off[0] != START else None
+    return Json({"messages": messages, "searched": searched, "unreadable": unreadable, "searchedBackTo": ts3(back),
+                 "complete": left_off is None, "next": following},
+                headers=next_page(request, after=following) if left_off else None)
+
+
+async def _queues(request: Request, first: int) -> tuple[list[Any], int | None]:
+    """The queues to search, from a number on, and the number to go on from, None at the end. Those the request names,
+    which all have to be there, else those that its token may read."""
+    names = [name for name in dict.fromkeys(request.query_params.getlist("queue")) if name]
+    if len(names) > NAMED:
+        raise Refusal(400, f"queue is given {len(names)} times: at most {NAMED}", "invalid_request")
+    if any("\0" in name for name in names):
+        raise Refusal(400, "queue contains a NUL character", "invalid_request")
+    permit(request, READS, *names)
+    if names and (await rows(request, KNOWN, names))[0][0] < len(names):
+        raise not_found("Queue")
+    rules, asked = limits(request), names or None
+    found = await rows(request, QUEUES, first, asked, asked, LISTED + 1)
+    return ([one for one in found[:LISTED] if names or rules is None or allows(rules, one.name, READS)],
+            found[LISTED].id if len(found) > LISTED else None)
+
+
+async def _found(request: Request, queue: Any, query: Page, texts: list[bytes], span: tuple[int, int],
+                 place: tuple[int, int, int], most: int) -> tuple[list[Any], int, int, tuple[int, int, int] | None]:
+    """What a queue has behind a place: finds, how many messages were looked at, how many could not be, and where to go
+    on, None at the end."""
     control = request.app.state.control
+    (from_, to), (at, behind, below) = span, place
     async with control.searches:
         async with control.pool.connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(ROWS, (found[0].id, query.text("partition"), from_, at, behind, below, RECORDS, BYTES,
+            await cursor.execute(ROWS, (queue.id, query.text("partition"), from_, at, behind, below, RECORDS, BYTES,
                                         LOOK, MS))
             *log, end = await cursor.fetchall()
         # of a row that was left in the middle the rest
         left = below if log and (log[0][3], log[0][0]) == (at, behind) else EVER
         hits, searched, unreadable, left_off = await asyncio.to_thread(
-            payloads_search, queue.encode(), found[0].sealed, spellings(text), log, from_, to, left, query.limit)
+            payloads_search, queue.name.encode(), queue.sealed, texts, log, from_, to, left, most)
         del log
     if left_off is None and end[3] is not None:
         left_off = end[3], end[0], end[1]
-    following = left_off and ".".join(map(str, left_off))
-    return Json({"messages": await _told(request, queue, hits), "searched": searched, "unreadable": unreadable,
-                 "searchedBackTo": ts3(left_off and left_off[0]), "complete": left_off is None, "next": following},
-                headers=next_page(request, after=following) if left_off else None)
+    return hits, searched, unreadable, left_off
 
 
 class Searches:
@@ -105,15 +157,16 @@ def _required(query: Page, name: str) -> str:
     return value
 
 
-def _place(after: str | None, to: int) -> tuple[int, int, int]:
-    """What `next` of an answer says: moment, partition and offset to go on behind."""
+def _place(after: str | None, to: int) -> tuple[int, int, int, int]:
+    """What `next` of an answer says: moment, partition and offset to go on behind, and the queue's number (0: the
+    first one)."""
     if after is None:
-        return to, -1, 0
+        return to, -1, 0, 0
     found = AFTER.fullmatch(after)
-    if not found or int(found[2]) > PARTITION_MOST:
+    if not found or int(found[2]) > PARTITION_MOST or int(found[4] or 0) > PARTITION_MOST:
         raise Refusal(400, "after must be a text that an earlier answer gave as next", "invalid_request")
-    at, behind, below = map(int, found.groups())
-    return (at, behind, below) if at <= to else (to, -1, 0)
+    at, behind, below, queue = map(int, found.groups("0"))
+    return (at, behind, below, queue) if at <= to else (to, -1, 0, queue)
 
 
 def spellings(text: str) -> list[bytes]:

@@ -1,5 +1,5 @@
--- The end of partitions: idle ones are removed, and the rows of removed ones swept. Owns queend.graves. Locks: lanes
--- ascending, not waited for, then queues, then partitions, the catalogue last.
+-- The end of partitions: idle ones are removed, others deleted, and the rows of both swept. Owns queend.graves. Locks:
+-- lanes ascending, not waited for, then queues, then partitions, the catalogue last.
 
 -- Removes idle partitions: made before a moment (µs), without a message, with nothing consumed or claimed since it,
 -- without dead letters and without the state of a stream. Looks at p_limit partitions after p_after (by id). removed:
@@ -63,6 +63,32 @@ BEGIN
     INSERT INTO queend.graves (partition_id) SELECT u.id FROM unnest(v_gone) AS u (id);
     DELETE FROM queend.partitions p WHERE p.id = ANY (v_gone);
     PERFORM queend.catalog_raise();
+END $$;
+
+-- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. False if there is no
+-- such partition. The partition is unreachable at once; its rows are left to queend.sweep. A push that names it again
+-- makes a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the partition, the
+-- catalogue last.
+CREATE OR REPLACE FUNCTION queend.partition_delete(p_queue text, p_name text) RETURNS boolean
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_queue int;
+    v_part  int;
+BEGIN
+    SELECT q.id INTO v_queue FROM queend.queues q WHERE q.name = p_queue FOR UPDATE;
+    SELECT p.id INTO v_part FROM queend.partitions p WHERE p.queue_id = v_queue AND p.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE queend.queues q SET cleaned = q.cleaned + 1,
+           cleaned_last = substr(q.cleaned_last || int4send(v_part), GREATEST(octet_length(q.cleaned_last) - 3995, 1))
+     WHERE q.id = v_queue;
+    INSERT INTO queend.graves (partition_id) VALUES (v_part);
+    DELETE FROM queend.partitions p WHERE p.id = v_part;
+    DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
+    PERFORM queend.stats_mark(ARRAY[v_part]);
+    PERFORM queend.catalog_raise();
+    RETURN true;
 END $$;
 
 -- Is there nothing in a partition that somebody would miss, and was it left alone since a moment (µs)?

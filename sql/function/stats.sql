@@ -2,8 +2,8 @@
 -- queend.stat_*. They are brought up to date by looks, one at a time: service/stats holds a session lock.
 
 -- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
--- lease that has run out, or marked (stats_mark); with p_floors also those whose floor rose (that compares every floor
--- with the one kept). parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept
+-- lease that has run out, or marked (stats_mark), also if deleted since; with p_floors also those whose floor rose
+-- (that compares every floor with the one kept). parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept
 -- (stats_keep) once all of them were visited. Queues and groups that are gone leave the figures. A queue is marked for
 -- a walk through all of its partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its
 -- delayedProcessing. When more than p_most rows of the log were written, every queue is. A moment in a row is read
@@ -17,6 +17,7 @@ DECLARE
     v_since bigint := COALESCE((SELECT s.since FROM queend.stats s), v_now);    -- the first time every queue is new
     v_dead  CONSTANT int := 10000;
     v_parts int[];
+    v_gone  int[];
 BEGIN
     since := LEAST(COALESCE(queend.safe_time(), v_now - 60000000), v_now) - 2000000;
 
@@ -26,7 +27,13 @@ BEGIN
     WITH gone AS (DELETE FROM queend.stat_groups s
                    WHERE NOT EXISTS (SELECT FROM queend.consumer_groups g WHERE g.id = s.group_id) RETURNING s.group_id)
     DELETE FROM queend.stat_cursors s USING gone g WHERE s.group_id = g.group_id;
-    DELETE FROM queend.stat_marks m WHERE NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = m.partition_id);
+    v_gone := ARRAY(SELECT DISTINCT m.partition_id FROM queend.stat_marks m
+                     WHERE NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = m.partition_id));
+    IF v_gone <> '{}' THEN
+        DELETE FROM queend.stat_marks m
+         WHERE m.partition_id = ANY (v_gone)
+           AND NOT EXISTS (SELECT FROM queend.stat_partitions s WHERE s.partition_id = m.partition_id);
+    END IF;
     INSERT INTO queend.stat_queues (queue_id, epoch, delayed, visit_after)
     SELECT q.id, q.epoch, q.delayed_processing, 0 FROM queend.queues q
      WHERE NOT EXISTS (SELECT FROM queend.stat_queues s WHERE s.queue_id = q.id) ON CONFLICT DO NOTHING;
@@ -67,6 +74,10 @@ BEGIN
                     LEFT JOIN queend.stat_partitions s ON s.partition_id = f.partition_id
                    WHERE p_floors AND s.floor IS DISTINCT FROM f.floor) AS c
       JOIN queend.partitions p ON p.id = c.id;
+    IF v_gone <> '{}' THEN      -- deleted partitions: a visit takes them out of the sums
+        SELECT queues || array_agg(s.queue_id), parts || array_agg(s.partition_id) INTO queues, parts
+          FROM queend.stat_partitions s WHERE s.partition_id = ANY (v_gone);
+    END IF;
 END $$;
 
 -- Marks partitions whose figures change in this transaction by what no look can find: a message that was deleted, a

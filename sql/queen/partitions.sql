@@ -24,3 +24,13 @@ SELECT md5('h' || h.id)::uuid AS id, queend.partition_uuid(h.partition_id) AS pa
   FROM queend.retention_history h LEFT JOIN queend.queues q ON q.id = h.queue_id;
 COMMENT ON VIEW queen.retention_history IS
 'What retention removed: partition, kind (retention_type), number of messages and moment of each removal.';
+
+CREATE OR REPLACE FUNCTION queen.delete_partition_v1(queue text, partition text) RETURNS jsonb
+LANGUAGE sql AS $$
+    SELECT jsonb_build_object('deleted', true, 'queue', queue, 'partition', partition,
+                              'existed', queend.partition_delete(queend.required('queue', queue),
+                                                                 queend.required('partition', partition)))
+$$;
+COMMENT ON FUNCTION queen.delete_partition_v1(text, text) IS
+'Deletes a partition of a queue with everything in it: {deleted, queue, partition, existed}. A push that names it again
+makes a new one, from offset 0.';

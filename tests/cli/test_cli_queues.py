@@ -171,3 +171,15 @@ def test_one_is_told_as_one(cli, client, queue):
         ": 1 partition, 1 message behind\n")
     assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith(
         f"in all partitions of '{queue}'; it is 1 message behind now\n")
+
+
+def test_one_partition_is_deleted(cli, client, queue):
+    for name in ("a", "b"):
+        client.push(queue, 1, 2, partition=name)
+    assert cli.ok("queue", "delete", queue, "--partition", "a", "--dry-run").out == (
+        f"would delete the partition 'a' of {queue!r}: 2 messages, 2 of them not consumed, 0 dead letters\n")
+    assert cli("queue", "delete", queue, "--partition", "a").status == 2
+    assert cli.ok("queue", "delete", queue, "--partition", "a", "--yes").out == f"deleted a of {queue}\n"
+    assert [one["name"] for one in client.show(queue).json["partitions"]] == ["b"]
+    assert cli("queue", "delete", queue, "--partition", "a", "--yes").status == 4
+    assert cli("queue", "delete", queue, queue, "--partition", "b", "--yes").status == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 
 from support.cli import Cli
+from support.client import data
 from support.proxy import CUT, Proxy
 
 
@@ -74,3 +75,32 @@ def test_messages_are_listed(cli, client, queue):
     assert cli("message", "search", queue, "x", "--after", "here").status == 1
     assert cli("message", "search", queue).status == 2
     assert cli("message", "show", "nothing").status == 2
+
+
+def test_a_pattern_searches_several_queues(cli, client, queue):
+    names = [f"{queue}-{name}" for name in "abc"]
+    for name in names:
+        client.push(name, {"who": "eve", "of": name})
+    done = cli.ok("message", "search", f"{queue}-*", '"eve"', "-o", "ndjson")
+    assert [one["queue"] for one in done.lines] == names
+    assert names[1] in cli.ok("message", "search", f"{queue}-[ab]*", '"eve"').out
+    done = cli.ok("message", "search", "*", f'"of":"{queue}', "-o", "ndjson")
+    assert {one["queue"] for one in done.lines} == set(names)
+    assert cli("message", "search", f"{queue}-x*", "eve").status == 4
+
+
+def test_messages_are_moved_sent_back_and_deleted(cli, client, queue):
+    client.push_items([{"queue": queue, "partition": "p", "transactionId": f"m{n}", "payload": n} for n in range(3)])
+    first, second, third = sorted(cli.ok("message", "list", queue, "-o", "names").out.split())
+    assert cli.ok("message", "dlq", first, second, "-g", "g", "--error", "by hand").out == (
+        f"moved {first}\nmoved {second}\n")
+    assert cli.ok("message", "dlq", first).out == f"{first} was among them already\n"
+    assert [one["errorMessage"] for one in client.get(f"/api/v1/dlq?queue={queue}").json["messages"]] == ["by hand"] * 2
+    assert cli.ok("message", "retry", first).out.startswith(f"sent back {first} as ")
+    assert cli("message", "retry", third).status == 4 and cli("message", "dlq", f"{third}x").status == 4
+    assert cli.ok("message", "delete", second, third, "--dry-run").out == (
+        f"would delete {second}\nwould delete {third}\n")
+    assert cli("message", "delete", third).status == 2
+    assert cli.ok("message", "delete", second, third, "--yes").out == f"deleted {second}\ndeleted {third}\n"
+    assert cli("message", "delete", third, "--yes").status == 4
+    assert data(client.pop(queue, batch=10)) == [0] and client.dead(queue) == 0

@@ -270,6 +270,10 @@ def others() -> Iterator[Case]:
         yield case(f"{word} none", route, False, lambda s, verb=verb: s.delete(verb.replace("QUEUE", "QUEUE-none")))
     yield case("clear again", "DELETE /api/v1/queues/{queue}/clear", False, lambda s: s.delete(
         "/api/v1/queues/QUEUE/clear"), lambda s: s.delete("/api/v1/queues/QUEUE/clear"))
+    route = "DELETE /api/v1/queues/{queue}/partitions/{partition}"
+    for word, changes, name in (("", True, "Default"), (" none", False, "none")):
+        yield case(f"delete a partition{word}", route, changes,
+                   lambda s, name=name: s.delete(f"/api/v1/queues/QUEUE/partitions/{name}"))
     route, erase = "POST /api/v1/queues/{queue}/erase", "/api/v1/queues/QUEUE/erase"
     for word, changes, body in (("", True, {"text": "2"}), (" nothing", False, {"text": "none"}),
                                 (" in a dry run", False, {"text": "1", "dryRun": True}), (" all", False, {})):

@@ -157,17 +157,47 @@ def test_a_large_queue_a_bounded_part_at_a_time(client: Client, queue: str) -> N
 
 
 @pytest.mark.parametrize("query, status, words", [
-    ("text=x", 400, "queue is required"), ("queue=q", 400, "text is required"), ("queue=q&text=", 400, "text is"),
+    ("queue=q", 400, "text is required"), ("queue=q&text=", 400, "text is"),
     (f"queue=q&text={'x' * 1001}", 400, "more than 1000"), ("queue=q&text=%00", 400, "NUL"),
     ("queue=none-such&text=x", 404, "Queue not found"), ("queue=q&text=x&limit=0", 400, "limit must"),
     ("queue=q&text=x&limit=1001", 400, "limit must"), ("queue=q&text=x&from=soon", 400, "from must be a time"),
     ("queue=q&text=x&after=x", 400, "after must"), ("queue=q&text=x&after=1.2", 400, "after must"),
     ("queue=q&text=x&after=1.3000000000.0", 400, "after must"), ("queue=q&text=x&after=1.-2.0", 400, "after must"),
+    ("queue=q&text=x&after=1.2.3.3000000000", 400, "after must"),
+    ("queue=q&queue=none-such&text=x", 404, "Queue not found"), ("text=x" + "&queue=q" * 200, 200, ""),
+    ("text=x" + "".join(f"&queue=q{n}" for n in range(101)), 400, "at most 100"),
     ("queue=q&text=x&Partition=p", 400, "partition is one")])
 def test_what_is_refused(client: Client, query: str, status: int, words: str) -> None:
     client.push("q", 1)
     answer = client.get(f"/api/v1/messages/search?{query}")
-    assert answer.status == status and words in answer.json["error"], answer.body
+    assert answer.status == status and words in answer.json.get("error", ""), answer.body
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_several_queues_one_after_the_other(client: Client, queue: str, limit: int) -> None:
+    names = [f"{queue}-{name}" for name in "abcd"]
+    for name in names:
+        client.push(name, {"of": name, "order": 1}, {"of": name, "order": 2}, "else", partition="p")
+    wanted = [(name, order) for name in names if name != names[2] for order in (2, 1)]
+    target = "/api/v1/messages/search?" + urlencode({"text": '"order"', "limit": limit,
+                                                     "queue": [names[3], names[0], names[1]]}, doseq=True)
+    found: list = []
+    while target:
+        answer = client.get(target)
+        assert answer.status == 200 and len(answer.json["messages"]) <= limit, answer.body
+        found += [(one["queue"], json.loads(one["excerpt"])["order"]) for one in answer.json["messages"]]
+        link = answer.headers.get("link", "")
+        assert bool(link) is not answer.json["complete"]
+        target = link.partition(">")[0][1:]
+    assert found == wanted
+    anywhere, place = set(), {}
+    while True:
+        answer = asked(client, text=f'"of":"{queue}', limit=limit, **place)
+        anywhere |= {one["queue"] for one in answer["messages"]}
+        if answer["complete"]:
+            break
+        place = {"after": answer["next"]}
+    assert anywhere == set(names)
 
 
 @pytest.mark.parametrize("after", ["0.-1.0", "999999999999999999.2147483647.999999999999999999", "5.0.0"])
@@ -212,3 +242,9 @@ def test_who_may(start_daemon: Callable[..., Daemon]) -> None:
             assert status(path + "a", role="read-only") == 200
             assert status(path + "a", role="read-only", queues={"a": "read"}) == 200
             assert status(path + "b", role="read-only", queues={"a": "read"}) == 403
+        path = "/api/v1/messages/search?text=1"
+        assert status(path + "&queue=a&queue=b", role="read-only", queues={"a": "read"}) == 403
+        for queues, may in (({"a": "read"}, ["a"]), ({"*": "read"}, ["a", "b"]), ({"c": "read"}, [])):
+            answer = client.request("GET", path, None,
+                                    {"Authorization": f"Bearer {token(role='read-only', queues=queues)}"})
+            assert [one["queue"] for one in answer.json["messages"]] == may

@@ -185,6 +185,8 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
     cdef PushStream* to
     cdef PushItem* it
     cdef PushItem* following
+    cdef PushItem* gone = NULL
+    cdef PushItem** gone_end = &gone
     cdef Partition* p
     cdef bint short = False
     if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
@@ -197,7 +199,8 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
             # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
             following = it.next
             it.next = NULL
-            items_evict(s, it, False)
+            gone_end[0] = it
+            gone_end = &it.next
             it = following
             continue
         to = s.side if p.on_side else s
@@ -221,6 +224,7 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
             to.gather.n_jobs += 1
         to.gather.unsure = to.gather.unsure or part.unsure
         it = following
+    items_evict(s, gone, False)      # together: they keep their order
     while short and it != NULL:
         following = it.next
         item_refuse(s, it)    # the last of them may end the request, and the part with it

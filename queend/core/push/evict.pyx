@@ -90,7 +90,7 @@ cdef void push_evicted(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef EvictedMsg* m = <EvictedMsg*>msg
     cdef PushJob* j = m.job
     cdef PushItem* items = m.items
-    cdef PushItem* last = items
+    cdef PushItem** end = &j.unresolved
     j.unsure = j.unsure or m.unsure
     free(m)
     if not j.held:
@@ -99,8 +99,7 @@ cdef void push_evicted(Worker* w, InboxMsg* msg) noexcept nogil:
         j.unresolved = items
         push_go(w, j)
         return
-    # its other items are being asked for already: these join them
-    while last.next != NULL:
-        last = last.next
-    last.next = j.unresolved
-    j.unresolved = items
+    # its other items are being asked for already: these join them, behind those that came before
+    while end[0] != NULL:
+        end = &end[0].next
+    end[0] = items
