@@ -27,7 +27,7 @@ class Sender:
         self.event = any(name.lower().startswith("ce-") for name in headers)
         self.items: list[bytes] = []
         self.places: list[str] = []
-        self.size = self.stored = self.duplicates = self.buffered = self.printed = 0
+        self.size = self.stored = self.duplicates = self.deleted = self.buffered = self.printed = 0
 
     def add(self, payload: Payload, item: bool) -> None:
         made = self._item(payload) if item else payload.text if self.event else self._wrapped(payload)
@@ -69,6 +69,7 @@ class Sender:
             status = row.get("status", "queued")
             self.stored += status == "queued"
             self.duplicates += status == "duplicate"
+            self.deleted += status == "duplicate_of_deleted"
             self.buffered += status == "buffered"
             if self.output is Format.ndjson:
                 write(dump(row) + "\n")
@@ -78,7 +79,7 @@ class Sender:
                 write(("[\n " if not self.printed else ",\n ") + dump(row))
             self.printed += 1
         if wrong := [(row, place) for row, place in zip(answer, places, strict=False)
-                     if row.get("status") not in ("queued", "duplicate", "buffered")]:
+                     if row.get("status") not in ("queued", "duplicate", "duplicate_of_deleted", "buffered")]:
             row, place = wrong[0]
             raise Stop(f"{place}: {row.get('error') or row.get('status')}", 1)
 
@@ -114,6 +115,8 @@ class Sender:
             told = [f"{self.stored} stored"]
             if self.duplicates:
                 told.append(f"{self.duplicates} were there already")
+            if self.deleted:
+                told.append(f"{self.deleted} not stored: their ids are of deleted messages")
             if self.buffered:
                 told.append(f"{self.buffered} buffered until the database is back")
             write(", ".join(told) + "\n")

@@ -217,8 +217,8 @@ BEGIN
 END $$;
 
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
--- record stored under its id and the moment of that one; -1 and 0 where none is stored. Both are NULL if no id is
--- stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are not sorted by where they can be.
+-- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
+-- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are not sorted by where they can be.
 -- p_known, p_from, p_to: as in ids_find.
 CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_known bigint, p_from bigint[], p_to bigint[], OUT dup_offset bigint[], OUT dup_at bigint[])
@@ -226,6 +226,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_n      int := octet_length(p_ids) / 16;
     v_plain  boolean := NOT EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part);
+    v_holes  boolean := EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part);
     v_newest bigint := (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC
                          LIMIT 1);
     v_ord    int[];
@@ -246,7 +247,12 @@ BEGIN
         RETURN;
     END IF;
     SELECT array_agg(COALESCE(f.found, -1)), array_agg(COALESCE(f.stored_at, 0)) INTO dup_offset, dup_at
-      FROM (SELECT f.found, f.stored_at
+      FROM (SELECT f.found,
+                   CASE WHEN v_holes AND EXISTS (SELECT FROM queend.holes h
+                                                  WHERE h.partition_id = p_part AND h.record_offset = f.found)
+                             AND NOT EXISTS (SELECT FROM queend.dead_letters d
+                                              WHERE d.partition_id = p_part AND d.record_offset = f.found)
+                             THEN -f.stored_at ELSE f.stored_at END AS stored_at
               FROM generate_series(0, v_n - 1) AS i (ord)
               LEFT JOIN (SELECT DISTINCT ON (u.ord) u.* FROM unnest(v_ord, v_found, v_at) AS u (ord, found, stored_at)
                           ORDER BY u.ord, u.found) AS f ON f.ord = i.ord

@@ -28,11 +28,11 @@
 --              already (late_ids lacks ids then). -1: it has no room to remember, late_ids must hold all ids. NULL: it
 --              never will.
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
--- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got base, base
--- + 1, … in order (base -1: none); status 3 nothing of the partition was stored. Either a compressed row, which cannot
--- be cut here, holds a duplicate beside a new record, or may; or there is more to learn, or to list. The caller learns
--- `seen` and sends the partition's records again, plain. seen: what a caller that remembers did not know yet
--- (ids_seen).
+-- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment, negative
+-- if it was deleted; the others got base, base + 1, … in order (base -1: none); status 3 nothing of the partition was
+-- stored. Either a compressed row, which cannot be cut here, holds a duplicate beside a new record, or may; or there is
+-- more to learn, or to list. The caller learns `seen` and sends the partition's records again, plain. seen: what a
+-- caller that remembers did not know yet (ids_seen).
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.

@@ -4,8 +4,8 @@
 -- Stores messages that are given one by one, in their order per partition; queues and partitions that are missing are
 -- made. For callers that write SQL: the daemon has its own way to push (queend.push), which this one ends in.
 -- One row per item (0-based ord): whether the partition had its transaction id already, as the older message or as an
--- earlier item, and where and when (µs) that id is stored. Names were checked (item_check). Error 0A000: a queue is
--- encrypted, which SQL cannot do.
+-- earlier item, and where and when (µs, negative: that message was deleted) that id is stored. Names were checked
+-- (item_check). Error 0A000: a queue is encrypted, which SQL cannot do.
 --
 -- In a transaction that is READ COMMITTED: a name that changes its meaning while this waits for a lane is found out by
 -- the version of the catalogue and looked up again. The lanes are held to the end of the transaction, so that should be

@@ -3,12 +3,12 @@
 
 -- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
 -- lease that has run out, or marked (stats_mark), also if deleted since; with p_floors also those whose floor rose
--- (that compares every floor with the one kept). parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept
--- (stats_keep) once all of them were visited. Queues and groups that are gone leave the figures. A queue is marked for
--- a walk through all of its partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its
--- delayedProcessing. When more than p_most rows of the log were written, every queue is. A moment in a row is read
--- before the row is locked or committed: looks overlap by two seconds. What is committed later than that after its
--- moment (a transaction stood still) is found with its next change or by the next walk.
+-- (that compares every floor with the one kept). parts[i] is of queues[i]. since: the moment before which every change
+-- is among them, to be kept (stats_keep) once all of them were visited. Queues and groups that are gone leave the
+-- figures. A queue is marked for a walk through all of its partitions (stats_walk) if it is new, has a new group, had
+-- its groups moved, or changed its delayedProcessing. When more than p_most rows of the log were written, every queue
+-- is. A moment in a row is read before the row is locked or committed: looks overlap by two seconds. What is committed
+-- later than that after its moment (a transaction stood still) is found with its next change or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$

@@ -64,13 +64,14 @@ BEGIN
     END IF;
     RETURN (
     WITH stored AS MATERIALIZED (
-        SELECT s.*, queend.message_id(s.stored_at, s.partition_id, s.record_offset) AS message_id,
+        SELECT s.*, queend.message_id(abs(s.stored_at), s.partition_id, s.record_offset) AS message_id,
                queend.partition_uuid(s.partition_id) AS uuid, i.queue[s.ord + 1] AS queue
           FROM queend.push_items(i.queue, i.partition, i.transaction, i.payload, i.trace, i.producer) AS s)
     SELECT jsonb_build_object(
         'items', (SELECT jsonb_agg(jsonb_build_object(
                       'index', i.index[s.ord + 1], 'transaction_id', i.transaction[s.ord + 1],
-                      'status', CASE WHEN s.duplicate THEN 'duplicate' ELSE 'queued' END,
+                      'status', CASE WHEN NOT s.duplicate THEN 'queued'
+                                      WHEN s.stored_at < 0 THEN 'duplicate_of_deleted' ELSE 'duplicate' END,
                       'message_id', s.message_id, 'partition_id', s.uuid,
                       'trace_id', CASE WHEN NOT s.duplicate THEN i.trace[s.ord + 1] END, 'queueName', s.queue)
                                    ORDER BY s.ord)
@@ -83,12 +84,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 'Stores messages at once: [{"queue", "partition": "Default", "payload": {}, "transactionId": made here, "traceId",
-"producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued or duplicate,
-message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id,
-last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older message. All or
-nothing. An item with headers, ttl or priority is an error. The two flags are those of the reference server and decide
-nothing. For autocommit: the lanes of its
-partitions stay locked until the transaction ends. In a transaction of your own call queen.push.';
+"producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued, duplicate or
+duplicate_of_deleted, message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name,
+partition_id, last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older message.
+All or nothing. An item with headers, ttl or priority is an error. The two flags are those of the reference server and
+decide nothing. For autocommit: the lanes of its partitions stay locked until the transaction ends. In a
+transaction of your own call queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,
     check_capacity boolean DEFAULT false) RETURNS jsonb

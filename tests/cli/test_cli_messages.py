@@ -34,8 +34,12 @@ def test_what_a_push_carries(cli, client, queue):
                    "json").json
     assert [row["transaction_id"] for row in first] == ["t/1"]
     assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == "0 stored, 1 were there already\n"
+    cli.ok("message", "delete", f"{first[0]['partition_id']}/t/1", "--yes")
+    assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == (
+        "0 stored, 1 not stored: their ids are of deleted messages\n")
+    cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/2", "-H", f"traceparent: {trace}")
     (message,) = client.pop(queue)
-    assert (message["partition"], message["transactionId"], message["traceparent"]) == ("p 1", "t/1", trace)
+    assert (message["partition"], message["transactionId"], message["traceparent"]) == ("p 1", "t/2", trace)
     cli.ok("push", queue, '{"who":{"id":7}}', '{"who":{"id":8}}', "--partition-field", "who.id")
     assert {one["partition"] for one in client.pop(queue, batch=10, partitions=10)} == {"7", "8"}
     cli.ok("push", queue, "--items", input='{"payload":1,"partition":"own","transactionId":"x"}\n{"payload":2}\n')

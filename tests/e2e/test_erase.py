@@ -190,6 +190,39 @@ def test_sealed_queues_and_the_outbox(client, queue, database) -> None:
     assert erase(client, queue, partition="p")["erased"] == 1
 
 
+@pytest.mark.parametrize("id", ["a text", str(uuid.UUID(int=4 << 76 | 2 << 62 | 77)), ""], ids=["text", "v4", "v7"])
+@pytest.mark.parametrize("big", [False, True], ids=["plain", "compressed"])
+def test_a_push_under_the_id_of_a_deleted_message_says_so(client, queue, database, id, big) -> None:
+    ids = [id or pushed_id(client, queue), *(f"other {n}" for n in range(3))]
+    items = [{"queue": queue, "partition": "p", "transactionId": one, "payload": PAD * big} for one in ids]
+    client.push_items(items)
+    again = items[:2] + [dict(items[0]), {**items[0], "transactionId": f"new {big}"}]
+
+    def told() -> list[str]:
+        return [one["status"] for one in client.push_items(again)]
+
+    assert told() == ["duplicate"] * 3 + ["queued"]
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/p/messages/{quote(ids[0])}").json["success"]
+    of = "duplicate_of_deleted"
+    assert told() == [of, "duplicate", of, "duplicate"] == told()
+    counts = client.post("/api/v1/push?format=counts", {"items": again}).json
+    assert counts == {"count": 4, "queued": 0, "duplicate": 4, "error": 0}
+    by_sql, = database.execute("SELECT queen.push_messages_v3(%s)", (psycopg.types.json.Jsonb(again),)).fetchone()
+    assert [one["status"] for one in by_sql["items"]] == [of, "duplicate", of, "duplicate"]
+    assert by_sql["items"][0]["message_id"] == client.push_items(again)[0]["message_id"]
+    refused = client.transaction({"type": "push", "items": [items[0]]})
+    assert refused["success"] is False and refused["reason"] == "duplicate"
+    erase(client, queue, transactionIds=ids)
+    assert told() == [of] * 3 + ["duplicate"]
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/p").status == 200
+    assert told() == ["queued", "queued", "duplicate", "queued"]
+
+
+def pushed_id(client: Client, queue: str) -> str:
+    """A UUID of version 7 of now."""
+    return client.push(queue, 1, partition="elsewhere")[0]["transaction_id"]
+
+
 @pytest.mark.parametrize("body", [
     {}, {"partition": ""}, {"transactionIds": []}, {"text": ""}, {"path": "/a"}, {"value": 1},
     {"path": "a", "value": 1}, {"dryRun": True}, {"txt": "a"}, {"text": None}, {"transactionIds": [""]},

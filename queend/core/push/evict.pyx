@@ -41,8 +41,8 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if b.unsure and not g.partition.dead:
                 group_fail(s, g, 503, NULL)      # they may be stored, in clear
             else:
-                items_evict(s, g.dups, b.unsure)
                 items_evict(s, g.first, b.unsure)
+                items_evict(s, g.dups, b.unsure)      # behind what they repeat
         else:
             last = g
         g = following

@@ -117,6 +117,9 @@ cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
     it.created_us = created
     pg_next8(&b.offsets, &it.offset)
     pg_next8(&b.moments, &it.created_us)
+    it.of_deleted = it.created_us < 0
+    if it.of_deleted:
+        it.created_us = -it.created_us
     if it.offset >= 0:
         # an id made here that is "already stored" is our own batch, sent twice
         it.status = 1 if it.id_kind != 0 else 0
@@ -157,6 +160,7 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
         it.offset = first.offset + (it.original_at if first.run != NULL else 0)
         it.created_us = first.created_us
         it.status = 1 if first.status < 2 else first.status
+        it.of_deleted = first.of_deleted
         if it.status == 4 and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request is told what the first one's is
             it.of_part.said = first.of_part.said

@@ -60,6 +60,8 @@ cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
     if it.status < 2:
         if it.status == 0:
             buf_text(b, b",\"status\":\"queued\",\"message_id\":")
+        elif it.of_deleted:
+            buf_text(b, b",\"status\":\"duplicate_of_deleted\",\"message_id\":")
         else:
             buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
         put_uuid(b, it.message_id)

@@ -65,6 +65,7 @@ cdef struct PushItem:
     uint8_t keyed             # its id follows from an Idempotency-Key: found stored means stored by this request before
     # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was not reached
     uint8_t status
+    uint8_t of_deleted        # the message it is a duplicate of was deleted
     uint8_t full              # failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us
