@@ -218,8 +218,8 @@ END $$;
 
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
 -- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
--- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are not sorted by where they can be.
--- p_known, p_from, p_to: as in ids_find.
+-- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are
+-- not sorted by where they can be. p_known, p_from, p_to: as in ids_find.
 CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_known bigint, p_from bigint[], p_to bigint[], OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
