@@ -128,6 +128,11 @@ DECLARE
     v_count int;
     v_next  bigint;
 BEGIN
+    IF NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part AND x.group_id = p_group)
+       AND NOT queend.cursor_opened(p_part, p_group) THEN
+        status := 2;
+        RETURN;
+    END IF;
     SELECT * INTO c FROM queend.pop_one(p_part, p_group, p_take, p_lease, p_lease_us);
     status := c.status;
     IF c.first IS NULL THEN
@@ -156,6 +161,17 @@ BEGIN
         UPDATE queend.cursors k SET lease_end = v_next - 1 WHERE k.partition_id = p_part AND k.group_id = p_group;
     END IF;
     PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
+END $$;
+
+-- Makes the cursor of a group in a partition. False if another transaction makes it and does not end within 10 ms. A
+-- call in SQL holds cursors of other partitions in any order: to wait longer could be a deadlock.
+CREATE OR REPLACE FUNCTION queend.cursor_opened(p_part int, p_group int) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = 10 AS $$
+BEGIN
+    PERFORM queend.cursors_open(ARRAY[p_part], ARRAY[p_group], ARRAY[true]);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
 END $$;
 
 -- Claims at most p_take records of one partition for a group under a lease, as the options of its queue say. first,

@@ -3,6 +3,8 @@ wait and never for each other in a circle. Each test takes by hand the lock that
 others come up to it."""
 from __future__ import annotations
 
+import json
+
 import pytest
 from sql.calls import Waiting
 from sql.records import Session, batch, id7, new_lease
@@ -147,3 +149,19 @@ def test_a_seek_and_leases_of_what_is_gone(two, partitions, group):
     a.rows("SELECT * FROM queend.group_seek(%s, %s, NULL, 0, 100, NULL, 0)", queue, who)
     a.rows("COMMIT")
     assert waiting.result() == 0      # the seek has ended it
+
+
+def test_a_pop_in_sql_does_not_wait_for_a_cursor_that_is_being_made(two, partitions, group):
+    """It may hold the cursor of another partition that the other one wants next."""
+    a, b, watcher = two
+    part, = partitions()
+    who = group(part, "g")
+    _, name = place(watcher, part)
+    watcher.push(batch(part, [id7()]))
+    call = "SELECT queen.pop_unified_batch_v4(%s::jsonb)->0->'result'->>'reason'"
+    wanted = json.dumps([{"queue_name": name, "partition_name": "p0", "consumer_group": "g"}])
+    a.rows("SELECT queend.cursors_open(%s, %s, %s)", [part], [who], [True])
+    b.rows("SET statement_timeout = '20s'")
+    assert b.value(call, wanted) == "leased"
+    a.rows("COMMIT")
+    assert b.value(call, wanted) is None
