@@ -76,11 +76,7 @@ class Steps:
                 client.send(step.method, step.target, None if step.body is None else json.dumps(step.body).encode())
                 sent.append((client, step))
         for step in asked:
-            try:
-                (value,) = self.database.execute(step.target, step.body).fetchone()
-            except psycopg.errors.DeadlockDetected:      # its callers call again, as of each function that locks much
-                self.refused += 1
-                continue
+            (value,) = self.database.execute(step.target, step.body).fetchone()
             if step.took:
                 step.took(value)
         for client, step in sent:
