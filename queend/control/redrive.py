@@ -26,6 +26,13 @@ STAY = """SELECT q.id FROM queend.queues q
      ORDER BY q.id FOR KEY SHARE"""
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
+# Noted about the message that a dead letter was: what it came back as. A trace goes with its message.
+NOTE = """INSERT INTO queend.traces (partition_id, record_id, transaction_id, group_name, event_type, worker_id, data,
+        names, created_at)
+    SELECT d.partition_id, d.record_id, d.transaction_id, COALESCE(u.group_name, ''), 'redriven', 'queend', u.data,
+           '{}', queend.now_us()
+      FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS u (id, group_name, data)
+      JOIN queend.dead_letters d ON d.id = u.id"""
 ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
 # they are not removed as idle
 KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"
@@ -70,10 +77,13 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             raise RuntimeError("a partition was removed while its dead letters came back")
         encrypted = {row.name for row in await (await cursor.execute(
             ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
-        rows = _rows([_group(one, queue) for one in dead], dead, parts,
+        rows, made = _rows([_group(one, queue) for one in dead], dead, parts,
                      [_payload(one, (payloads or {}).get(one.id), name, name in encrypted)
                       for one, (name, _) in zip(dead, names, strict=True)])
         written = [record_row(row.records) for row in rows]
+        await cursor.execute(NOTE, ([one.id for one in dead], [one.group_name for one in dead], [
+            json.dumps({"transactionId": str(id), "queue": name, "partition": part}, ensure_ascii=False)
+            for id, (name, part) in zip(made, names, strict=True)]))
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.
         bounds = {part: [one for row in rows if row.partition == part for one in row.ids] for part in set(parts)}
@@ -104,19 +114,22 @@ def _group(dead: Any, queue: str | None) -> str | None:
 
 
 def _rows(groups: list[str | None], dead: list[Any], parts: list[int],
-          payloads: list[tuple[bytes, str | None]]) -> list[Row]:
+          payloads: list[tuple[bytes, str | None]]) -> tuple[list[Row], list[uuid.UUID]]:
+    """Returns rows of the log, and the new id of each dead letter."""
     rows: list[Row] = []
+    made: list[uuid.UUID] = []
     last: dict[int, Row] = {}
     for group, one, part, (payload, seal) in zip(groups, dead, parts, payloads, strict=True):
         row = last.get(part)
         if row is None or row.group != group or row.size + len(payload) > ROW_BYTES or len(row.ids) >= ROW_RECORDS:
             row = last[part] = Row(part, group, row.skip + len(row.ids) if row else 0)
             rows.append(row)
-        row.ids.append(uuid.UUID(bytes=record_new_id()))
+        made.append(uuid.UUID(bytes=record_new_id()))
+        row.ids.append(made[-1])
         row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None,
                                       _text(seal), _headers(one))))
         row.size += len(payload)
-    return rows
+    return rows, made
 
 
 def _headers(dead: Any) -> bytes:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from fastapi import Request
 
 from .._core import payloads_search
@@ -42,11 +43,20 @@ QUEUES = """SELECT q.id, q.name, q.encryption_enabled AS sealed FROM queend.queu
 KNOWN = "SELECT count(*) FROM queend.queues q WHERE q.name = ANY (%s::text[])"
 ROWS = "SELECT * FROM queend.message_search_rows(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
+# What messages that were dead letters came back as (control/redrive).
+REDRIVEN = """SELECT u.ord::int - 1 AS ord, t.data
+      FROM unnest(%s::int[], %s::text[]) WITH ORDINALITY AS u (part, id, ord)
+     CROSS JOIN LATERAL (SELECT x.data FROM queend.traces x
+                          WHERE x.partition_id = u.part AND x.record_id = queend.record_id(u.id)
+                            AND x.event_type = 'redriven' AND x.worker_id = 'queend'
+                          ORDER BY x.partition_id DESC, x.record_id DESC, x.ord DESC LIMIT 1) AS t"""
 
 
 @router.declare("GET /api/v1/messages/search", READ, whole(
-    messages=array(whole(*ORIGIN, **PLACE, **ORIGIN, status=TEXT, queueStatus=TEXT, busStatus=whole(consumedBy=INTEGER,
-                         totalGroups=INTEGER), createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
+    messages=array(whole(*ORIGIN, "redrivenAs", **PLACE, **ORIGIN, redrivenAs=whole(
+        transactionId=TEXT, queue=TEXT, partition=TEXT), status=TEXT, queueStatus=TEXT,
+                         busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER), createdAt=TIME,
+                         leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
     searched=INTEGER, unreadable=INTEGER, searchedBackTo=SOME_TIME, complete=FLAG, next=MAYBE),
                 [{**QUEUE, "schema": array(QUEUE["schema"]),
                   "description": "repeated for several; none: all that the token may read"}, PARTITION,
@@ -57,8 +67,9 @@ STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
 async def message_search(request: Request) -> Json:
     """Messages of queues whose payloads have a text in them: of one queue after the other, the oldest queue first, and
     of each the newest message first. A request looks at 10 000 messages of a queue at most, and for about a second:
-    while `complete` is false, `next` goes on. `unreadable`: messages that could not be looked at, for their key is not
-    here."""
+    while `complete` is false, `next` goes on. A redriven dead letter names its origin, and the message that was the
+    dead letter what it came back as: `redrivenAs`. `unreadable`: messages that could not be looked at, for their key
+    is not here."""
     query = Page(request)
     text = _required(query, "text")
     if len(text) > TEXT_MOST:
@@ -190,9 +201,12 @@ async def _told(request: Request, queue: str, hits: list[Any]) -> list[dict[str,
     stands = await rows(request, STANDS, [hit[0] for hit in hits], [hit[1] for hit in hits])
     seed = await seed_of(request)
     origins = await origins_of(request, [hits[row.ord][:2] for row in stands])
+    again = {row.ord: {"redrivenAs": orjson.loads(row.data)} for row in await rows(
+        request, REDRIVEN, [hit[0] for hit in hits], [hit[3] for hit in hits])}
     messages = []
     for row, origin in zip(stands, origins, strict=True):
         partition, offset, stored, transaction_id, id, excerpt = hits[row.ord]
         messages.append({**place(seed, partition, queue, row.partition, transaction_id, id), **standing(row),
-                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt, **origin})
+                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt, **origin,
+                         **again.get(row.ord, {})})
     return messages

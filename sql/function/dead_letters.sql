@@ -180,3 +180,75 @@ BEGIN
     END IF;
     RETURN v_gone;
 END $$;
+
+-- Stores dead letters again, in the order they failed, and drops them: of the newest p_most that the filters leave
+-- (dead_find). Each is for the group it was a dead letter of; what somebody moved by hand is for all groups. As
+-- control/redrive does it, for callers that write SQL. Leaves those that SQL cannot read: of compressed rows, sealed
+-- ones, and those that another session has in hand. unreadable: how many of them SQL cannot read. Error 0A000: the
+-- queue is encrypted. Locks: the queue, the dead letters, then what push_items takes.
+CREATE OR REPLACE FUNCTION queend.dead_redrive(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
+    p_error text, p_most int, OUT redriven int, OUT unreadable int)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v record;
+    s record;
+BEGIN
+    redriven := 0;
+    PERFORM 1 FROM queend.queues q WHERE q.id = p_queue FOR KEY SHARE;
+    WITH found AS MATERIALIZED (
+        SELECT f.id FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, p_most, 0, p_error) AS f (id)),
+    held AS MATERIALIZED (
+        SELECT d.id FROM queend.dead_letters d WHERE d.id IN (SELECT f.id FROM found f) ORDER BY d.id
+           FOR UPDATE SKIP LOCKED),
+    dead AS MATERIALIZED (
+        SELECT d.*, queend.id_make() AS made, x.record_id,
+               row_number() OVER (ORDER BY d.failed_at, d.id) AS ord,
+               CASE WHEN NOT d.from_all THEN d.group_name END AS only
+          FROM queend.dead_show(ARRAY(SELECT h.id FROM held h)) AS d
+          JOIN queend.dead_letters x ON x.id = d.id)
+    SELECT count(*) FILTER (WHERE d.payload IS NULL OR d.seal IS NOT NULL) AS unreadable,
+           array_agg(d.id ORDER BY d.ord) FILTER (WHERE r.may) AS ids,
+           array_agg(d.queue ORDER BY d.ord) FILTER (WHERE r.may) AS queue,
+           array_agg(d.partition ORDER BY d.ord) FILTER (WHERE r.may) AS partition,
+           array_agg(d.made::text ORDER BY d.ord) FILTER (WHERE r.may) AS made,
+           array_agg(d.payload ORDER BY d.ord) FILTER (WHERE r.may) AS payload,
+           array_agg(d.trace_id ORDER BY d.ord) FILTER (WHERE r.may) AS trace,
+           array_agg(d.producer_sub ORDER BY d.ord) FILTER (WHERE r.may) AS producer,
+           array_agg(queend.origin_headers(d.headers, d.transaction_id, d.queue, d.partition, d.record_offset)
+                     ORDER BY d.ord) FILTER (WHERE r.may) AS headers,
+           array_agg(d.only ORDER BY d.ord) FILTER (WHERE r.may) AS only,
+           array_agg(d.partition_id ORDER BY d.ord) FILTER (WHERE r.may) AS part,
+           array_agg(d.record_id ORDER BY d.ord) FILTER (WHERE r.may) AS record,
+           array_agg(d.transaction_id ORDER BY d.ord) FILTER (WHERE r.may) AS was,
+           array_agg(d.group_name ORDER BY d.ord) FILTER (WHERE r.may) AS grp
+      INTO v FROM dead d CROSS JOIN LATERAL (SELECT d.payload IS NOT NULL AND d.seal IS NULL AS may) AS r;
+    unreadable := v.unreadable;
+    IF v.ids IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO queend.traces (partition_id, record_id, transaction_id, group_name, event_type, worker_id, data, names,
+                               created_at)
+    SELECT u.part, u.record, u.was, COALESCE(u.grp, ''), 'redriven', 'queend',
+           json_build_object('transactionId', u.made, 'queue', u.queue, 'partition', u.partition), '{}', queend.now_us()
+      FROM unnest(v.part, v.record, v.was, v.grp, v.made, v.queue, v.partition)
+           AS u (part, record, was, grp, made, queue, partition);
+    redriven := queend.dead_delete(v.ids);
+    FOR s IN SELECT p.partition_id, p.record_offset, v.only[p.ord + 1] AS only
+               FROM queend.push_items(v.queue, v.partition, v.made, v.payload, v.trace, v.producer, v.headers) AS p
+              ORDER BY p.partition_id, p.record_offset LOOP
+        IF s.only IS NOT NULL THEN
+            PERFORM queend.address_add(s.partition_id, s.record_offset, s.record_offset, s.only);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Returns headers with what the message of a dead letter was at first: as they are where they say so already.
+CREATE OR REPLACE FUNCTION queend.origin_headers(p_headers text, p_transaction text, p_queue text, p_partition text,
+    p_offset bigint) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN queend.origin_of(p_headers) IS NOT NULL THEN p_headers
+                ELSE left(h.text, -1) || CASE WHEN length(h.text) > 2 THEN ',' ELSE '' END
+                     || '"originTransactionId":' || to_json(p_transaction) || ',"originQueue":' || to_json(p_queue)
+                     || ',"originPartition":' || to_json(p_partition) || ',"originOffset":' || p_offset || '}' END
+      FROM (SELECT COALESCE(NULLIF(p_headers, ''), '{}') AS text) AS h
+$$;

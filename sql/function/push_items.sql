@@ -11,7 +11,7 @@
 -- the version of the catalogue and looked up again. The lanes are held to the end of the transaction, so that should be
 -- now.
 CREATE OR REPLACE FUNCTION queend.push_items(p_queue text[], p_partition text[], p_transaction text[], p_payload text[],
-    p_trace uuid[], p_producer text[])
+    p_trace uuid[], p_producer text[], p_headers text[] DEFAULT NULL)
 RETURNS TABLE (ord int, duplicate boolean, partition_id int, record_offset bigint, stored_at bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -35,7 +35,7 @@ BEGIN
             RAISE feature_not_supported
                   USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', v_sealed);
         END IF;
-        SELECT * INTO a FROM queend.push_arrays(v_part, p_transaction, p_payload, p_trace, p_producer);
+        SELECT * INTO a FROM queend.push_arrays(v_part, p_transaction, p_payload, p_trace, p_producer, p_headers);
 
         RETURN QUERY
         WITH stored AS MATERIALIZED (
@@ -68,8 +68,8 @@ END $$;
 -- Items that repeat the partition and id of an earlier one are left out. items: the others (from 1), in the order they
 -- lie in the rows; copies, firsts: those left out, and whom each repeats. lanes: ascending.
 CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[],
-    p_producer text[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[], OUT kind smallint[],
-    OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
+    p_producer text[], p_headers text[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[],
+    OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
     OUT items int[], OUT copies int[], OUT firsts int[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 #variable_conflict use_column
@@ -77,12 +77,12 @@ BEGIN
     WITH item AS MATERIALIZED (
         SELECT u.ord::int AS ord, u.part, u.rid, convert_to(u.payload, 'UTF8') AS body,
                CASE WHEN u.trace IS NULL THEN 0 ELSE 1 END | CASE WHEN u.producer IS NULL THEN 0 ELSE 2 END
-               | CASE WHEN u.transaction = encode(u.rid, 'hex')::uuid::text THEN 0 ELSE 4 END AS flags, u.trace,
-               u.producer, u.transaction,
+               | CASE WHEN u.transaction = encode(u.rid, 'hex')::uuid::text THEN 0 ELSE 4 END
+               | CASE WHEN u.headers IS NULL THEN 0 ELSE 32 END AS flags, u.trace, u.producer, u.transaction, u.headers,
                first_value(u.ord::int) OVER (PARTITION BY u.part, u.rid ORDER BY u.ord) AS winner
           FROM (SELECT x.*, queend.record_id(x.transaction) AS rid
-                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer) WITH ORDINALITY AS x (part,
-                          transaction, payload, trace, producer, ord)) AS u),
+                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer, p_headers) WITH ORDINALITY
+                       AS x (part, transaction, payload, trace, producer, headers, ord)) AS u),
     kept AS MATERIALIZED (
         SELECT i.*, row_number() OVER w - 1 AS place,
                (sum(octet_length(i.body)) OVER w - octet_length(i.body)) / 65536 AS span
@@ -98,7 +98,10 @@ BEGIN
                                                 || convert_to(k.producer, 'UTF8') END
                                     || CASE WHEN k.flags & 4 = 0 THEN ''
                                             ELSE queend.varint_bytes(octet_length(k.transaction))
-                                                || convert_to(k.transaction, 'UTF8') END,
+                                                || convert_to(k.transaction, 'UTF8') END
+                                    || CASE WHEN k.flags & 32 = 0 THEN ''
+                                            ELSE queend.varint_bytes(octet_length(k.headers))
+                                                || convert_to(k.headers, 'UTF8') END,
                                     '' ORDER BY k.ord) FILTER (WHERE k.flags > 0) AS meta
           FROM (SELECT k.*, min(k.place) OVER (PARTITION BY k.part, k.place / 1000, k.span) AS base FROM kept k) AS k
          GROUP BY k.part, k.place / 1000, k.span),

@@ -56,3 +56,33 @@ COMMENT ON FUNCTION queen.get_dlq_messages_v1(jsonb) IS
 'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "error": a text in the
 error, "limit": 100, "offset": 0}, as GET /api/v1/dlq gives them. data is null where SQL
 cannot read it (see queen.messages).';
+
+CREATE OR REPLACE FUNCTION queen.redrive_dlq_v1(filter jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
+    v_wrong text := (SELECT min(k) FROM jsonb_object_keys(filter) AS k
+                      WHERE k NOT IN ('queue', 'consumerGroup', 'partition', 'from', 'to', 'error', 'limit')
+                         OR filter->>k IS NULL OR filter->>k = '');
+    v_most  int := COALESCE((filter->>'limit')::int, 10000);
+    r       record;
+BEGIN
+    IF v_wrong IS NOT NULL OR v_most NOT BETWEEN 1 AND 10000 THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = CASE WHEN v_wrong IS NULL THEN 'limit must be a whole number from 1 to 10000'
+                                   ELSE format('%s is no filter, or is empty', v_wrong) END;
+    ELSIF v_queue IS NULL THEN
+        RAISE undefined_object USING MESSAGE = 'Queue not found';
+    END IF;
+    SELECT * INTO r FROM queend.dead_redrive(v_queue, filter->>'partition', filter->>'consumerGroup',
+                                             queend.moment_us(filter->>'from'), queend.moment_us(filter->>'to'),
+                                             filter->>'error', v_most);
+    RETURN jsonb_build_object('success', true, 'queue', filter->>'queue', 'redriven', r.redriven, 'unreadable',
+                              r.unreadable);
+END $$;
+COMMENT ON FUNCTION queen.redrive_dlq_v1(jsonb) IS
+'Stores dead letters of a queue as new messages and drops them, as POST /api/v1/dlq/redrive: {"queue",
+"consumerGroup", "partition", "from", "to", "error": a text in the error, "limit": 10000}. Result: {success, queue,
+redriven, unreadable: those that SQL cannot read (compressed or sealed), which stay}. Errors: 22023 an unknown or empty
+filter, 42704 no such queue, 0A000 an encrypted queue. For autocommit: lanes of partitions stay locked until the
+transaction ends.';
