@@ -192,8 +192,8 @@ async def fetch(request: Request) -> Response:
     control = request.app.state.control
     call, items = await entries_of(request)
     wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX),
-                     one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST), one.whole("number", 0)) for one in items]
-    most = call.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
+                     one.budget("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST), one.whole("number", 0)) for one in items]
+    most = call.budget("maxBytes", CALL_BYTES, 1, CALL_MOST)
     wait_ms = call.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
     least = call.whole("minBytes", 1, 0, CALL_MOST)
     form = _form(request)
@@ -246,7 +246,7 @@ async def partitions_changed(request: Request) -> Json:
     reader = request.app.state.control.reader
     _, items = await entries_of(request)
     page = max(1, min(PAGE, PAGES_MOST // len(items)))
-    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1, page))
+    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.budget("limit", page, 1, page))
               for one in items]
     seed = await reader.seed()
     numbered = [one.values.get("numbers") is True for one in items]
@@ -295,9 +295,9 @@ async def offsets(request: Request) -> Response:
     reader = request.app.state.control.reader
     call = await fields_of(request)
     queue, at, after = call.queue(), call.moment("at"), call.cursor("after")
-    limit = call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
     if _form(request) == "arrow":
         return await _offsets_packed(reader, call, queue, at)
+    limit = call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
     seed = await reader.seed()
     behind = 0 if after is None else read_partition_number(seed, after.encode())
     if behind is None:

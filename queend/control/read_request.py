@@ -40,12 +40,23 @@ class Fields:
         return value
 
     def whole(self, name: str, default: int | None, low: int = 0, high: int = INT8_MAX) -> int:
-        """A whole number, brought between low and high. default None: it must be there and not below low."""
+        """A whole number from low to high. default None: it must be there."""
         value = self.values.get(name)
         if value is None and default is not None:
             return default
-        if not is_whole(value) or abs(value) > INT8_MAX or default is None and value < low:
-            raise self.refuse(name, f"must be a whole number{f' of at least {low}' if default is None else ''}")
+        if not is_whole(value) or not low <= value <= high:
+            most = f"from {low} to {high}" if high < INT8_MAX else f"of at least {low}"
+            raise self.refuse(name, f"must be a whole number {most}")
+        return value
+
+    def budget(self, name: str, default: int, low: int, high: int) -> int:
+        """A whole number, brought between low and high, as the reference does: published clients send what their
+        program set, and an answer says where it ended."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        if not is_whole(value) or abs(value) > INT8_MAX:
+            raise self.refuse(name, "must be a whole number")
         return min(max(value, low), high)
 
     def moment(self, name: str, required: bool = False) -> int | None:

@@ -204,7 +204,9 @@ ENTRY = {"queue": "q", "partition": "p", "offset": 0}
     *((AT, {"entries": [{"queue": "q", **change}]}, "entries[0].timestamp")
       for change in ({}, {"timestamp": None}, {"timestamp": "x"}, {"timestamp": {}})),
     (OFFSETS, {}, "queue"), (OFFSETS, {"queue": "q", "after": "rubbish"}, "after"),
-    (OFFSETS, {"queue": "q", "at": "x"}, "at"), (OFFSETS, {"queue": "q", "limit": "all"}, "limit")])
+    (OFFSETS, {"queue": "q", "at": "x"}, "at"), (OFFSETS, {"queue": "q", "limit": "all"}, "limit"),
+    (OFFSETS, {"queue": "q", "limit": 10_001}, "limit"), (OFFSETS, {"queue": "q", "limit": 0}, "limit"),
+    (FETCH, {"entries": [{"queue": "q", "offset": 0}], "maxWaitMs": 30_001}, "maxWaitMs")])
 def test_what_is_refused(client: Client, target: str, body: object, names: str) -> None:
     answer = client.post(target, json.dumps(body).encode())
     assert answer.status == 400 and answer.json["error"].startswith(names), answer.body
