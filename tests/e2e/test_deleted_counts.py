@@ -1,0 +1,47 @@
+"""No figure of a page counts a deleted message: totals, backlogs, lags."""
+from __future__ import annotations
+
+import pytest
+from support.client import Client, data
+from support.daemon import Daemon
+from support.wait import until
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon) -> Daemon:
+    return start_daemon(STATS_INTERVAL_MS=200)
+
+
+def delete(client: Client, queue: str, *ids: str) -> None:
+    for one in ids:
+        assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/p/messages/{one}").json["success"]
+
+
+def listed(client: Client, queue: str) -> dict:
+    """The messages of the queue in the list of queues, as soon as its kept figures say nothing of deleted ones."""
+    row, = (one for one in client.get(f"/api/v1/resources/queues?search={queue}").json["queues"]
+            if one["name"] == queue)
+    return row["messages"]
+
+
+def test_pages_of_a_queue(client: Client, queue: str) -> None:
+    client.configure(queue, namespace=queue)
+    client.push_items([{"queue": queue, "partition": "p", "transactionId": f"m{n}", "payload": n} for n in range(8)])
+    assert data(client.pop(queue, "p", consumerGroup="g", batch=3, autoAck=True)) == [0, 1, 2]
+    delete(client, queue, "m1", "m5", "m7")
+    shown = client.show(queue).json
+    stats = next(one["stats"] for one in shown["partitions"] if one["name"] == "p")
+    for counts in (shown["totals"], stats):
+        assert (counts["total"], counts["pending"], counts["completed"]) == (5, 3, 2)
+    status = client.get(f"/api/v1/status/queues/{queue}").json
+    assert (status["totals"]["messages"]["total"], status["totals"]["messages"]["pending"]) == (5, 3)
+    until(lambda: (listed(client, queue)["total"], listed(client, queue)["pending"]) == (5, 3), "the list follows")
+    namespace, = (one for one in client.get("/api/v1/resources/namespaces").json["namespaces"]
+                  if one["namespace"] == queue)
+    assert (namespace["messages"]["total"], namespace["messages"]["pending"]) == (5, 3)
+    (group,) = (one for one in client.get("/api/v1/consumer-groups").json if one["queueName"] == queue)
+    assert group["totalLag"] == 3
+    assert len(client.get(f"/api/v1/messages?queue={queue}").json["messages"]) == 5
+    delete(client, queue, "m0", "m2", "m3", "m4", "m6")
+    assert client.show(queue).json["totals"]["total"] == 0
+    until(lambda: listed(client, queue)["total"] == 0, "the list follows")
