@@ -100,8 +100,8 @@ def calls(queue: int, group: int, parts: list[int]):
         [lease], [60], [1] * n, parts, [group] * n)
     yield 45, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
     yield 60, POP_CALL, pop(True)
-    # a group that meets these partitions first
-    yield 70, POP_CALL, pop(True, group + 1, True)
+    # A group that meets these partitions first: each cursor is made, and marks its partition for the figures.
+    yield 75, POP_CALL, pop(True, group + 1, True)
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:],
                              [], [], [], [], [], [])
     yield 15, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
