@@ -24,7 +24,7 @@ WRONG = {
     "search q 1": "It is `queend message search`.\n", "stream ls": "It is `queend queue list`.\n",
     "queue info q": "It is `queend queue show`.\n", "queue rm q": "It is `queend queue delete`.\n",
     "context rm x": "It is `queend context remove`.\n", "dlq purge-all q": "Did you mean 'purge'",
-    "message q": "There are list, search, show.\n", "nonsense": "No such command 'nonsense'.\n",
+    "message q": "There are list, search, show, delete, retry, dlq.\n", "nonsense": "No such command 'nonsense'.\n",
     "queue list --json": "Here -o json, ndjson or names says how it is printed.",
     "--server http://x queue list": "Here --url names the server.",
     "message search q -77": "No such option: -7. What begins with a dash and is no option stands behind `--`.\n",

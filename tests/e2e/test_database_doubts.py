@@ -58,8 +58,9 @@ def test_a_server_that_became_read_only_is_left(start_daemon, cluster, read_only
         pushed = iter(range(2, 1000))
         last = until(lambda: (n := next(pushed)) and client.push(queue, n, partition="p")[0]["status"] == "buffered"
                      and n, "a push is buffered")
-        until(lambda: ready(client) == (503, "The database is read-only"), "not ready")
-        assert doubts(client) == (503, ["away", "read_only"]) and client.metric("queend_database_doubts") == 2
+        until(lambda: ready(client) == (503, "The database is read-only"), "not ready: a worker has no connection")
+        until(lambda: doubts(client) == (503, ["away", "read_only"]), "no worker has one")
+        assert client.metric("queend_database_doubts") == 2
         read_only(False)
         until(lambda: ready(client)[0] == 200, "ready again")
         assert not before & connections(database)

@@ -106,8 +106,10 @@ class History:
         items = self.items()
         for item, result in zip(items, self.client.push_items(items), strict=True):
             messages = self.partitions[item["partition"]].messages
-            known = item["transactionId"] in (transaction for transaction, _ in messages)
-            assert result["status"] == ("duplicate" if known else "queued"), (item, result)
+            known = [at for at, (transaction, _) in enumerate(messages) if transaction == item["transactionId"]]
+            status = ("queued" if not known else
+                      "duplicate_of_deleted" if known[0] in self.partitions[item["partition"]].gone else "duplicate")
+            assert result["status"] == status, (item, result)
             if not known:
                 messages.append((item["transactionId"], item["payload"]))
                 self.partitions[item["partition"]].id = result["partition_id"]
