@@ -39,7 +39,8 @@ class Stage:
 
     def hold(self, *statements: str) -> None:
         with self.proxy.lock:
-            self.held, self.released, self.sent = None, threading.Event(), threading.Event()
+            self.held = None
+            self.kept, self.released, self.sent = threading.Event(), threading.Event(), threading.Event()
             self.names = [b"\0" + name.encode() + b"\0" for name in statements]
 
     def free(self) -> None:
@@ -51,6 +52,7 @@ class Stage:
         if to_server and self.held is None and any(name in piece for name in self.names):
             self.held = self.proxy.speaks
         if not to_server and self.held is self.proxy.speaks and not self.released.is_set():
+            self.kept.set()
             return [self.released.wait, piece, self.sent.set]
         return [piece]
 
@@ -164,6 +166,7 @@ def test_a_client_that_left_meanwhile(stage: Stage, client: Client, queue: str, 
         waiting.send("GET", target)
     claimed = 0 if way == "pop" else 1
     until(lambda: stage.session.execute(CONSUMED, (queue,)).fetchone() == (claimed,), "it is consumed")
+    assert stage.kept.wait(PATIENCE), "its answer, which may come after others see the commit, is kept back"
     stand(stage.daemon.pid)
     try:
         stage.free()
