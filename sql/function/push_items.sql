@@ -139,8 +139,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses items (a JSON array) of which one has a member that messages of other systems have. Without that member the
--- message would differ from what its sender meant. Error 22023.
+-- Refuses items (a JSON array) of which one has a member that is not supported: to drop the member would make another
+-- message than its sender meant. Error 22023.
 CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -60,8 +60,7 @@ def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     ({"payload": 1, "headers": {"x-tenant": "7"}},
      "headers is not supported in an item: put it into the payload (item 1, field headers)"),
     ({"payload": 1, "headers": {}}, "headers is not"), ({"ttl": 5, "payload": 1}, "it is an option of the queue"),
-    ({"payload": 1, "priority": 0}, "priority is not"), ({"payload": 1, "delaySeconds": 5}, "use delayMs"),
-    ({"payload": 1, "partitionKey": "k"}, "use partition"), ({"payload": 1, "messageId": "m"}, "use transactionId")])
+    ({"payload": 1, "priority": 0}, "priority is not")])
 def test_of_a_push(client: Client, queue: str, item: dict[str, Any], words: str) -> None:
     items = [{"queue": queue, "payload": 1}, {"queue": queue, **item}]
     assert words in refused(client, "POST", "/api/v1/push", {"items": items})

@@ -57,9 +57,8 @@ cdef bint cycle_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* it, i
             ns = value
         elif key_is(key, b"task"):
             task = value
-        elif not slice_is(value, b"null") and name_unserved(key) != NULL:
-            snprintf(where, sizeof(where), b"%s", name_unserved(key).name)
-            return cycle_bad(e, b"push_items", place, where, b"is not supported in an item")
+        elif not slice_is(value, b"null") and name_unsupported(key) != NULL:
+            return cycle_bad(e, b"push_items", place, name_unsupported(key).name, b"is not supported in an item")
         elif cycle_stray(q, key, CYCLE_ITEM_NAMES, b"push_items", place, a, e):
             return False
     if j.error != NULL:

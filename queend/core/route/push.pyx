@@ -4,7 +4,7 @@
 cdef struct ItemRaw:
     # The members of an item as literals; p NULL: absent.
     Slice queue, part, txid, trace, parent, state, due, delay, payload
-    const Unserved* unserved  # a member that is not served, NULL: there is none
+    const Unsupported* unsupported  # NULL: it has none of these
     int wrong                 # 1 partition, 2 queue, 4 transactionId, 8 traceId, 16 traceparent, 32 tracestate: no text
 
 cdef inline Slice options_part(const PushOptions* options) noexcept nogil:
@@ -60,8 +60,8 @@ cdef bint itemraw_item(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, c
                        const PushOptions* options, const PushItem* before, const char* what, int index,
                        ApiError* e) noexcept nogil:
     # The same, with all that an item of a push may say. options: NULL where it must have a queue.
-    if raw.unserved != NULL:
-        return refuse_unserved(e, raw.unserved, what, index)
+    if raw.unsupported != NULL:
+        return refuse_unsupported(e, raw.unsupported, what, index)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
         return itemraw_refused(raw, what, index, e)
     if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
@@ -103,8 +103,8 @@ cdef inline bint itemraw_member(ItemRaw* raw, Slice key, int c, Slice value) noe
 cdef bint itemraw_stray(ItemRaw* raw, Slice key, int c, const char* what, int index, Arena* a,
                         ApiError* e) noexcept nogil:
     # Judges a member that no item has; null is as good as absent. Returns True if it was refused at once.
-    if c != b'n' and raw.unserved == NULL:
-        raw.unserved = name_unserved(key)
+    if c != b'n' and raw.unsupported == NULL:
+        raw.unsupported = name_unsupported(key)
     return key_stray(key, PUSH_NAMES, what, index, a, e)
 
 cdef bint push_item(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,

@@ -40,41 +40,30 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
-# Members of an item that other systems have and queend does not, and what stands for each here. An item that has one is
-# refused: without it the message would not be what its sender meant.
-cdef struct Unserved:
+# Members of an item that this daemon does not support, and what stands for each here. An item that has one is refused:
+# to drop the member would make another message of it than its sender meant.
+cdef struct Unsupported:
     const char* name
     const char* instead
 
 cdef enum:
-    UNSERVED_MOST = 14
+    UNSUPPORTED_MOST = 3
 
-cdef Unserved[UNSERVED_MOST] unserved
-unserved[0] = Unserved(b"headers", b"put it into the payload")
-unserved[1] = Unserved(b"metadata", b"put it into the payload")
-unserved[2] = Unserved(b"properties", b"put it into the payload")
-unserved[3] = Unserved(b"attributes", b"put it into the payload")
-unserved[4] = Unserved(b"ttl", b"it is an option of the queue")
-unserved[5] = Unserved(b"expiresAt", b"ttl is an option of the queue")
-unserved[6] = Unserved(b"expiration", b"ttl is an option of the queue")
-unserved[7] = Unserved(b"priority", b"it is an option of the queue")
-unserved[8] = Unserved(b"delay", b"use delayMs")
-unserved[9] = Unserved(b"delaySeconds", b"use delayMs")
-unserved[10] = Unserved(b"key", b"use partition")
-unserved[11] = Unserved(b"partitionKey", b"use partition")
-unserved[12] = Unserved(b"messageId", b"use transactionId")
-unserved[13] = Unserved(b"deduplicationId", b"use transactionId")
+cdef Unsupported[UNSUPPORTED_MOST] unsupported
+unsupported[0] = Unsupported(b"headers", b"put it into the payload")
+unsupported[1] = Unsupported(b"ttl", b"it is an option of the queue")
+unsupported[2] = Unsupported(b"priority", b"it is an option of the queue")
 
-cdef const Unserved* name_unserved(Slice key) noexcept nogil:
+cdef const Unsupported* name_unsupported(Slice key) noexcept nogil:
     # Returns the row of a key, which has its quotes. NULL if there is no such row, or if such keys are passed over.
     cdef int i
-    for i in range(UNSERVED_MOST if strict else 0):
-        if slice_is(slice_of(key.p + 1, key.n - 2), unserved[i].name):
-            return &unserved[i]
+    for i in range(UNSUPPORTED_MOST if strict else 0):
+        if slice_is(slice_of(key.p + 1, key.n - 2), unsupported[i].name):
+            return &unsupported[i]
     return NULL
 
-cdef bint refuse_unserved(ApiError* e, const Unserved* row, const char* what, int index) noexcept nogil:
-    # Always False.
+cdef bint refuse_unsupported(ApiError* e, const Unsupported* row, const char* what, int index) noexcept nogil:
+    # Refuses an item for this member. Returns False.
     return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
                      row.name)
 

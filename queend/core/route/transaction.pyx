@@ -187,8 +187,8 @@ cdef bint tx_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept nogil:
             raw.kind_string = c == b'"'
         elif key_is(key, b"data"):
             raw.data = value
-        elif not tx_member(&raw.item, key, c, value) and raw.item.unserved == NULL:
-            raw.item.unserved = name_unserved(key)
+        elif not tx_member(&raw.item, key, c, value) and raw.item.unsupported == NULL:
+            raw.item.unsupported = name_unsupported(key)
     return j.error == NULL or refuse_json(e, j)
 
 cdef bint tx_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
