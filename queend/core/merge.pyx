@@ -54,12 +54,7 @@ def rows_merge(list rows, int least=1024):
                 same = same and at == newest
                 before = at
                 place += 1
-        buf_put(&pack.plain, payloads.data, payloads.len)
-        if least and payloads.len >= <size_t>least:
-            bodypack_write(&pack, &out)
-        else:
-            buf_byte(&out, BODY_V1)
-            buf_put(&out, pack.plain.data, pack.plain.len)
+        bodypack_body(&pack, &payloads, least, &out)
         if out.failed or pack.plain.failed or extras.failed or times.failed:
             raise MemoryError
         merged = out.data[:out.len]

@@ -122,12 +122,7 @@ def body_erased(bytes body, int n, places, int least=1024):
                 raise MemoryError
             out.len += done
         else:
-            buf_put(&pack.plain, payloads.data, payloads.len)
-            if least and payloads.len >= <size_t>least:
-                bodypack_write(&pack, &out)
-            else:
-                buf_byte(&out, BODY_V1)
-                buf_put(&out, pack.plain.data, pack.plain.len)
+            bodypack_body(&pack, &payloads, least, &out)
         if out.failed or pack.plain.failed or payloads.failed:
             raise MemoryError
         return out.data[:out.len]

@@ -17,6 +17,16 @@ cdef void bodypack_free(BodyPack* p) noexcept nogil:
     ZSTD_freeCCtx(p.context)
     p.context = NULL
 
+cdef void bodypack_body(BodyPack* p, const Buf* payloads, size_t least, Buf* out) noexcept nogil:
+    # Appends the body of a row, whose sizes stand in p.plain. least: bytes of payloads from which it is compressed, 0:
+    # never.
+    buf_put(&p.plain, payloads.data, payloads.len)
+    if least and payloads.len >= least:
+        bodypack_write(p, out)
+    else:
+        buf_byte(out, BODY_V1)
+        buf_put(out, p.plain.data, p.plain.len)
+
 cdef void bodypack_write(BodyPack* p, Buf* out) noexcept nogil:
     # Appends the body whose sizes and payloads stand in p.plain: compressed if that saves an eighth or more.
     cdef size_t mark = out.len
