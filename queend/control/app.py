@@ -34,7 +34,7 @@ from .pulse import Pool, Pulse
 from .route import routers
 from .sweeper import Sweeper
 
-# What is said of a database to which there is no connection, by what is known of it (control/health): the first.
+# Says why there is no connection to the database, for each doubt of control/health. The first one that holds is told.
 AWAY = {"read_only": "the database is read-only", "refused": "the database refuses connections",
         "crowded": "the database has no connection left", "away": "the database is not reachable",
         "silent": "the database does not answer"}

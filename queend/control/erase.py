@@ -30,9 +30,12 @@ from .words import ANY, FLAG, MAYBE, NAME, TEXT, array, body, record, whole
 
 router = Routes("messages")
 
-# What a step looks at, at most: rows of the log, partitions, letters or traces, messages of the outbox; offsets that
-# one transaction erases.
-ROWS, PARTITIONS, LETTERS, OUTBOX, OFFSETS = 2000, 1000, 200, 1000, 500
+# Bounds of one step.
+ROWS = 2000             # rows of the log
+PARTITIONS = 1000
+LETTERS = 200           # dead letters, or traces
+OUTBOX = 1000           # messages of the outbox
+OFFSETS = 500           # records that one transaction erases
 SECONDS = 1.0      # after which a request ends with the step it is at
 PLACE = re.compile(r"(?:outbox|log|letters|traces)(?:\.(?:[0-9]{1,18}|x[0-9a-f]*)){1,3}")
 START = "outbox.0"
@@ -48,8 +51,6 @@ DEAD = """SELECT d.*, ''::text AS message_id
 TRACES = "SELECT * FROM queend.erase_traces(%s, %s, %s::int, %s, %s, %s, %s)"
 UNTRACE = "SELECT queend.trace_remove(%s)"
 ERASE = "SELECT * FROM queend.messages_erase(%s, %s)"
-
-
 KINDS = ("deadLetters", "traces", "outbox")      # of what goes beside the messages of the log
 
 

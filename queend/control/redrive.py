@@ -20,13 +20,14 @@ from .shapes import ORIGIN
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
-# A queue is deleted from its row on: nobody who holds that waits for what is locked after it here.
+# Locks the queues first, as the deletion of a queue does. So the two cannot wait for each other.
 STAY = """SELECT q.id FROM queend.queues q
      WHERE q.name = %s OR q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (%s))
      ORDER BY q.id FOR KEY SHARE"""
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
-# Noted about the message that a dead letter was: what it came back as. A trace goes with its message.
+# Adds a trace to the message that was a dead letter: the id and the place it came back under. The trace goes when the
+# message goes.
 NOTE = """INSERT INTO queend.traces (partition_id, record_id, transaction_id, group_name, event_type, worker_id, data,
         names, created_at)
     SELECT d.partition_id, d.record_id, d.transaction_id, COALESCE(u.group_name, ''), 'redriven', 'queend', u.data,

@@ -30,8 +30,11 @@ from .words import FLAG, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter
 router = Routes("messages")
 
 TEXT_MOST = 1000                # characters of what is looked for
-# What a request looks at, at most: messages, bytes of them unpacked, rows of the log (of other queues, too), ms.
-RECORDS, BYTES, LOOK, MS = 10_000, 16 << 20, 100_000, 1000
+# Bounds of one request.
+RECORDS = 10_000                # messages
+BYTES = 16 << 20                # unpacked
+LOOK = 100_000                  # rows of the log, those of other queues among them
+MS = 1000
 EVER, START = 2**63 - 1, 10**18 - 1      # START: a place before the first message of a queue
 WAITING = 16                    # requests that wait for others, at most
 AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})(?:\.([0-9]{1,10}))?")
@@ -43,7 +46,7 @@ QUEUES = """SELECT q.id, q.name, q.encryption_enabled AS sealed FROM queend.queu
 KNOWN = "SELECT count(*) FROM queend.queues q WHERE q.name = ANY (%s::text[])"
 ROWS = "SELECT * FROM queend.message_search_rows(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 STANDS = "SELECT * FROM queend.message_stands(%s::int[], %s::bigint[])"
-# What messages that were dead letters came back as (control/redrive).
+# Reads the traces that say what a redriven dead letter came back as (control/redrive).
 REDRIVEN = """SELECT u.ord::int - 1 AS ord, t.data
       FROM unnest(%s::int[], %s::text[]) WITH ORDINALITY AS u (part, id, ord)
      CROSS JOIN LATERAL (SELECT x.data FROM queend.traces x

@@ -14,7 +14,7 @@ cdef dict counters_of(Worker* w):
     return out
 
 cdef dict worker_figures(dict counters):
-    # Those that are numbers, and how many statements of each type may be in flight.
+    # Returns the counters that are numbers, and how many statements of each type may be in flight.
     out = {name.removeprefix("live_"): n for name, n in counters.items()
            if name not in ("op", "age", "statement", "silent_since")}
     out["push_streams"] = counters["op"][<int>OP_PUSH]["limit"]

@@ -89,8 +89,8 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
 
 cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice meta, int64_t base, int64_t created_us,
                        int stored, int64_t first, int take) noexcept nogil:
-    # Of a row of the log with so many records stored, those from offset `first` on. False: it is in no known format, or
-    # memory ran out.
+    # Writes at most `take` records of a row of the log, from offset `first` on. stored: records in the row. Returns
+    # False if the row is in no known format, or memory ran out.
     cdef BatchRow b
     cdef const unsigned char* id
     cdef int i

@@ -78,7 +78,7 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
 cdef inline bint pop_any_came(PopJob* j, Queue* q) noexcept nogil:
-    # Has it something for the pop, or is it new? Catalog and book locked.
+    # Returns whether the queue has something for the pop, or its group is new there. Catalog and book locked.
     return popjob_matches(j, q) and (catalog_group(q, j.req.group) == NULL or pop_may_serve(j, q) != NULL)
 
 cdef bint pop_any_leased(PopJob* j) noexcept nogil:
