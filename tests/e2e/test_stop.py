@@ -100,8 +100,10 @@ def test_what_is_cut_off_is_told(start_daemon):
         clients["half"].wire.send(b"POST /api/v1/push HTTP/1.1\r\nHost: q\r\nContent-Length: 5\r\n\r\n")
         clients["gone"].send("POST", "/api/v1/push", b'{"items":[{"queue":"q","partition":"o","payload":4}]}')
         heard(client)
+        inode = daemon.socket_to(clients["gone"])
+        assert daemon.holds(inode)
         clients.pop("gone").wire.abort()
-        heard(client)
+        until(lambda: not daemon.holds(inode), "the daemon knows that its client is gone")
         daemon.terminate()
         assert daemon.wait() == 1
     for one in clients.values():

@@ -89,6 +89,18 @@ class Daemon:
     def pid(self) -> int:
         return self.process.pid
 
+    def holds(self, inode: str) -> bool:
+        """Whether this socket of its own is still open (socket_to gives the inode)."""
+        links = Path(f"/proc/{self.pid}/fd").iterdir()
+        return f"socket:[{inode}]" in {os.path.realpath(one).rpartition("/")[2] for one in links}
+
+    def socket_to(self, client: Client) -> str:
+        """The inode of its socket that serves this client."""
+        ends = tuple(f"{port:04X}" for port in (self.port, client.wire.socket.getsockname()[1]))
+        (inode,) = (at[9] for at in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+                    if (at[1][-4:], at[2][-4:]) == ends)
+        return inode
+
     @property
     def address(self) -> tuple[str, int]:
         return ("127.0.0.1", self.port)
