@@ -19,13 +19,14 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_char(queend.moment(NULLIF(p_us, 0)) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- A moment that was given as text, in µs; NULL for what cannot be read.
+-- Returns a moment that was given as text, in µs; NULL for NULL and for an empty text. Raises 22023 for any other text
+-- that is no time: a filter that cannot be read must not mean all.
 CREATE OR REPLACE FUNCTION queend.moment_us(p_text text) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (extract(epoch FROM p_text::timestamptz) * 1000000)::bigint;
-EXCEPTION WHEN data_exception THEN
-    RETURN NULL;
+    RETURN (extract(epoch FROM NULLIF(p_text, '')::timestamptz) * 1000000)::bigint;
+EXCEPTION WHEN data_exception OR feature_not_supported THEN      -- infinity is no number
+    RAISE invalid_parameter_value USING MESSAGE = format('"%s" is no time: give one in ISO 8601', left(p_text, 64));
 END $$;
 
 -- A delayMs as µs, NULL where there is none; what is no whole number of ms from 0 to 366 days is refused (22023).

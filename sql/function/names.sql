@@ -117,3 +117,38 @@ BEGIN
     END IF;
     RETURN p_value;
 END $$;
+
+-- Returns a filter: a JSON object that has no other members than these. Raises 22023 for anything else: a misspelled
+-- filter must not mean all. NULL: no filter.
+CREATE OR REPLACE FUNCTION queend.filter_checked(p_filter jsonb, p_names text[]) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_name text;
+BEGIN
+    IF jsonb_typeof(p_filter) <> 'object' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'the argument must be a JSON object';
+    END IF;
+    v_name := (SELECT min(k) FROM jsonb_object_keys(p_filter) AS k WHERE k <> ALL (p_names));
+    IF v_name IS NOT NULL THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('%s is no key: the keys are %s', left(v_name, 64), array_to_string(p_names, ', '));
+    END IF;
+    RETURN p_filter;
+END $$;
+
+-- Returns a number of a filter, p_default where the filter has none. Raises 22023 for what is no whole number from
+-- p_low to p_most.
+CREATE OR REPLACE FUNCTION queend.filter_number(p_filter jsonb, p_name text, p_default int, p_low int, p_most int)
+RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_text text := COALESCE(p_filter->>p_name, p_default::text);
+BEGIN
+    IF v_text ~ '^-?[0-9]{1,18}$' THEN
+        IF v_text::bigint BETWEEN p_low AND p_most THEN
+            RETURN v_text::int;
+        END IF;
+    END IF;
+    RAISE invalid_parameter_value
+          USING MESSAGE = format('%s must be a whole number from %s to %s', p_name, p_low, p_most);
+END $$;

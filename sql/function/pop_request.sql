@@ -53,9 +53,13 @@ BEGIN
         RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'no_available_partition', false)
                || '{"reason": "queue_not_found"}';
     END IF;
+    IF COALESCE(NULLIF(p_request->>'sub_mode', ''), 'all') NOT IN ('all', 'from_beginning', 'new', 'new-only') THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'sub_mode must be all, new or new-only';
+    END IF;
     SELECT r.group_id INTO g
       FROM queend.group_resolve(q.id, v_group,
-                                CASE WHEN p_request->>'sub_from' = 'now' THEN 'new' ELSE p_request->>'sub_mode' END,
+                                CASE WHEN 'now' = p_request->>'sub_from' OR 'new-only' = p_request->>'sub_mode'
+                                          THEN 'new' ELSE p_request->>'sub_mode' END,
                                 v_from) AS r;
     IF queend.is_paused(q.id, g.group_id) THEN
         RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'paused', false) || '{"reason": "paused"}';

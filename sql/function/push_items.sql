@@ -139,8 +139,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses items (a JSON array) of which one has a member that is not supported: to drop the member would make another
--- message than its sender meant. Error 22023.
+-- Refuses items (a JSON array) of which one has a member that SQL does not support: to drop the member would make
+-- another message than its sender meant. Error 22023.
 CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -148,13 +148,14 @@ DECLARE
 BEGIN
     SELECT n.name, e.ord - 1 AS at INTO v
       FROM jsonb_array_elements(p_items) WITH ORDINALITY AS e (v, ord)
-     CROSS JOIN unnest(ARRAY['headers', 'ttl', 'priority']) AS n (name)
+     CROSS JOIN unnest(ARRAY['headers', 'ttl', 'priority', 'delayMs', 'deliverAt']) AS n (name)
      WHERE jsonb_typeof(e.v->n.name) <> 'null'
      ORDER BY e.ord LIMIT 1;
     IF FOUND THEN
         RAISE invalid_parameter_value
               USING MESSAGE = format('%s is not supported in an item: %s (item %s)', v.name,
-                                     CASE v.name WHEN 'headers' THEN 'put it into the payload'
-                                                 ELSE 'it is an option of the queue' END, v.at);
+                                     CASE WHEN v.name = 'headers' THEN 'put it into the payload'
+                                          WHEN v.name IN ('delayMs', 'deliverAt') THEN 'push it over HTTP'
+                                          ELSE 'it is an option of the queue' END, v.at);
     END IF;
 END $$;

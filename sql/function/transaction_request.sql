@@ -15,6 +15,9 @@ DECLARE
     k         record;             -- of the acks: arrays by row
     a         record;
 BEGIN
+    IF 'array' NOT IN (COALESCE(jsonb_typeof(p_request), ''), COALESCE(jsonb_typeof(p_request->'operations'), '')) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'operations array required';
+    END IF;
     SELECT COALESCE(jsonb_agg(jsonb_build_object('type', o.v->'type', 'v', i.v) ORDER BY o.ord, i.ord), '[]') INTO v_ops
       FROM jsonb_array_elements(CASE jsonb_typeof(p_request) WHEN 'array' THEN p_request
                                      ELSE p_request->'operations' END) WITH ORDINALITY AS o (v, ord)

@@ -51,7 +51,7 @@ BEGIN
                'index', COALESCE(i.v->'index', to_jsonb(i.ord - 1)), 'transactionId', i.v->'transactionId',
                'success', i.status IS NOT NULL AND (i.gone OR r.code IS NOT NULL AND r.code & 216 = 0),
                'error',
-               CASE WHEN i.status IS NULL OR i.gone THEN NULL
+               CASE WHEN i.status IS NULL THEN 'status must be completed, failed, retry or dlq' WHEN i.gone THEN NULL
                     WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found'
                     WHEN r.code & 16 > 0 AND i.lease IS NULL
                          THEN 'Invalid or expired lease: the consumer group holds none on this message'
@@ -76,7 +76,7 @@ COMMENT ON FUNCTION queen.ack_messages_v2(jsonb) IS
 it, "status": completed (or success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all
 before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
 partitionName, leaseReleased, dlq}, …]; of a queue that was deleted: success. error:
-Message not found, Invalid or expired lease, Message already committed.
+Message not found, Invalid or expired lease, Message already committed, or that the status is none of these.
 The rules are those of POST /api/v1/ack/batch.
 For autocommit: cursors stay locked until the transaction ends.';
 
@@ -88,7 +88,7 @@ BEGIN
     WITH item AS MATERIALIZED (
         SELECT e.ord::int AS ord, e.v,
                COALESCE(queend.lease_uuid(e.v->>'leaseId'), '00000000-0000-0000-0000-000000000000') AS lease,
-               LEAST(GREATEST(COALESCE((e.v->>'extendSeconds')::int, 60), 0), 31536000) AS seconds
+               queend.filter_number(e.v, 'extendSeconds', 60, 1, 31536000) AS seconds
           FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)),
     done AS MATERIALIZED (
         SELECT r.*
@@ -103,4 +103,4 @@ END $$;
 COMMENT ON FUNCTION queen.renew_lease_v2(jsonb) IS
 'Extends leases: [{"leaseId", "extendSeconds": 60, "index": its place}, …]; all partitions under a lease, and never
 shorter. Result: [{index, leaseId, success, error: Lease not found or Lease already expired, expiresAt: the
-earliest}, …].';
+earliest}, …]. Error 22023: extendSeconds outside 1 to 31536000.';

@@ -111,7 +111,8 @@ LANGUAGE sql STABLE AS $$
                    k.waiting_since, k.consumed_at
               FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k
               JOIN queend.consumer_groups g ON g.id = k.group_id JOIN queend.queues q ON q.id = g.queue_id
-             WHERE k.waiting_since < queend.now_us() - min_lag_seconds * 1000000::bigint
+             WHERE k.waiting_since < queend.now_us() - queend.required('min_lag_seconds', min_lag_seconds)
+                                                       * 1000000::bigint
              ORDER BY k.waiting_since LIMIT 10000) AS l
 $$;
 COMMENT ON FUNCTION queen.get_lagging_partitions_v1(integer) IS
@@ -201,24 +202,26 @@ CREATE OR REPLACE FUNCTION queen.delete_consumer_group_v1(consumer_group text, d
 RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
-                              'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
+                              'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata,
+                              'existed', count(*) > 0)
       FROM queend.group_delete(queend.required('consumer_group', consumer_group), NULL,
                                queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_v1(text, boolean) IS
 'Deletes a consumer group in every queue, its subscription too unless delete_metadata is false; it starts afresh when
-used again.';
+used again. existed: whether there was one.';
 
 CREATE OR REPLACE FUNCTION queen.delete_consumer_group_for_queue_v1(consumer_group text, queue text,
     delete_metadata boolean DEFAULT true) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
                               'queueName', delete_consumer_group_for_queue_v1.queue,
-                              'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
+                              'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata,
+                              'existed', count(*) > 0)
       FROM queend.group_delete(queend.required('consumer_group', consumer_group),
                                queend.required('queue', delete_consumer_group_for_queue_v1.queue),
                                queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_for_queue_v1(text, text, boolean) IS
 'Deletes a consumer group in one queue, its subscription too unless delete_metadata is false; it starts afresh when
-used again.';
+used again. existed: whether there was one.';

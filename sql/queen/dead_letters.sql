@@ -40,8 +40,10 @@ LANGUAGE sql STABLE AS $$
                || COALESCE(queend.origin_of(d.headers), '{}') ORDER BY d.failed_at DESC,
                                                              d.id DESC) FILTER (WHERE d.id IS NOT NULL), '[]'),
                'pagination', jsonb_build_object('limit', p.most, 'offset', p.skip))
-      FROM (SELECT LEAST(GREATEST(COALESCE((filter->>'limit')::int, 100), 0), 1000) AS most,
-                   LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 1000000) AS skip) AS p
+      FROM (SELECT queend.filter_number(f.keys, 'limit', 100, 0, 1000) AS most,
+                   queend.filter_number(f.keys, 'offset', 0, 0, 1000000) AS skip
+              FROM (SELECT queend.filter_checked(filter, '{queue,consumerGroup,partition,from,to,error,limit,offset}')
+                           AS keys) AS f) AS p
       LEFT JOIN LATERAL queend.dead_show(ARRAY(SELECT f
                                                  FROM queend.dead_find(CASE WHEN filter->>'queue' IS NOT NULL
                                                          THEN COALESCE((SELECT q.id FROM queend.queues q
@@ -54,8 +56,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION queen.get_dlq_messages_v1(jsonb) IS
 'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "error": a text in the
-error, "limit": 100, "offset": 0}, as GET /api/v1/dlq gives them. data is null where SQL
-cannot read it (see queen.messages).';
+error, "limit": 100 (at most 1000), "offset": 0}, as GET /api/v1/dlq gives them. data is null where SQL
+cannot read it (see queen.messages). Error 22023: an unknown key, a limit or a time that cannot be.';
 
 CREATE OR REPLACE FUNCTION queen.redrive_dlq_v1(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -64,13 +66,11 @@ DECLARE
     v_wrong text := (SELECT min(k) FROM jsonb_object_keys(filter) AS k
                       WHERE k NOT IN ('queue', 'consumerGroup', 'partition', 'from', 'to', 'error', 'limit')
                          OR filter->>k IS NULL OR filter->>k = '');
-    v_most  int := COALESCE((filter->>'limit')::int, 10000);
+    v_most  int := queend.filter_number(filter, 'limit', 10000, 1, 10000);
     r       record;
 BEGIN
-    IF v_wrong IS NOT NULL OR v_most NOT BETWEEN 1 AND 10000 THEN
-        RAISE invalid_parameter_value
-              USING MESSAGE = CASE WHEN v_wrong IS NULL THEN 'limit must be a whole number from 1 to 10000'
-                                   ELSE format('%s is no filter, or is empty', v_wrong) END;
+    IF v_wrong IS NOT NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('%s is no filter, or is empty', v_wrong);
     ELSIF v_queue IS NULL THEN
         RAISE undefined_object USING MESSAGE = 'Queue not found';
     END IF;
@@ -84,5 +84,5 @@ COMMENT ON FUNCTION queen.redrive_dlq_v1(jsonb) IS
 'Stores dead letters of a queue as new messages and drops them, as POST /api/v1/dlq/redrive: {"queue",
 "consumerGroup", "partition", "from", "to", "error": a text in the error, "limit": 10000}. Result: {success, queue,
 redriven, unreadable: those that SQL cannot read (compressed or sealed), which stay}. Errors: 22023 an unknown or empty
-filter, 42704 no such queue, 0A000 an encrypted queue. For autocommit: lanes of partitions stay locked until the
-transaction ends.';
+filter or a time that cannot be read, 42704 no such queue, 0A000 an encrypted queue. For autocommit: lanes of
+partitions stay locked until the transaction ends.';

@@ -43,13 +43,16 @@ LANGUAGE sql STABLE AS $$
                                filter->>'status',
                                COALESCE(queend.moment_us(filter->>'from'), queend.now_us() - 3600000000),
                                COALESCE(queend.moment_us(filter->>'to'), queend.now_us()),
-                               LEAST(GREATEST(COALESCE((filter->>'limit')::int, 200), 0), 1000),
-                               LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 100000), 100000) AS m
+                               queend.filter_number(queend.filter_checked(filter,
+                                   '{queue,partition,namespace,task,status,from,to,limit,offset}'), 'limit', 200, 0,
+                                                    1000),
+                               queend.filter_number(filter, 'offset', 0, 0, 100000), 100000) AS m
 $$;
 COMMENT ON FUNCTION queen.list_messages_v1(jsonb) IS
 'Messages without their payloads, newest first: {"from": an hour ago, "to": now, "queue", "partition", "namespace",
-"task", "status", "limit": 200, "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of rows that
-clients framed (codec 2) are those the daemon made.';
+"task", "status", "limit": 200 (at most 1000), "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of
+rows that clients framed (codec 2) are those the daemon made. Error 22023: an unknown key, a limit or a time that
+cannot be.';
 
 CREATE OR REPLACE FUNCTION queen.get_message_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -102,7 +105,7 @@ DECLARE
     v_key   text := (SELECT k FROM jsonb_object_keys(filter) AS k
                       WHERE k <> ALL ('{queue,partition,transactionIds,after}') LIMIT 1);
     v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
-    v_after bigint[] := string_to_array(COALESCE(filter->>'after', '0.0'), '.');
+    v_after bigint[];
     v_ids   bytea[];
     r       record;
 BEGIN
@@ -116,10 +119,13 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = 'A filter is required: give partition or transactionIds';
     ELSIF filter->>'partition' = '' OR filter->'transactionIds' = '[]' THEN
         RAISE invalid_parameter_value USING MESSAGE = 'a filter is empty: give it a value, or leave it out';
+    ELSIF COALESCE(filter->>'after', '0.0') !~ '^[0-9]{1,9}[.][0-9]{1,18}$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'after must be a text that an earlier call gave as next';
     ELSIF filter ? 'partition' AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.queue_id = v_queue
                                                   AND p.name = filter->>'partition') THEN
         RAISE invalid_parameter_value USING MESSAGE = format('there is no partition %s', filter->>'partition');
     END IF;
+    v_after := string_to_array(COALESCE(filter->>'after', '0.0'), '.');
     IF filter ? 'transactionIds' THEN
         v_ids := ARRAY(SELECT queend.record_id(t) FROM jsonb_array_elements_text(filter->'transactionIds') AS t);
     END IF;

@@ -87,7 +87,8 @@ COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 "producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued, duplicate or
 duplicate_of_deleted, message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name,
 partition_id, last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older
-message. All or nothing. An item with headers, ttl or priority is an error. The two flags are those of the reference
+message. All or nothing. An item with headers, ttl, priority, delayMs or
+deliverAt is an error. The two flags are those of the reference
 server and decide nothing. For autocommit: the lanes of its partitions stay locked until the transaction ends. In a
 transaction of your own call queen.push.';
 

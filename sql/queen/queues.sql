@@ -23,12 +23,17 @@ CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.queues
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(queue text, options jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM queend.item_check(queue, 'Default', NULL);
+    PERFORM queend.item_check(queue, 'Default', NULL),
+            queend.filter_checked(options, ARRAY(SELECT o.name FROM queend.queue_options() AS o)
+                                           || '{encryption,encryptionEnabled,namespace,task,mode}');
+    IF options->>'mode' NOT IN ('merge', 'replace', 'reset') THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'mode must be merge or replace';
+    END IF;
     RETURN queend.configure(queue, options->>'namespace', options->>'task', options - ARRAY['namespace', 'task']);
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
 'Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST
-/api/v1/configure, and namespace, task, mode.';
+/api/v1/configure, and namespace, task, mode. Error 22023: an unknown option or mode.';
 
 CREATE OR REPLACE FUNCTION queen.queue_options_v1(queue text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$

@@ -60,10 +60,11 @@ LANGUAGE sql STABLE AS $$
                'data', queend.as_jsonb(t.data), 'consumer_group', t.group_name, 'worker_id', t.worker_id,
                'created_at', queend.iso(t.created_at), 'trace_names', t.names) ORDER BY t.created_at), '[]'),
            'pagination', jsonb_build_object('limit', page_limit, 'offset', page_offset))
-      FROM queend.traces_named(trace_name, LEAST(page_limit, 1000), page_offset) AS t
+      FROM queend.traces_named(trace_name, queend.filter_number(NULL, 'page_limit', page_limit, 0, 1000),
+                               page_offset) AS t
 $$;
 COMMENT ON FUNCTION queen.get_traces_by_name_v1(text, integer, integer) IS
-'The traces of a name, oldest first.';
+'The traces of a name, oldest first, at most 1000. Error 22023: a larger page_limit.';
 
 CREATE OR REPLACE FUNCTION queen.get_available_trace_names_v1(page_limit int DEFAULT 50, page_offset int DEFAULT 0)
 RETURNS jsonb

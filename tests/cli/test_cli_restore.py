@@ -181,7 +181,7 @@ def test_a_restore_that_is_killed_changes_nothing(database, tmp_path, killed):
         told = process.communicate()[1]
         assert process.returncode == (-signal.SIGKILL if killed == "the command" else 1), told
         assert killed == "the command" or "nothing was changed" in told
-    until(lambda: not rows(database, "SELECT FROM pg_stat_activity WHERE pid = %s", session), "its session is over")
+    until(lambda: not rows(database, "SELECT 1 FROM pg_stat_activity WHERE pid = %s", session), "its session is over")
     assert marks(database) == [(2,)]
 
 

@@ -52,7 +52,7 @@ def test_only_what_nobody_would_miss_goes(db, partitions, group):
             and row.cleaned == 2]
     while db.rows("SELECT * FROM queend.sweep(1000)")[0].partitions:
         pass
-    assert db.rows("SELECT FROM queend.cursors WHERE partition_id = %s", idle) == []
+    assert db.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s", idle) == []
     again = db.rows("SELECT * FROM queend.resolve(ARRAY(SELECT name FROM queend.queues WHERE id = %s), ARRAY['p5'])",
                     queue)[0].partition_id
     assert again > idle and db.push(batch(again, [id7()]))[0].base == 0
@@ -83,4 +83,4 @@ def test_a_push_that_comes_after_is_refused_as_stale(two, partitions):
     late = Waiting(watcher, second, lambda: second.push(batch(part, [id7()]), version=version))
     first.connection.commit()
     assert [(row.ord, row.status) for row in late.result()] == [(-1, 9)]
-    assert watcher.rows("SELECT FROM queend.log WHERE partition_id = %s", part) == []
+    assert watcher.rows("SELECT 1 FROM queend.log WHERE partition_id = %s", part) == []

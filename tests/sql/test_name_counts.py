@@ -37,7 +37,7 @@ def test_what_is_made_and_removed_is_counted(db: Session, partitions, group) -> 
     db.rows("DELETE FROM queend.partitions WHERE id = %s", others[1])      # by hand
     assert exact(db)
     db.rows("SELECT queend.queue_delete(%s)", name)
-    assert exact(db) and db.rows("SELECT FROM queend.name_counts WHERE queue_id = %s", queue) == []
+    assert exact(db) and db.rows("SELECT 1 FROM queend.name_counts WHERE queue_id = %s", queue) == []
 
 
 def test_what_is_rolled_back_was_never_counted(db: Session) -> None:

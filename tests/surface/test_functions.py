@@ -71,7 +71,7 @@ def test_a_bad_item_refuses_the_call(sql, queue, item, code) -> None:
     with pytest.raises(psycopg.Error) as refused:
         call(sql, "push_messages_v3", [{"queue": queue, "payload": 1}, item])
     assert refused.value.sqlstate == code
-    assert not sql.rows("SELECT FROM queen.queues WHERE name = %s", queue)
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
 
 
 @pytest.mark.parametrize("member", ["headers", "ttl", "priority"])
@@ -114,7 +114,8 @@ def test_pop_and_acknowledge(sql, queue) -> None:
     assert pop(sql, queue)["error"] == "no_available_partition" and not call(sql, "has_pending_messages", queue)
     assert ack(sql, first, leaseId="another")["error"] == "Invalid or expired lease"
     assert ack(sql, {**first, "transactionId": "none"})["error"] == "Message not found"
-    assert ack(sql, first, "odd") | {"success": False, "error": None} == ack(sql, first, "odd")
+    odd = ack(sql, first, "odd")
+    assert odd["success"] is False and odd["error"] == "status must be completed, failed, retry or dlq"
     assert ack(sql, first)["leaseReleased"] is False
     done = ack(sql, second)
     assert done["success"] and done["leaseReleased"]
@@ -137,7 +138,7 @@ def test_failed_ones_come_again_and_end_among_the_dead(sql, queue) -> None:
     assert (shown["data"], shown["errorMessage"], shown["id"]) == ("x", "broken", str(letter.message_id))
     assert call(sql, "get_dlq_messages_v1", {"queue": f"{queue}-none"})["messages"] == []
     assert len(sql.rows("DELETE FROM queen.dead_letter_queue WHERE queue = %s RETURNING id", queue)) == 1
-    assert not sql.rows("SELECT FROM queen.dead_letter_queue WHERE queue = %s", queue)
+    assert not sql.rows("SELECT 1 FROM queen.dead_letter_queue WHERE queue = %s", queue)
 
 
 def test_groups_subscriptions_and_many_partitions(sql, queue) -> None:
@@ -278,7 +279,7 @@ def test_transactions(sql, queue) -> None:
         answer = transaction(sql, *operations, **more)
         assert (answer["success"],
                 answer["error"]) == (False, error) and [r["success"] for r in answer["results"]] == shown, answer
-        assert not sql.rows("SELECT FROM queen.queues WHERE name = %s", f"{queue}-out"), "not even the queue"
+        assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", f"{queue}-out"), "not even the queue"
     answer = transaction(sql, one, out, {**one, "transactionId": second["transactionId"], "status": "failed",
                                          "error": "broken"}, requiredLeases=["w"])
     assert answer["success"]
@@ -316,8 +317,8 @@ def test_queues(sql, queue) -> None:
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="is encrypted"):
         transaction(sql, {"type": "push", "queue": queue, "data": 3})
     assert sql.rows("DELETE FROM queen.queues WHERE name = %s RETURNING name", queue) == [(queue,)]
-    assert not sql.rows("SELECT FROM queen.queues WHERE name = %s", queue)
-    assert not sql.rows("SELECT FROM queen.partitions WHERE queue = %s", queue)
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
+    assert not sql.rows("SELECT 1 FROM queen.partitions WHERE queue = %s", queue)
     assert call(sql, "delete_queue_v1", queue) == {"deleted": True, "queue": queue, "existed": False}
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         call(sql, "configure_queue_v1", "")
@@ -376,5 +377,5 @@ def test_messages_and_traces(sql, queue) -> None:
     assert call(sql, "delete_message_v1", *where)["success"] is True
     assert call(sql, "delete_message_v1", *where)["success"] is False
     assert len(sql.rows("DELETE FROM queen.messages WHERE queue = %s RETURNING transaction_id", queue)) == 1
-    assert not sql.rows("SELECT FROM queen.messages WHERE queue = %s", queue) and pop(sql, queue)["messages"] == []
+    assert not sql.rows("SELECT 1 FROM queen.messages WHERE queue = %s", queue) and pop(sql, queue)["messages"] == []
     assert sql.rows("SELECT * FROM queen.retention_history") == []

@@ -154,7 +154,7 @@ def test_a_relay_that_dies_leaves_everything_as_it_was(sql, connect, alone, queu
     victim.rows("BEGIN")
     assert victim.rows("SELECT * FROM queend.relay()") == [(queue, 3)]
     sql.rows("SELECT pg_terminate_backend(%s)", victim.connection.info.backend_pid)
-    until(lambda: not sql.rows("SELECT FROM pg_stat_activity WHERE pid = %s", victim.connection.info.backend_pid),
+    until(lambda: not sql.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", victim.connection.info.backend_pid),
           "the backend is gone")
     assert stored(sql, queue, "p") == []
     assert relay(sql) == 3 and stored(sql, queue, "p") == [0, 1, 2]

@@ -1,0 +1,102 @@
+"""What a function of the schema queen cannot understand is refused: it never means all, or the default."""
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+
+FILTERED = ("redrive_dlq_v1", "get_dlq_messages_v1", "list_messages_v1")
+
+
+def call(sql, name: str, *values: object):
+    """One call; dictionaries and lists go as JSON."""
+    arguments = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in values]
+    return sql.value(f"SELECT queen.{name}({', '.join(['%s'] * len(values))})", *arguments)
+
+
+def push(sql, queue: str, payload: object, **more: object) -> None:
+    call(sql, "push_messages_v3", [{"queue": queue, "payload": payload, **more}])
+
+
+def pop(sql, queue: str, **more: object) -> list[dict]:
+    return call(sql, "pop_unified_batch_v4", [{"queue_name": queue, **more}])[0]["result"]["messages"]
+
+
+def refused(sql, name: str, *values: object) -> str:
+    """Asserts error 22023 and returns its text."""
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+        call(sql, name, *values)
+    return caught.value.diag.message_primary
+
+
+@pytest.mark.parametrize("name", FILTERED)
+@pytest.mark.parametrize("wrong", [{"to": "soon"}, {"from": "2026-13-01"}, {"to": "infinity"}, {"partitoin": "a"},
+                                   {"limit": 10_001}, {"limit": -1}, {"limit": "x"}, {"limit": 1.5}])
+def test_a_filter_that_cannot_be_read(sql, queue, name: str, wrong: dict) -> None:
+    """With one dead letter in the queue: a redrive that takes the filter for none would move it."""
+    push(sql, queue, 1)
+    (message,) = pop(sql, queue)
+    assert call(sql, "ack_messages_v2", [{**message, "status": "dlq"}])[0]["dlq"] is True
+    told = refused(sql, name, {"queue": queue, **wrong})
+    assert next(iter(wrong)) in told or "is no time" in told
+    assert len(sql.rows("SELECT 1 FROM queen.dead_letter_queue WHERE queue = %s", queue)) == 1
+
+
+def test_a_list_says_how_many_it_gives_at_most(sql) -> None:
+    for name in ("get_dlq_messages_v1", "list_messages_v1"):
+        assert "from 0 to 1000" in refused(sql, name, {"limit": 1001})
+    assert "from 0 to 1000" in refused(sql, "get_traces_by_name_v1", "name", 1001)
+    assert call(sql, "get_dlq_messages_v1", {"limit": 1000})["pagination"]["limit"] == 1000
+
+
+@pytest.mark.parametrize("option", [{"delayMs": 60_000}, {"deliverAt": "2099-01-01T00:00:00Z"}])
+def test_a_delay_of_an_item_is_refused(sql, queue, option: dict) -> None:
+    """Dropping it would deliver the message at once."""
+    item = {"queue": queue, "payload": 1, **option}
+    for name, value in (("push_messages_v3", [item]), ("push_messages_v2", [item]),
+                        ("execute_transaction_v2", {"operations": [{"type": "push", "items": [item]}]})):
+        assert f"{next(iter(option))} is not supported" in refused(sql, name, value)
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
+
+
+def test_the_start_of_a_group(sql, queue) -> None:
+    push(sql, queue, 1)
+    for more in ({"sub_mode": "newest"}, {"sub_mode": "waited"}, {"sub_from": "soon"}):
+        refused(sql, "pop_unified_batch_v4", [{"queue_name": queue, "consumer_group": "g", **more}])
+    assert not sql.rows("SELECT 1 FROM queen.consumer_groups_metadata WHERE queue_name = %s", queue)
+    assert pop(sql, queue, consumer_group="g", sub_mode="new-only") == []
+    push(sql, queue, 2)
+    assert [one["data"] for one in pop(sql, queue, consumer_group="g")] == [2]
+
+
+def test_options_of_a_queue(sql, queue) -> None:
+    for options in ({"leasetime": 5}, {"mode": "replcae"}, []):
+        refused(sql, "configure_queue_v1", queue, options)
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
+
+
+def test_the_length_of_a_lease(sql, queue) -> None:
+    push(sql, queue, 1)
+    lease = pop(sql, queue)[0]["leaseId"]
+    for seconds in (0, -5, 31_536_001):
+        refused(sql, "renew_lease_v2", [{"leaseId": lease, "extendSeconds": seconds}])
+    assert call(sql, "renew_lease_v2", [{"leaseId": lease, "extendSeconds": 1}])[0]["success"] is True
+
+
+def test_operations_and_places(sql, queue) -> None:
+    push(sql, queue, 1, transactionId="t")
+    for request in ("{}", "null", "5"):
+        refused(sql, "execute_transaction_v2", request)
+    for after in ("", "5", "x.y", "1.2.3"):
+        refused(sql, "erase_v1", {"queue": queue, "transactionIds": ["t"], "after": after})
+    assert call(sql, "erase_v1", json.dumps({"queue": queue, "transactionIds": ["t"]}))["erased"] == 1
+
+
+def test_a_group_that_was_not_there(sql, queue) -> None:
+    push(sql, queue, 1)
+    pop(sql, queue, consumer_group="g")
+    assert call(sql, "delete_consumer_group_for_queue_v1", "g", queue)["existed"] is True
+    assert call(sql, "delete_consumer_group_for_queue_v1", "g", queue)["existed"] is False
+    assert call(sql, "delete_consumer_group_v1", f"{queue}-none")["existed"] is False
+    refused(sql, "get_lagging_partitions_v1", None)
