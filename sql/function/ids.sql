@@ -66,7 +66,7 @@ BEGIN
     LOOP
         RETURN QUERY
         SELECT part.ords[m.ord + 1], m.at, m.stored_at
-          FROM queend.ids_timely(p_part, v_newest, part.first, part.last, part.ids) AS m;
+          FROM queend.ids_timely(p_part, queend.high_since(p_part, part.first), part.first, part.last, part.ids) AS m;
     END LOOP;
 
     IF v_other IS NOT NULL THEN
@@ -77,21 +77,22 @@ BEGIN
 END $$;
 
 -- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids,
--- the offset and the moment it was stored. p_newest: the moment of the partition's newest row. p_first, p_last: the
--- smallest and the largest of the ids. A producer in step stands where `high` says: the rows from the first id's to the
--- last id's are searched first, the rows after them only if ids are still missing.
-CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_newest bigint, p_first uuid, p_last uuid, p_ids bytea)
+-- the offset and the moment it was stored. p_first, p_last: the smallest and the largest of the ids; p_row: high_since
+-- of the smallest. A producer in step stands where `high` says: the rows from the first id's to the last id's are
+-- searched first, the rows after them only if ids are still missing.
+CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_row bigint, p_first uuid, p_last uuid, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_until bigint := queend.id_us(uuid_send(p_last)) + 60001000;
-    v_stop  bigint := CASE WHEN p_newest < v_until THEN 9223372036854775807
-                           ELSE queend.offset_since(p_part, v_until) END;
-    v_first bigint := queend.high_since(p_part, p_first);
-    v_last  bigint := CASE WHEN p_last = p_first THEN v_first ELSE queend.high_since(p_part, p_last) END;
-    v_found int;
+    v_until  bigint := queend.id_us(uuid_send(p_last)) + 60001000;
+    v_newest bigint := (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part
+                         ORDER BY l.base DESC LIMIT 1);
+    v_stop   bigint := CASE WHEN v_newest >= v_until THEN queend.offset_since(p_part, v_until)
+                            ELSE 9223372036854775807 END;
+    v_last   bigint := CASE WHEN p_last = p_first THEN p_row ELSE queend.high_since(p_part, p_last) END;
+    v_found  int;
 BEGIN
-    RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_first, LEAST(v_last + 1, v_stop), p_ids);
+    RETURN QUERY SELECT * FROM queend.ids_match(p_part, p_row, LEAST(v_last + 1, v_stop), p_ids);
     GET DIAGNOSTICS v_found = ROW_COUNT;
     IF v_last + 1 < v_stop AND v_found < octet_length(p_ids) / 16 THEN
         RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_last + 1, v_stop, p_ids);
@@ -166,7 +167,7 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.ids_match(p_part int, p_from bigint, p_stop bigint, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
-    SET enable_bitmapscan = off AS $$
+    SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     SELECT i.ord, r.base + s.ord, COALESCE(r.times[s.ord + 1], r.created_at)
@@ -183,7 +184,7 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.ids_within(p_part int, p_from bigint[], p_to bigint[], p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
-    SET enable_bitmapscan = off AS $$
+    SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_head  bigint := queend.head(p_part);
     v_ord   int[];
@@ -216,6 +217,47 @@ BEGIN
             OFFSET 0) AS t ON t.base = u.base;
 END $$;
 
+-- Do these ids stand in the log one after the other, as they were sent before? The first of them is looked for in the
+-- row that begins at p_from. Returns as ids_held if so; NULL says nothing. One comparison of bytes for all of them, in
+-- place of a join.
+CREATE OR REPLACE FUNCTION queend.ids_in_order(p_part int, p_from bigint, p_ids bytea, OUT dup_offset bigint[],
+    OUT dup_at bigint[])
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_n     int := octet_length(p_ids) / 16;
+    v_first int;      -- the place in the row, from 0
+    v_ids   bytea;
+    v_timed boolean;
+    v_from  bigint;
+    v_to    bigint;
+BEGIN
+    SELECT (position(substr(p_ids, 1, 16) IN l.ids) - 1) / 16 INTO v_first FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base = p_from AND position(substr(p_ids, 1, 16) IN l.ids) % 16 = 1;
+    IF v_first IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT string_agg(l.ids, '' ORDER BY l.base), bool_or(octet_length(l.meta) > 0), min(l.created_at),
+           max(l.created_at) INTO v_ids, v_timed, v_from, v_to FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base BETWEEN p_from AND p_from + v_first + v_n - 1;
+    IF substr(v_ids, 16 * v_first + 1, 16 * v_n) <> p_ids THEN
+        RETURN;
+    END IF;
+    dup_offset := ARRAY(SELECT generate_series(p_from + v_first, p_from + v_first + v_n - 1));
+    IF v_from = v_to AND NOT v_timed THEN
+        dup_at := array_fill(v_from, ARRAY[v_n]);
+    ELSE
+        SELECT array_agg(COALESCE(r.times[r.i + 1], r.created_at)) INTO dup_at
+          FROM (SELECT l.created_at, l.times, generate_series(GREATEST(0, p_from + v_first - l.base)::int,
+                                                              LEAST(l.n, p_from + v_first + v_n - l.base)::int - 1) AS i
+                  FROM (SELECT x.base, x.n, x.created_at,
+                               CASE WHEN octet_length(x.meta) > 0
+                                    THEN queend.record_times(x.created_at, x.meta) END AS times
+                          FROM queend.log x
+                         WHERE x.partition_id = p_part AND x.base BETWEEN p_from AND p_from + v_first + v_n - 1
+                         ORDER BY x.base) AS l) AS r;
+    END IF;
+END $$;
+
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
 -- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
 -- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are
@@ -225,38 +267,59 @@ CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uui
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_n      int := octet_length(p_ids) / 16;
-    v_plain  boolean := NOT EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part);
+    v_timely boolean := p_kind < 2 AND queend.id_us(uuid_send(p_hi)) - queend.id_us(uuid_send(p_lo)) < 120000000;
     v_holes  boolean := EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part);
-    v_newest bigint := (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC
-                         LIMIT 1);
+    v_row    bigint;      -- where the row begins that is the first to hold one of them, if any does
     v_ord    int[];
     v_found  bigint[];
     v_at     bigint[];
+    deleted  int;
 BEGIN
-    IF v_plain AND p_kind = 2 THEN
-        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
-          FROM queend.ids_others(p_part, p_known, p_from, p_to, p_ids) AS f;
-    ELSIF v_plain AND p_kind < 2 AND queend.id_us(uuid_send(p_hi)) - queend.id_us(uuid_send(p_lo)) < 120000000 THEN
-        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
-          FROM queend.ids_timely(p_part, v_newest, p_lo, p_hi, p_ids) AS f;
-    ELSE
+    IF v_timely THEN
+        v_row := queend.high_since(p_part, p_lo);
+    ELSIF p_kind = 2 AND cardinality(p_from) > 0 THEN
+        SELECT l.base INTO v_row FROM queend.log l
+         WHERE l.partition_id = p_part AND l.base <= (SELECT min(f) FROM unnest(p_from) AS f)
+           AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
+         ORDER BY l.base DESC LIMIT 1;
+    END IF;
+    IF v_row IS NOT NULL AND NOT v_holes THEN
+        SELECT f.dup_offset, f.dup_at INTO dup_offset, dup_at FROM queend.ids_in_order(p_part, v_row, p_ids) AS f;
+        IF dup_offset IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part) OR NOT v_timely AND p_kind <> 2 THEN
         SELECT array_agg(f.ord), array_agg(f.found), array_agg(f.stored_at) INTO v_ord, v_found, v_at
           FROM queend.ids_find(p_part, p_ids, p_known, p_from, p_to) AS f;
+    ELSIF p_kind = 2 THEN
+        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+          FROM queend.ids_others(p_part, p_known, p_from, p_to, p_ids) AS f;
+    ELSE
+        SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
+          FROM queend.ids_timely(p_part, v_row, p_lo, p_hi, p_ids) AS f;
     END IF;
     IF v_ord IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(COALESCE(f.found, -1)), array_agg(COALESCE(f.stored_at, 0)) INTO dup_offset, dup_at
-      FROM (SELECT f.found,
-                   CASE WHEN v_holes AND EXISTS (SELECT FROM queend.holes h
-                                                  WHERE h.partition_id = p_part AND h.record_offset = f.found)
-                             AND NOT EXISTS (SELECT FROM queend.dead_letters d
-                                              WHERE d.partition_id = p_part AND d.record_offset = f.found)
-                             THEN -f.stored_at ELSE f.stored_at END AS stored_at
-              FROM generate_series(0, v_n - 1) AS i (ord)
-              LEFT JOIN (SELECT DISTINCT ON (u.ord) u.* FROM unnest(v_ord, v_found, v_at) AS u (ord, found, stored_at)
-                          ORDER BY u.ord, u.found) AS f ON f.ord = i.ord
-             ORDER BY i.ord) AS f;
+    dup_offset := array_fill(-1::bigint, ARRAY[v_n]);
+    dup_at := array_fill(0::bigint, ARRAY[v_n]);
+    FOR i IN 1 .. cardinality(v_ord) LOOP
+        IF dup_offset[v_ord[i] + 1] NOT BETWEEN 0 AND v_found[i] THEN      -- of two the older one
+            dup_offset[v_ord[i] + 1] := v_found[i];
+            dup_at[v_ord[i] + 1] := v_at[i];
+        END IF;
+    END LOOP;
+    IF v_holes THEN
+        FOR deleted IN
+            SELECT u.ord::int FROM unnest(dup_offset) WITH ORDINALITY AS u (at, ord)
+             WHERE EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = u.at)
+               AND NOT EXISTS (SELECT FROM queend.dead_letters d
+                                WHERE d.partition_id = p_part AND d.record_offset = u.at)
+        LOOP
+            dup_at[deleted] := -dup_at[deleted];
+        END LOOP;
+    END IF;
 END $$;
 
 -- Where records of these ids are stored already, at or behind an offset `known` of each (ids_find): ord is the 0-based

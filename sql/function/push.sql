@@ -334,11 +334,11 @@ BEGIN
     END IF;
     dup_offset := COALESCE(p_dup_offset, array_fill(-1::bigint, ARRAY[p_n]));
     dup_at := COALESCE(p_dup_at, array_fill(0::bigint, ARRAY[p_n]));
-    SELECT array_agg(d.i::int - 1 ORDER BY d.i) INTO v_keep
-      FROM unnest(dup_offset) WITH ORDINALITY AS d (at, i) WHERE d.at < 0;
-    IF v_keep IS NULL THEN
+    IF NOT -1 = ANY (dup_offset) THEN
         RETURN;
     END IF;
+    SELECT array_agg(d.i::int - 1 ORDER BY d.i) INTO v_keep
+      FROM unnest(dup_offset) WITH ORDINALITY AS d (at, i) WHERE d.at < 0;
 
     SELECT l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part
      ORDER BY l.base DESC LIMIT 1;

@@ -2,6 +2,7 @@
 reads, retries or looks for an id can tell."""
 from __future__ import annotations
 
+import itertools
 import random
 import time
 
@@ -78,6 +79,30 @@ def test_ids_are_found_with_their_moments(db, partitions):
     assert [(at, stored) for _, at, stored in sorted(found)] == expected
     again, = db.push(batch(part, ids))
     assert again.base == -1 and list(zip(again.dup_offset, again.dup_at)) == expected
+
+
+@pytest.mark.parametrize("made", [id7, id4], ids=["version 7", "version 4"])
+def test_a_stretch_is_found_in_any_order(db, partitions, made):
+    """Ids in the order of the log are found by one comparison, others by a join: in one row, in a merged one, over the
+    edge of two."""
+    part, = partitions()
+    ids = [made() for _ in range(12)]
+    for a, b in (0, 1), (1, 2), (2, 3), (3, 7), (7, 12):
+        db.push(batch(part, ids[a:b]))
+    expected = {r[2]: (r[0], r[1]) for r in read(db, part)}
+    assert merge(db, part) == 3
+    db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s", part)       # a daemon remembers those of version 4
+    db.rows("INSERT INTO queend.unlisted VALUES (%s, 0)", part)
+
+    def held(asked: list[bytes]) -> list[tuple[int, int]]:
+        one, places = batch(part, asked), [expected[i][0] for i in asked if i in expected]
+        (found,) = db.rows("SELECT * FROM queend.ids_held(%s, %s::smallint, %s, %s, %s, 0, %s::bigint[], %s::bigint[])",
+                           part, one.kind, one.lo, one.hi, one.ids, [min(places)], [max(places) + 1])
+        return list(zip(found.dup_offset, found.dup_at, strict=True))
+
+    for a, b in itertools.combinations(range(13), 2):
+        for asked in (ids[a:b], random.sample(ids[a:b], b - a), [*ids[a:b], made()], [made(), *ids[a:b]]):
+            assert held(asked) == [expected.get(i, (-1, 0)) for i in asked], (a, b)
 
 
 def test_a_hint_that_is_no_row_any_more(db, partitions, group):
