@@ -1,14 +1,15 @@
 -- Figures that are kept of queues, groups and partitions, so that a page asks for a sum. Owns queend.stats and
 -- queend.stat_*. They are brought up to date by looks, one at a time: service/stats holds a session lock.
 
--- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
--- lease that has run out, or marked (stats_mark), also if deleted since; with p_floors also those whose floor rose
--- (that compares every floor with the one kept). parts[i] is of queues[i]. since: the moment before which every change
--- is among them, to be kept (stats_keep) once all of them were visited. Queues and groups that are gone leave the
--- figures. A queue is marked for a walk through all of its partitions (stats_walk) if it is new, has a new group, had
--- its groups moved, or changed its delayedProcessing. When more than p_most rows of the log were written, every queue
--- is. A moment in a row is read before the row is locked or committed: looks overlap by two seconds. What is committed
--- later than that after its moment (a transaction stood still) is found with its next change or by the next walk.
+-- Returns the partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look,
+-- or with a mark that is due, also if deleted since. A mark is of stats_mark, or of stats_visit for the end of a lease.
+-- With p_floors it returns also those whose floor rose (that compares every floor with the one kept). parts[i] is of
+-- queues[i]. since: the moment before which every change is among them, to be kept (stats_keep) once all of them were
+-- visited. Queues and groups that are gone leave the figures. A queue is marked for a walk through all of its
+-- partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its delayedProcessing. When
+-- more than p_most rows of the log were written, every queue is. A moment in a row is read before the row is locked or
+-- committed: looks overlap by two seconds. A transaction that commits later than that after its moment is found with
+-- the next change of its partition or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
@@ -28,7 +29,8 @@ BEGIN
                    WHERE NOT EXISTS (SELECT FROM queend.consumer_groups g WHERE g.id = s.group_id) RETURNING s.group_id)
     DELETE FROM queend.stat_cursors s USING gone g WHERE s.group_id = g.group_id;
     v_gone := ARRAY(SELECT DISTINCT m.partition_id FROM queend.stat_marks m
-                     WHERE NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = m.partition_id));
+                     WHERE m.due <= v_now
+                       AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = m.partition_id));
     IF v_gone <> '{}' THEN
         DELETE FROM queend.stat_marks m
          WHERE m.partition_id = ANY (v_gone)
@@ -68,8 +70,7 @@ BEGIN
     SELECT array_agg(p.queue_id ORDER BY p.id), array_agg(p.id ORDER BY p.id) INTO queues, parts
       FROM (SELECT u.id FROM unnest(v_parts) AS u (id)
             UNION SELECT k.partition_id FROM queend.cursors k WHERE k.consumed_at >= v_since
-            UNION SELECT m.partition_id FROM queend.stat_marks m
-            UNION SELECT s.partition_id FROM queend.stat_partitions s WHERE s.until > 0 AND s.until <= v_now
+            UNION SELECT m.partition_id FROM queend.stat_marks m WHERE m.due <= v_now
             UNION SELECT f.partition_id FROM queend.floors f
                     LEFT JOIN queend.stat_partitions s ON s.partition_id = f.partition_id
                    WHERE p_floors AND s.floor IS DISTINCT FROM f.floor) AS c
@@ -186,6 +187,9 @@ BEGIN
                IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.total, excluded.pending,
                                  excluded.processing, excluded.completed, excluded.consumed, excluded.until,
                                  excluded.unread)),
+    put_marks AS (      -- the first of its leases that runs out changes the figures then
+        INSERT INTO queend.stat_marks (partition_id, due)
+        SELECT p.partition_id, p.until FROM parts p WHERE p.until > 0),
     put_cursors AS (
         INSERT INTO queend.stat_cursors AS s (next, lag, leased, oldest, group_id, partition_id, consumed, has_cursor)
         SELECT c.next, c.lag, c.leased, c.since, c.group_id, c.partition_id, c.consumed_at IS NOT NULL, c.has_cursor
