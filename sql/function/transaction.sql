@@ -8,7 +8,8 @@
 --   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
 --   p_dry                      only look whether it would be refused, and change nothing
 -- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending. Rows: kind
--- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
+-- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which; created_at -1
+--       if it was deleted);
 --       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not
 --       live.
 -- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. ord -1, status 9:
@@ -87,9 +88,10 @@ BEGIN
     IF p_dry OR v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
        OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
         RETURN QUERY
-        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint,
+        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint,
+               CASE WHEN queend.id_deleted(g.part, substring(g.ids, 16 * g.dup + 1, 16)) THEN -1 ELSE 0 END::bigint,
                NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1), g.seen
-          FROM unnest(v_dup, v_seen) WITH ORDINALITY AS g (dup, seen, ord)
+          FROM unnest(p_part, p_ids, v_dup, v_seen) WITH ORDINALITY AS g (part, ids, dup, seen, ord)
         UNION ALL
         SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint,
                -1, NULL::bytea
@@ -157,6 +159,17 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN (SELECT min(f.ord) FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f);
+END $$;
+
+-- Tells whether the record that a partition holds under an id was deleted and is no dead letter either. NULL for no id.
+CREATE OR REPLACE FUNCTION queend.id_deleted(p_part int, p_id bytea) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part)
+           AND EXISTS (SELECT FROM queend.ids_find(p_part, p_id) AS f
+                         JOIN queend.holes h ON h.partition_id = p_part AND h.record_offset = f.found
+                        WHERE NOT EXISTS (SELECT FROM queend.dead_letters d
+                                           WHERE d.partition_id = p_part AND d.record_offset = f.found));
 END $$;
 
 -- Judges an acknowledgement inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,

@@ -130,16 +130,17 @@ BEGIN
                                         THEN p_request->'requiredLeases' ELSE '[]' END) AS r), '{}', '{}') AS t),
             op AS (
                 SELECT v_names.ord[a.items[c.before + i]] AS ord, c.part, d.base + i - 1 AS at, d.created_at,
-                       NULL::int AS code, d.status = 1 AND d.dup_index = i - 1 AS duplicate
+                       NULL::int AS code, d.status = 1 AND d.dup_index = i - 1 AS duplicate,
+                       d.created_at < 0 AS deleted
                   FROM (SELECT u.*, sum(u.n) OVER (ORDER BY u.ord) - u.n AS before
                           FROM unnest(a.parts, a.n) WITH ORDINALITY AS u (part, n, ord)) AS c
                   JOIN done d ON d.kind = 0 AND d.ord = c.ord - 1 CROSS JOIN LATERAL generate_series(1, c.n) AS i
                 UNION ALL
-                SELECT u.ord, k.part[u.row], NULL, NULL, get_byte(d.codes, u.place - 1), false
+                SELECT u.ord, k.part[u.row], NULL, NULL, get_byte(d.codes, u.place - 1), false, false
                   FROM unnest(k.ord, k.rows, k.places) AS u (ord, row, place)
                   JOIN done d ON d.kind = 1 AND d.ord = u.row - 1
                 UNION ALL
-                SELECT g.ord, NULL, NULL, NULL, 33, false FROM unnest(k.gone) AS g (ord))
+                SELECT g.ord, NULL, NULL, NULL, 33, false, false FROM unnest(k.gone) AS g (ord))
             SELECT (SELECT array_agg(d.ord) FROM done d WHERE d.kind = 1 AND d.released) AS freed,
                    (SELECT min(d.ord) FROM done d) AS first, EXISTS (SELECT FROM done d WHERE d.kind = 2) AS dead,
                    (SELECT min(o.ord) FROM op o WHERE o.duplicate OR o.code & 88 > 0) AS fault,
@@ -150,13 +151,18 @@ BEGIN
                                                                         queend.message_id(o.created_at, o.part, o.at))),
                                     '{}') FROM op o) AS made,
                    (SELECT min(o.code) FROM op o
-                     WHERE o.ord = (SELECT min(x.ord) FROM op x WHERE x.duplicate OR x.code & 88 > 0)) AS code
+                     WHERE o.ord = (SELECT min(x.ord) FROM op x WHERE x.duplicate OR x.code & 88 > 0)) AS code,
+                   (SELECT bool_or(o.deleted) FROM op o
+                     WHERE o.ord = (SELECT min(x.ord) FROM op x WHERE x.duplicate OR x.code & 88 > 0)) AS deleted
               INTO a;
             IF a.first < 0 THEN
                 RAISE SQLSTATE 'QT009';
             ELSIF a.fault IS NOT NULL OR a.dead THEN
                 v_fault := COALESCE(a.fault, 0);
-                v_error := CASE WHEN a.fault IS NULL THEN 'Invalid or expired lease' WHEN a.code & 8 > 0
+                v_error := CASE WHEN a.fault IS NULL THEN 'Invalid or expired lease'
+                                WHEN a.deleted
+                                     THEN 'duplicate_of_deleted: the message with this transactionId was deleted'
+                                WHEN a.code & 8 > 0
                                      THEN 'ACK operation failed: Message not found'
                                 WHEN a.code & 16 > 0 THEN 'ACK operation failed: Invalid or expired lease'
                                 WHEN a.code & 64 > 0 THEN 'ACK operation failed: Message already committed' END;

@@ -188,6 +188,9 @@ def test_a_duplicate():
     found = answer(ACK, PUSH, fault="duplicate", at=1)
     assert found.pop("error").startswith("duplicate key")
     assert found == {"success": False, "reason": "duplicate", "failedIndex": 1, "results": []}
+    found = answer(ACK, PUSH, fault="of_deleted", at=1)
+    assert found.pop("error").startswith("duplicate key")
+    assert found == {"success": False, "reason": "duplicate_of_deleted", "failedIndex": 1, "results": []}
 
 
 def test_a_lost_lease():

@@ -210,8 +210,13 @@ def test_a_push_under_the_id_of_a_deleted_message_says_so(client, queue, databas
     by_sql, = database.execute("SELECT queen.push_messages_v3(%s)", (psycopg.types.json.Jsonb(again),)).fetchone()
     assert [one["status"] for one in by_sql["items"]] == [of, "duplicate", of, "duplicate"]
     assert by_sql["items"][0]["message_id"] == client.push_items(again)[0]["message_id"]
-    refused = client.transaction({"type": "push", "items": [items[0]]})
-    assert refused["success"] is False and refused["reason"] == "duplicate"
+    for number, reason in ((0, of), (1, "duplicate")):
+        refused = client.transaction({"type": "push", "items": [{**items[0], "transactionId": f"fresh {big}"},
+                                                                items[number]]})
+        assert (refused["success"], refused["reason"], refused["failedIndex"]) == (False, reason, 1)
+        by_sql, = database.execute("SELECT queen.execute_transaction_v2(%s)", (psycopg.types.json.Jsonb(
+            [{"type": "push", "items": [items[number]]}]),)).fetchone()
+        assert by_sql["success"] is False and (of in by_sql["error"]) is (reason == of)
     erase(client, queue, transactionIds=ids)
     assert told() == [of] * 3 + ["duplicate"]
     assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/p").status == 200

@@ -280,7 +280,7 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     cdef ApiError e
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
               "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL,
-              "late": TX_FAULT_LATE}
+              "late": TX_FAULT_LATE, "of_deleted": TX_FAULT_OF_DELETED}
     if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i in range(q.n):

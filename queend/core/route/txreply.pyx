@@ -22,6 +22,8 @@ cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, txop_ack_error(op) + 1)      # it is quoted
     elif op.fault == TX_FAULT_FULL:
         push_full_text(b, op.push)
+    elif op.fault == TX_FAULT_OF_DELETED:
+        buf_text(b, b"\"duplicate key: the message with this transactionId in the partition was deleted\"")
     else:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
 
@@ -29,6 +31,8 @@ cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
     # For programs: the words of the second SDK generation.
     if fault == TX_FAULT_DUPLICATE:
         buf_text(b, b"\"duplicate\"")
+    elif fault == TX_FAULT_OF_DELETED:
+        buf_text(b, b"\"duplicate_of_deleted\"")
     elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND or fault == TX_FAULT_LATE:
         buf_text(b, b"\"rejected_ack\"")
     elif fault == TX_FAULT_FULL:

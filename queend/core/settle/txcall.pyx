@@ -293,6 +293,7 @@ cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
         it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
         if pg_int2(res, row, TX_STATUS) == 1 and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
             it.status = 1
+            it.of_deleted = it.created_us < 0
             refused = True
         it = it.next
     return refused
@@ -315,7 +316,7 @@ cdef int tx_fault(TxReq* q) noexcept nogil:
     for i in range(q.n):
         op = &q.ops[i]
         if op.kind == TX_PUSH and op.push.status == 1:
-            op.fault = TX_FAULT_DUPLICATE
+            op.fault = TX_FAULT_OF_DELETED if op.push.of_deleted else TX_FAULT_DUPLICATE
             return i
         if op.kind == TX_ACK and op.ack.code & ACKED_REFUSED:
             op.fault = (TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE

@@ -235,6 +235,7 @@ cdef enum TxFault:
     TX_FAULT_LEASE
     TX_FAULT_NOT_FOUND
     TX_FAULT_DUPLICATE
+    TX_FAULT_OF_DELETED       # a duplicate of a message that was deleted
     TX_FAULT_FULL
     TX_FAULT_LATE             # to be dead-lettered, but its group has done it
 
