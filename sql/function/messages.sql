@@ -102,25 +102,31 @@ BEGIN
      WHERE k.partition_id = p_part ORDER BY g.name;
 END $$;
 
--- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. NULL:
+-- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. One
+-- that is a dead letter of the group already gets no second one: that one comes back to all groups from now on. NULL:
 -- there is no such message; false: it is among them already.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_at    bigint := queend.message_find(p_part, p_id);
     v_queue int := (SELECT p.queue_id FROM queend.partitions p WHERE p.id = p_part);
+    v_group int;
+    v_dead  bigint;
 BEGIN
     IF v_at IS NULL THEN
         RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id)
                          THEN false END;
     END IF;
     PERFORM queend.partition_hold(p_part);
-    PERFORM queend.dead_letter(p_part,
-                               (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g),
-                               ARRAY[v_at], ARRAY[p_error], 0);
-    UPDATE queend.dead_letters d SET from_all = true      -- the one just made
-     WHERE d.id = (SELECT x.id FROM queend.dead_letters x WHERE x.partition_id = p_part AND x.record_offset = v_at
-                    ORDER BY x.id DESC LIMIT 1);
+    v_group := (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g);
+    FOR v_try IN 1 .. 2 LOOP
+        v_dead := (SELECT max(d.id) FROM queend.dead_letters d
+                    WHERE d.partition_id = p_part AND d.record_offset = v_at
+                      AND (d.group_id = v_group OR d.group_name = p_group));
+        EXIT WHEN v_dead IS NOT NULL;
+        PERFORM queend.dead_letter(p_part, v_group, ARRAY[v_at], ARRAY[p_error], 0);
+    END LOOP;
+    UPDATE queend.dead_letters d SET from_all = true WHERE d.id = v_dead;
     PERFORM queend.hole_make(p_part, v_at);
     PERFORM queend.leases_moot(ARRAY[p_part]);
     RETURN true;

@@ -295,3 +295,16 @@ def test_redrive_and_purge_by_the_text_of_the_error(daemon: Daemon, client: Clie
     answer = client.request("DELETE", f"/api/v1/dlq?queue={queue}&error=timeout")
     assert (answer.status, answer.json["deleted"]) == (200, 1)
     assert redrive(client, queue, error="nobody") == 0 and client.dead(queue) == 2
+
+
+def test_a_dead_letter_that_is_moved_by_hand_as_well_comes_back_once(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue, consumerGroup="billing")
+    assert client.ack(message, "dlq", "billing")["success"] is True
+    where = f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}/dlq"
+    assert client.post(where, {"consumerGroup": "billing"}).json["moved"] is True
+    assert client.dead(queue) == 1, "not a second dead letter of the group"
+    assert take(client, queue, "shipping") == [], "it was taken out of the queue"
+    assert redrive(client, queue) == 1
+    for group in ("billing", "shipping"):
+        assert take(client, queue, group) == [1]
