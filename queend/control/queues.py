@@ -48,6 +48,8 @@ SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, queend.options_in_f
 
 PARTITIONS_BY = """
 SELECT p.name, p.created_at, f.*,
+       CASE WHEN f.total < f.head - f.floor
+            THEN (SELECT n.stored FROM queend.newest_stored(f.partition_id) AS n) ELSE f.newest END AS newest_message,
        (SELECT count(*) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x {} LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY {}"""
@@ -98,7 +100,7 @@ async def queue_show(request: Request, queue: PathName) -> Json:
     return Json({**queue_head(head, seed), "partitions": [{
         "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at),
         "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
-        "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals, "options": shown(head)})
+        "newestMessage": ts3(row.newest_message)} for row in partitions], "totals": totals, "options": shown(head)})
 
 
 async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:

@@ -65,7 +65,7 @@ async def status_queue(request: Request, queue: PathName) -> Json:
                       "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
                       "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
                       "lastActivity": ts3(_latest(row.active, row.newest)), "oldestMessage": ts3(row.oldest),
-                      "newestMessage": ts3(row.newest)} for row in partitions],
+                      "newestMessage": ts3(row.newest_message)} for row in partitions],
                  "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
 
 

@@ -62,13 +62,30 @@ BEGIN
     created_at := queend.moment(v_at);
 END $$;
 
--- The newest message of a partition, by the partition's number; no row where none is stored. For the views of the
--- schema queen: its result stays as it is.
+-- Returns the offset and the moment of the newest message of a partition that was not deleted; NULL where there is
+-- none.
+CREATE OR REPLACE FUNCTION queend.newest_stored(p_part int, OUT at bigint, OUT stored bigint)
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    e record;
+BEGIN
+    SELECT x.floor, x.head, x.written_at INTO e FROM queend.log_end(p_part) AS x;
+    IF NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = e.head - 1) THEN
+        at := CASE WHEN e.head > e.floor THEN e.head - 1 END;
+        stored := e.written_at;
+    ELSE
+        at := upper(int8multirange(int8range(e.floor, e.head)) - queend.withheld(p_part, NULL, e.floor)) - 1;
+        stored := queend.record_stored(p_part, at);
+    END IF;
+END $$;
+
+-- Returns the newest message of a partition that was not deleted (newest_stored); NULL where there is none. For the
+-- views of the schema queen: its result stays as it is.
 CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
-    SELECT queend.message_id(e.written_at, part, e.head - 1), queend.moment(e.written_at) INTO message_id, created_at
-      FROM queend.log_end(part) AS e;
+    SELECT queend.message_id(n.stored, part, n.at), queend.moment(n.stored) INTO message_id, created_at
+      FROM queend.newest_stored(part) AS n;
 END $$;
 
 -- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen:

@@ -1,6 +1,7 @@
 """No figure of a page counts a deleted message: totals, backlogs, lags."""
 from __future__ import annotations
 
+import psycopg
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
@@ -44,4 +45,26 @@ def test_pages_of_a_queue(client: Client, queue: str) -> None:
     assert len(client.get(f"/api/v1/messages?queue={queue}").json["messages"]) == 5
     delete(client, queue, "m0", "m2", "m3", "m4", "m6")
     assert client.show(queue).json["totals"]["total"] == 0
+    for page in ("resources", "status"):
+        shown = client.get(f"/api/v1/{page}/queues/{queue}").json["partitions"]
+        assert [one["newestMessage"] for one in shown] == [None] * len(shown)
     until(lambda: listed(client, queue)["total"] == 0, "the list follows")
+
+
+def test_the_newest_message_is_one_that_was_not_deleted(client: Client, queue: str, daemon: Daemon) -> None:
+    for n in range(3):
+        client.push(queue, n, partition="p", transactionId=f"m{n}")
+    stored = {one["transactionId"]: one for one in client.get(f"/api/v1/messages?queue={queue}").json["messages"]}
+
+    def newest() -> set[str | None]:
+        pages = (client.get(f"/api/v1/{page}/queues/{queue}").json["partitions"] for page in ("resources", "status"))
+        return {one["newestMessage"] for page in pages for one in page if one["name"] == "p"}
+
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        for left in ("m2", "m1", "m0", None):
+            assert newest() == {left and stored[left]["createdAt"]}
+            named = database.execute("SELECT last_message_id::text FROM queen.partition_lookup WHERE queue_name = %s",
+                                     (queue,)).fetchall()
+            assert named == ([(stored[left]["id"],)] if left else [])
+            if left:
+                delete(client, queue, left)
