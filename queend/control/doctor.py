@@ -20,6 +20,7 @@ from .maintenance import NONE
 from .moments import now_us, ts3
 from .plans import lanes, plans
 from .route import Routes
+from .standbys import standbys
 from .words import TEXT, TIME, array, whole
 
 router = Routes("system")
@@ -28,6 +29,7 @@ Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
 Finding = tuple[str, str, str, str]      # level, what it is, what was seen, what to do
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
+TITLES = {"commits_hang": "the database commits nothing", "buffer_full": "the failover buffer has no room"}
 
 HORIZON = """
 SELECT 'session ' || a.pid || coalesce(' of ' || nullif(a.application_name, ''), '') || ', '
@@ -157,7 +159,8 @@ async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     known = control.core.database()
     for doubt in known["doubts"]:
-        yield ("critical" if doubt in FATAL else "warning", f"the database is {doubt.replace('_', ' ')}",
+        yield ("critical" if doubt in FATAL else "warning",
+               TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
                f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # as of a setting: beside synchronous standbys `local` does not do
@@ -209,7 +212,8 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
-          "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing, "unread": unread}
+          "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
+          "unread": unread}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))

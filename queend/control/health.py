@@ -15,7 +15,8 @@ from .shapes import PEERLESS
 from .words import INTEGER, TEXT, array, whole
 
 router = Routes("health")
-DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", "crowded", "buffer_full"]})
+DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", "crowded", "buffer_full",
+                        "commits_hang"]})
 RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync", "full_page_writes"]})
 
 # A daemon without peers, in the words of those that have some.
@@ -26,7 +27,8 @@ ALONE = {"enabled": False, "running": False, "server_id": "",
 
 
 SILENT_S = 5.0      # a database that says nothing for so long is not there
-FATAL = {"away", "silent", "disk_full"}      # doubts with which nothing, or not everything, can be stored
+# doubts with which nothing, or not everything, can be stored
+FATAL = {"away", "silent", "disk_full", "commits_hang"}
 
 
 def shared(control: Any) -> dict[str, Any]:

@@ -36,9 +36,10 @@ SELECT c.relname AS name, t.relname AS of FROM pg_index i
 WAITING = f"""
 SELECT k.objid::int AS lane, count(*) FILTER (WHERE NOT k.granted)::int AS waiting,
        min(k.pid) FILTER (WHERE k.granted) AS holder
-  FROM pg_locks k JOIN pg_database d ON d.oid = k.database AND d.datname = current_database()
+  FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid AND a.wait_event = 'SyncRep'
+  JOIN pg_database d ON d.oid = k.database AND d.datname = current_database()
  WHERE k.locktype = 'advisory' AND k.classid = {LANES} AND k.objsubid = 2
- GROUP BY k.objid HAVING count(*) FILTER (WHERE NOT k.granted) > 0"""
+ GROUP BY k.objid HAVING count(*) FILTER (WHERE NOT k.granted) > 0 AND count(a.pid) = 0"""
 SETTINGS = "; ".join(f"SET LOCAL {name} = {value}" for name, value in (
     word.split("=") for word in HOT_PLANS.replace("-c ", "").split()))
 
@@ -72,7 +73,8 @@ def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
-    """Some looks within a fifth of a second: a lane in which somebody waits in most of them is crowded."""
+    """Some looks within a fifth of a second: a lane in which somebody waits in most of them is crowded. A lane whose
+    holder waits for a synchronous standby is not: the check standbys tells of that."""
     seen: dict[int, int] = {}
     most: dict[int, tuple[int, int | None]] = {}
     for _ in range(LOOKS):

@@ -13,6 +13,9 @@ from ..service.running import Running
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane
 PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent
+COMMIT_S = 60.0        # then a commit that is waited for is tried anew: it may wait at a server that has gone
+# It writes to the log of the server (WAL) and nowhere else; its commit waits as every other one does.
+WRITE = "SELECT pg_logical_emit_message(true, 'queend', '')"
 DOUBTS = {"away", "silent"}
 TEXT = "the database does not answer"
 
@@ -25,11 +28,14 @@ class Pulse(Running):
     def __init__(self, core: Any, conninfo: str):
         self.core, self.conninfo = core, conninfo
         self.silent = False
+        self.commit: asyncio.Task | None = None      # waited for while commits hang
         self._waits: set[asyncio.Timeout] = set()
 
     async def _run(self) -> None:
         while True:
-            silent = bool(DOUBTS.intersection(self.core.database()["doubts"])) and not await self._answers()
+            doubts = self.core.database()["doubts"]
+            self._try_commit("commits_hang" in doubts)
+            silent = bool(DOUBTS.intersection(doubts)) and not await self._answers()
             if silent != self.silent:
                 self.silent = silent
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
@@ -37,6 +43,28 @@ class Pulse(Running):
             if silent:
                 self._cut()
             await self._rest(LOOK_S)
+
+    def _try_commit(self, wanted: bool) -> None:
+        """While commits hang one of its own is waited for. Its end tells the core that they do so no more. One at a
+        time: the session of a commit that is given up stays at the server until its commit is through."""
+        if wanted and (self.commit is None or self.commit.done()):
+            self.commit = asyncio.create_task(self._commits())
+        elif not wanted and self.commit is not None:
+            self.commit.cancel()
+            self.commit = None
+
+    async def _commits(self) -> None:
+        try:
+            async with asyncio.timeout(COMMIT_S):
+                async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
+                    await connection.execute(WRITE)
+            self.core.committed()
+        except (psycopg.Error, OSError, TimeoutError):
+            pass
+
+    async def close(self) -> None:
+        self._try_commit(False)
+        await super().close()
 
     async def _answers(self) -> bool:
         try:

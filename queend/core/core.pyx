@@ -9,7 +9,7 @@ cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PAT
 
 cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"),
                      (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
-                     (DOUBT_CROWDED, "crowded"), (DOUBT_BUFFER, "buffer_full"))
+                     (DOUBT_CROWDED, "crowded"), (DOUBT_BUFFER, "buffer_full"), (DOUBT_COMMITS, "commits_hang"))
 cdef tuple RISKS = ((RISK_COMMIT, "synchronous_commit"), (RISK_STANDBY, "synchronous_commit_local"),
                     (RISK_FSYNC, "fsync"), (RISK_PAGES, "full_page_writes"))
 
@@ -241,14 +241,19 @@ cdef class Core:
         return edition_reason()
 
     def database(self):
-        """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full),
-        "risks" (settings that let a crash take what was committed) and "server", a number that grows with each life of
-        a server that was met."""
+        """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full,
+        commits_hang), "risks" (settings that let a crash take what was committed) and "server", a number that grows
+        with each life of a server that was met."""
         cdef int64_t doubts = process_doubts(&self.p) if self.p.running else DOUBT_AWAY
         cdef int risks = incarnation.risks
         return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit],
                 "risks": [name for bit, name in RISKS if risks & <int>bit],
                 "server": incarnation_now()}
+
+    def committed(self):
+        """Notes that the database has committed something, as far as the control plane knows."""
+        with nogil:
+            doubt_stored()
 
     def spare(self):
         """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else

@@ -23,7 +23,9 @@ from .running import Running
 
 EVERY_S = 0.5
 KEYS = {"push": "maintenance_mode", "pop": "pop_maintenance_mode"}
-LOOK = "SELECT key, value FROM queend.system_state WHERE key = ANY(%s)"
+# The last row is a setting of the server, which the doctor compares with what it was.
+LOOK = """SELECT key, value FROM queend.system_state WHERE key = ANY(%s)
+          UNION ALL SELECT 'standbys', to_jsonb(current_setting('synchronous_standby_names'))"""
 SET = """INSERT INTO queend.system_state (key, value, changed_at) VALUES (%s, %s, queend.now_us())
          ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, changed_at = EXCLUDED.changed_at"""
 AWAY = "away"
@@ -36,6 +38,7 @@ class Maintenance(Running):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
+        self.standbys_named = ""      # the last value of synchronous_standby_names that was seen and not empty
         self._away = True        # this daemon, or its database, until a look says otherwise
         self._changes = 0        # switched here: a look that began before is out of date
         self.switched: Callable[[], None] = lambda: None      # here: others are to look
@@ -80,6 +83,7 @@ class Maintenance(Running):
                 await connection.execute(SET, (AWAY, Jsonb({})))
             rows = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
         self._away = False
+        self.standbys_named = rows.pop("standbys") or self.standbys_named
         if before == self._changes:
             self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
 

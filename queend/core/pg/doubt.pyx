@@ -10,9 +10,11 @@ cdef enum DatabaseDoubt:
     DOUBT_REFUSED = 16        # it says no, and will until somebody changes something
     DOUBT_CROWDED = 32        # it has no connection left for us
     DOUBT_BUFFER = 64         # the failover buffer has no room
+    DOUBT_COMMITS = 128       # it answers what only reads, and commits nothing
 
 cdef enum:
     DOUBT_SILENT_MS = 5000
+    DOUBT_COMMITS_US = 5000000
     DOUBT_DISK_US = 60000000  # after that a full disk is old news
     DOUBT_REPEAT_US = 60000000
 
@@ -20,6 +22,8 @@ cdef struct Doubt:
     int64_t answered_us       # monotonic, when a statement of any worker was answered last
     int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
     int64_t why               # why connections fail, DOUBT_*
+    int64_t stored_us         # monotonic, when the last statement that stored something was answered
+    int64_t commits           # 1: commits hang, until one is known to have been made
     int64_t buffer            # the failover buffer has no room
     # how often a server turned out to be read-only under a connection: those made before are replaced
     int64_t suspicions
@@ -34,6 +38,27 @@ cdef inline bint doubt_others_answered(int64_t sent_us, int64_t now) noexcept no
     # Returns True if a statement of any worker was answered in the second half of the time that one sent at sent_us has
     # waited.
     return now - atomic_get64(&doubt.answered_us) < (now - sent_us) // 2
+
+cdef inline bint doubt_others_stored(int64_t sent_us) noexcept nogil:
+    # Returns True if a statement of any worker, answered after sent_us, has stored something.
+    return atomic_get64(&doubt.stored_us) > sent_us
+
+cdef void doubt_stored() noexcept nogil:
+    # Notes that the database has committed something. Any thread.
+    atomic_set64(&doubt.stored_us, clock_mono_us())
+    if atomic_get64(&doubt.commits):
+        atomic_set64(&doubt.commits, 0)
+        log_line(b"info", b"commits_work", NULL)
+
+cdef void doubt_writes(int64_t sent_us, int64_t now) noexcept nogil:
+    # Judges a statement that changes something and waits for its answer. Commits hang if it waits for 5 s, nothing else
+    # was stored meanwhile, and statements that only read are answered. Two threads may both log it.
+    if (now - sent_us < DOUBT_COMMITS_US or doubt_others_stored(sent_us) or not doubt_others_answered(sent_us, now)
+            or atomic_get64(&doubt.commits)):
+        return
+    atomic_set64(&doubt.commits, 1)
+    log_line(b"error", b"commits_hang", b"the database answers, and commits nothing: a synchronous standby that is "
+             b"missing, a lock, a disk; queend doctor looks")
 
 cdef bint doubt_repeats(int64_t now) noexcept nogil:
     # Once a minute for the process. Two threads at the same moment may both say it.

@@ -57,11 +57,16 @@ cdef void slotpool_spare(SlotPool* p) noexcept nogil:
         slot_break(s, b"lent to somebody who has none", SLOT_LOST)
 
 cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
-    # Idle connections that nobody would be given are replaced before somebody asks.
+    # Replaces idle connections that are out of date, and judges statements that wait for their answers.
+    cdef int64_t now = clock_mono_us()
+    cdef Slot* s
     cdef int i
     for i in range(p.n):
-        if p.slots[i].state == SLOT_IDLE:
-            slot_outlived(&p.slots[i])
+        s = &p.slots[i]
+        if s.state == SLOT_IDLE:
+            slot_outlived(s)
+        elif s.state == SLOT_BUSY and s.statement >= 0 and p.statements[s.statement].fenced:
+            doubt_writes(s.sent_us, now)
 
 cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
     # Does the database answer? At least one slot is idle or busy.

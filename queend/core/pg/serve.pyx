@@ -130,8 +130,11 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     if failed:
         p.counters.db_errors += 1
         slot_doubted(s, res)
-    elif atomic_get64(&doubt.disk_us) and statement_stores(s.statement):
-        atomic_set64(&doubt.disk_us, 0)
+    elif statement_stores(s.statement):
+        if statement_stored(s.statement, res):
+            doubt_stored()
+        if atomic_get64(&doubt.disk_us):
+            atomic_set64(&doubt.disk_us, 0)
     done(s, s.ctx, res, SLOT_ERROR if failed else SLOT_OK)
     uv_rwlock_rdunlock(&incarnation.lock)
     PQclear(res)

@@ -204,6 +204,18 @@ cdef inline bint statement_stores(int statement) noexcept nogil:
     return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
             or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
+cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
+    # Returns True if a statement that stores (statement_stores) has stored something, by its answer. A push of
+    # duplicates alone has not: it is answered even where commits hang.
+    cdef int row, status
+    if statement != STMT_PUSH and statement != STMT_PUSH_ONE and statement != STMT_PUSH_DUE:
+        return True
+    for row in range(PQntuples(res)):
+        status = pg_int2(res, row, PUSH_STATUS)
+        if status == 0 or status == 1 and pg_int8(res, row, PUSH_BASE) >= 0:
+            return True
+    return False
+
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS

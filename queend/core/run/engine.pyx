@@ -189,6 +189,8 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         doubts |= DOUBT_DISK
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
+    if atomic_get64(&doubt.commits) and not doubts & (DOUBT_SILENT | DOUBT_AWAY):
+        doubts |= DOUBT_COMMITS
     return doubts
 
 cdef const char* process_unready(Process* p) noexcept nogil:
@@ -203,6 +205,8 @@ cdef const char* process_unready(Process* p) noexcept nogil:
         return b"The database does not answer"
     if doubts & DOUBT_DISK:
         return b"The database has no space on its disk"
+    if doubts & DOUBT_COMMITS:
+        return b"The database commits nothing"
     if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
         return b"The failover buffer is full"
     return NULL

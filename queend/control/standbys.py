@@ -1,0 +1,55 @@
+"""A check of the doctor: the standbys that commits wait for, and those that stream.
+
+A role without pg_monitor sees that senders of WAL are there and nothing of how far they are: then it is not told."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or says nothing for longer while it is behind
+LONG_S = 1.0                           # a commit takes longer only where no standby confirms it
+
+SETTING = """
+SELECT pg_is_in_recovery() AS standby, current_setting('synchronous_standby_names') AS named,
+       current_setting('synchronous_commit') AS commits"""
+WAITING = f"""
+SELECT count(*)::int AS sessions, max(extract(epoch FROM clock_timestamp() - a.query_start))::float8 AS seconds
+  FROM pg_stat_activity a
+ WHERE a.wait_event = 'SyncRep' AND clock_timestamp() - a.query_start > make_interval(secs => {LONG_S})"""
+STREAMING = """
+SELECT coalesce(nullif(r.application_name, ''), 'of session ' || r.pid) AS name, r.state, r.sync_state AS sync,
+       greatest(0, pg_wal_lsn_diff(pg_current_wal_lsn(), r.flush_lsn))::bigint AS behind,
+       extract(epoch FROM clock_timestamp() - r.reply_time)::float8 AS quiet
+  FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' ORDER BY r.pid LIMIT 20"""
+
+
+async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
+    (setting,) = await ask(SETTING)
+    if setting["standby"]:
+        yield ("critical", "this server is a standby", "pg_is_in_recovery() is true",
+               "Promote it, or name the primary in QUEEND_DSN: nothing can be stored here")
+        return
+    named, there = setting["named"], await ask(STREAMING)
+    (waiting,) = await ask(WAITING)
+    stream = ", ".join(f"{one['name']} ({one['sync'] or 'unknown'})" for one in there) or "none"
+    seen = f"synchronous_standby_names = '{named}'; standbys that stream: {stream}"
+    advice = ("Start the standby, or take it out of synchronous_standby_names (ALTER SYSTEM SET, then SELECT "
+              "pg_reload_conf()): an empty value waits for none, and a failover may then lose commits")
+    if waiting["sessions"]:
+        yield ("critical", "commits wait for a synchronous standby",
+               f"{waiting['sessions']} sessions wait (SyncRep), one for {waiting['seconds']:.0f} s; {seen}", advice)
+    elif (named and setting["commits"] not in ("off", "local") and all(one["state"] for one in there)
+            and not any(one["sync"] in ("sync", "quorum") for one in there)):
+        yield ("critical", "no synchronous standby is connected: the next commit waits for one", seen, advice)
+    if not named and control.maintenance.standbys_named:
+        yield ("warning", "synchronous_standby_names was set and is empty",
+               f"it was '{control.maintenance.standbys_named}' since this daemon started; standbys that stream: "
+               f"{stream}",
+               "Set it again once a standby streams: until then a failover may lose what was answered as queued. If it "
+               "is meant so, this is told until the daemon starts anew")
+    for one in there:
+        if one["state"] and one["behind"] and (one["behind"] > LAG_BYTES or (one["quiet"] or 0) > LAG_S):
+            yield ("warning", f"the standby {one['name']} lags",
+                   f"{one['behind'] / (1 << 20):.1f} MiB of WAL are not on its disk, it last answered "
+                   f"{one['quiet'] or 0:.0f} s ago, {one['state']}, {one['sync']}",
+                   "Look at its disk, its network and its log; if it is synchronous, commits wait for it")

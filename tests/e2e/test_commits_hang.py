@@ -1,0 +1,116 @@
+"""A database that answers and commits nothing: its synchronous standby is missing."""
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from support.client import Client, data
+from support.postgres import Postgres, running
+from support.wait import until
+
+from queend.service import binaries
+
+STANDBYS = "synchronous_standby_names"
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    with running(request.config.getoption("--postgres"), tcp=True, synchronous_commit="on") as server:
+        yield server
+
+
+@pytest.fixture
+def standbys(cluster: Postgres) -> Iterator[Callable[[str], None]]:
+    """Names the standbys that commits wait for."""
+    def name(names: str) -> None:
+        with cluster.connect() as connection:
+            connection.execute("SET synchronous_commit = local")
+            connection.execute(f"ALTER SYSTEM SET {STANDBYS} = '{names}'")
+            connection.execute("SELECT pg_reload_conf()")
+            until(lambda: connection.execute(f"SHOW {STANDBYS}").fetchone() == (names,), "the server knows it")
+
+    yield name
+    name("")
+
+
+def hanging(cluster: Postgres) -> int:
+    ((count,),) = cluster.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    return count
+
+
+def findings(client: Client, check: str) -> dict[str, str]:
+    """Level and evidence of each finding of a check, by its title."""
+    return {one["title"]: f"{one['level']}: {one['evidence']}" for one in
+            client.get("/api/v1/system/doctor").json["findings"] if one["check"] == check}
+
+
+def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standbys, queue):
+    daemon = start_daemon(cluster.database(), LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    with daemon.client() as client, daemon.client() as pushing:
+        client.push(queue, 1, partition="p")
+        standbys("missing")
+        pushing.send("POST", "/api/v1/push",
+                     b'{"items": [{"queue": "%s", "partition": "p", "payload": 2}]}' % queue.encode())
+        until(lambda: hanging(cluster) > 0, "the push waits for the standby")
+        until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
+        assert client.get("/health").status == 503
+        assert client.get("/readyz").json["error"] == "The database commits nothing"
+        until(lambda: daemon.line("commits_hang"), "the log tells it")
+        told = findings(client, "standbys")["commits wait for a synchronous standby"]
+        assert told.startswith("critical: ") and "SyncRep" in told
+        assert f"{STANDBYS} = 'missing'; standbys that stream: none" in told
+        assert findings(client, "daemon")["the database commits nothing"].startswith("critical: ")
+        assert findings(client, "lanes") == {}, "a lane that is held until its commit is through is not crowded"
+        standbys("")
+        assert pushing.receive().status == 201
+        until(lambda: client.get("/health").status == 200 and client.get("/readyz").status == 200, "it is over")
+        assert daemon.line("commits_work")
+        assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2]
+
+
+def test_a_lock_ends_it_as_well(start_daemon, cluster, queue):
+    """Nothing is known to be committed while the only statement that changes something waits for a lock. The commit
+    that the daemon makes to see whether any can be made is through at once."""
+    database = cluster.database()
+    daemon = start_daemon(database, DB_STATEMENT_TIMEOUT=0, DB_LOCK_TIMEOUT=0, LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    with daemon.client() as client, daemon.client() as pushing, psycopg.connect(database) as holder:
+        client.push(queue, 1)
+        holder.execute("LOCK TABLE queend.log IN EXCLUSIVE MODE")
+        pushing.send("POST", "/api/v1/push", b'{"items": [{"queue": "%s", "payload": 2}]}' % queue.encode())
+        until(lambda: daemon.line("commits_hang"), "the log tells it")
+        until(lambda: daemon.line("commits_work"), "a commit was made")
+        assert client.get("/health").status == 200
+        holder.rollback()
+        assert pushing.receive().status == 201
+
+
+def test_the_doctor_knows_standbys(start_daemon, cluster, standbys):
+    with start_daemon(cluster.database()).client() as client:
+        standbys("missing")
+        until(lambda: any("missing" in one for one in findings(client, "standbys").values()), "the setting was seen")
+        standbys("")
+        (title, told), = until(lambda: findings(client, "standbys"), "it is told").items()
+        assert title == f"{STANDBYS} was set and is empty" and told.startswith("warning: it was 'missing'")
+
+
+def test_a_standby_that_lags_is_told(request, start_daemon, cluster, tmp_path):
+    """What reads the WAL here is pg_receivewal, which stands still."""
+    major = request.config.getoption("--postgres")
+    tool = binaries.find(binaries.account_for(cluster.cluster.folder), major).folder / "pg_receivewal"
+    streams = "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'slow' AND state = 'streaming'"
+    with start_daemon(cluster.database()).client() as client:
+        reader = subprocess.Popen([tool, "-D", tmp_path, "-d", cluster.dsn(dbname="", application_name="slow"),
+                                   "--synchronous"], stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: cluster.execute(streams) == [(1,)], "it streams")
+            assert findings(client, "standbys") == {}
+            reader.send_signal(19)      # SIGSTOP
+            cluster.execute("SELECT count(pg_logical_emit_message(false, 'x', repeat('x', 1 << 20)))"
+                            " FROM generate_series(1, 70)")
+            told = until(lambda: findings(client, "standbys"), "it is told")
+            assert list(told) == ["the standby slow lags"] and told["the standby slow lags"].startswith("warning: ")
+        finally:
+            reader.kill()
+            reader.wait()
