@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 
+from queend.control.moments import ts3
+
 from .cli import Cli
 from .client import Client
 from .http import Answer
@@ -100,6 +102,8 @@ def pages_of_queue(queue: Queue) -> Iterator[Page]:
             yield from differences({"all": counts_of(have)}, {"all": sums_of(queue)}, "totals")
             yield from differences({one["name"]: counts_of(one["stats"]) for one in page["partitions"]},
                                    {one.name: five_of(one) for one in queue.partitions.values()}, "partitions")
+            yield from differences({one["name"]: one["newestMessage"] for one in page["partitions"]},
+                                   {one.name: ts3(one.latest or None) for one in queue.partitions.values()}, "newest")
         return check
 
     def partitions(answer: Answer, _: Seen) -> Iterator[str]:

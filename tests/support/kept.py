@@ -13,9 +13,10 @@ from .truth import TABLES, Truth, differences
 LOOK = f"""SELECT queend.stats_visit(c.queues, c.parts), queend.stats_keep(c.since, false), queend.stats_walk({PAGE}),
     queend.stats_walk({PAGE}), queend.stats_walk({PAGE})
     FROM queend.stats_changed({PAGE_ROWS}, false, true) AS c WHERE c.since IS NOT NULL"""
-# The next transaction that writes, and the moment.
+# The next transaction that writes, the moment, and whether transactions that have written are open.
 MARKS = """SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"""
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+    EXISTS (SELECT FROM pg_snapshot_xip(pg_current_snapshot()))"""
 # Rows of the kept figures, and last what is told without them.
 FIGURES = """SELECT json_build_array(
     (SELECT COALESCE(json_agg(json_build_array(q.name, s.partitions, s.pushed, s.total, s.pending, s.processing,
@@ -51,13 +52,13 @@ def looked(database: psycopg.Connection, views: dict[str, Callable[[list[tuple],
         database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         rows = [database.execute(one) for one in (TABLES, FIGURES, *views, MARKS)]
         database.execute("COMMIT")
-    ((first, began),), ((tables,),), ((figures,),), *rest, ((last, ended),) = [
+    ((first, began, open_),), ((tables,),), ((figures,),), *rest, ((last, ended, _),) = [
         one.fetchall() for one in (before, *rows)]
     truth = Truth(tables)
     found = list(told(truth, *figures))
     for check, of_view in zip(views.values(), rest, strict=True):
         found += check(of_view, truth)
-    quiet = last <= first + 1 and not any(began < lease <= ended for _, _, _, _, lease, *_ in tables[5])
+    quiet = last <= first + 1 and not open_ and not any(began < lease <= ended for _, _, _, _, lease, *_ in tables[5])
     return truth if quiet or not found else None, found
 
 

@@ -55,7 +55,8 @@ class Steps:
             (self.push, 40), (self.pop, 40), (self.ack, 40), (self.transaction, 3), (self.extend, 2)]
         self.rare: list[tuple[Callable[[str, str], Step | None], int]] = [
             (self.seek, 8), (self.remove, 12), (self.configure, 6), (self.redrive, 6), (self.bury, 6), (self.commit, 6),
-            (self.clear, 3), (self.subscribe, 2), (self.join, 3), (self.leave, 3), (self.drop, 1)]
+            (self.clear, 3), (self.subscribe, 2), (self.join, 3), (self.leave, 3), (self.erase, 6), (self.detach, 2),
+            (self.drop, 1)]
 
     def take(self, number: int, truth: Truth | None) -> None:
         """Takes so many steps. Requests of one connection leave one after the other, their answers are read then."""
@@ -242,6 +243,30 @@ class Steps:
     def clear(self, queue: str, group: str) -> Step:
         one = f"?partition={self.dice.choice(PARTITIONS)}" if self.chance(0.7) else ""
         return Step("DELETE", f"/api/v1/queues/{queue}/clear{one}")
+
+    def erase(self, queue: str, group: str) -> Step | None:
+        """Erases some messages by their ids, or all of a partition."""
+        part = self.dice.choice(PARTITIONS)
+        if self.chance(0.2):
+            wanted: dict[str, Any] = {"partition": part}
+        elif self.known:
+            some = self.dice.sample(list(self.known), min(3, len(self.known)))
+            wanted = {"transactionIds": [transaction for _, transaction in some]}
+        else:
+            return None
+        if self.chance(0.3):
+            return Step(None, """SELECT CASE WHEN EXISTS (
+                SELECT FROM queen.partitions p WHERE p.queue = %s AND p.name = COALESCE(%s, p.name))
+                THEN queen.erase_v1(%s::jsonb) END""",
+                        (queue, wanted.get("partition"), json.dumps({"queue": queue, **wanted})))
+        return Step("POST", f"/api/v1/queues/{queue}/erase", wanted)
+
+    def detach(self, queue: str, group: str) -> Step:
+        """Deletes a partition; a later push makes it again, with another number."""
+        part = self.dice.choice(PARTITIONS)
+        if self.chance(0.3):
+            return Step(None, "SELECT queen.delete_partition_v1(%s, %s)", (queue, part))
+        return Step("DELETE", f"/api/v1/queues/{queue}/partitions/{part}")
 
     def subscribe(self, queue: str, group: str) -> Step:
         return Step("POST", f"/api/v1/consumer-groups/{group}/subscription", {"subscriptionTimestamp": PAST})

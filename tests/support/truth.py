@@ -56,6 +56,7 @@ class Partition:
     floor: int
     head: int
     newest: int            # moment of the newest record, 0: none is stored
+    latest: int            # moment of the newest message that was not deleted, 0: there is none
     stored: frozenset[int]
     groups: dict[str, Group]
     unread: int | None     # as `waits`, in a queue without groups
@@ -140,7 +141,8 @@ class Truth:
                 mine, letters.get(number, 0))
             self.numbers[number] = there, name
         self.group_numbers = {number: (delays[queue][0], name) for number, queue, name, _ in groups}
-        consumed = {group for (_, group), cursor in at.items() if cursor[-1]}
+        # cursors of a deleted partition are removed in the background
+        consumed = {group for (part, group), cursor in at.items() if cursor[-1] and part in self.numbers}
         for number, (queue, name) in self.group_numbers.items():
             self.queues[queue].groups[name] = number in consumed
 
@@ -220,7 +222,8 @@ def partition(name: str, log: tuple, floor: int, holes: frozenset[int], meant: t
                              max(committed + 1, floor) if cursor else None, cursor is not None, until > 0, waits(to_do))
         leases += [until] if until else []
     rows = [at for base, n, at, _ in log if base >= floor]
-    return Partition(name, floor, head, max(rows, default=0), frozenset(stored), found,
+    latest = stored[max(stored)] if stored else 0
+    return Partition(name, floor, head, max(rows, default=0), latest, frozenset(stored), found,
                      None if groups else waits(set(stored)), min(leases, default=0), dead)
 
 

@@ -93,6 +93,8 @@ FAULTS = {
     "what is done beyond a gap waits": ("cursor_figures", "ELSE k.beyond END AS done", "ELSE NULL END AS done"),
     "nobody tells of a deletion": ("stats_mark", "INSERT INTO queend.stat_marks (partition_id) SELECT DISTINCT u.id"
                                    " FROM unnest(p_parts) AS u (id)", "NULL"),
+    "nobody tells of a deleted partition": ("partition_delete", "PERFORM queend.stats_mark(ARRAY[v_part])", "NULL"),
+    "nobody tells of an erasure": ("messages_erase", "PERFORM queend.stats_mark(ARRAY[p_part])", "NULL"),
     "nobody tells of a cursor that found nothing": ("cursors_open", "FROM opened o", "FROM opened o WHERE false"),
     "a new group is not walked": ("stats_changed", "OR s.queue_id IN (SELECT u.queue_id FROM unlisted u)", ""),
 }
@@ -106,7 +108,7 @@ def test_planted_faults_are_found(clients: list[Client], database: psycopg.Conne
         client.configure(f"{name}-delayed", delayedProcessing=3600)
         client.configure(f"{name}-lapsed", leaseTime=1)
         for one in (name, f"{name}-new", f"{name}-unread", f"{name}-delayed", f"{name}-lapsed", f"{name}-deleted",
-                    f"{name}-late"):
+                    f"{name}-late", f"{name}-erased", f"{name}-parted"):
             client.push(one, 1, 2, 3, partition="a")
         client.push(f"{name}-new", 1, partition="b")
         client.push(f"{name}-due", 1, partition="a", delayMs=3_600_000)
@@ -126,6 +128,8 @@ def test_planted_faults_are_found(clients: list[Client], database: psycopg.Conne
             "looks do not go back to what was stored")
         message = client.get(f"/api/v1/messages?queue={name}-deleted").json["messages"][-1]
         client.request("DELETE", f"/api/v1/messages/{message['partitionId']}/{message['transactionId']}")
+        assert client.post(f"/api/v1/queues/{name}-erased/erase", {"partition": "a"}).json["erased"] == 3
+        assert client.request("DELETE", f"/api/v1/queues/{name}-parted/partitions/a").status == 200
         client.pop(f"{name}-late", "a", consumerGroup="late", batch=1)
         client.pop(f"{name}-new", "a", consumerGroup="vain", subscriptionMode="new")
 
