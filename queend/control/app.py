@@ -179,6 +179,8 @@ async def _database(request: Request, error: Exception) -> Json:
         return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
     if getattr(error, "sqlstate", None) == FULL:
         return full(error).answer()
+    if isinstance(error, psycopg.errors.InvalidParameterValue):      # a function refuses what it was given
+        return Refusal(400, error.diag.message_primary or "Invalid request", "invalid_request").answer()
     # An error that is not tied to what was asked for: the same again may succeed.
     unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away",
         "unfit")

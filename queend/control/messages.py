@@ -41,6 +41,7 @@ DELETE = "SELECT queend.message_delete(%s, %s)"
 BURY = "SELECT queend.message_bury(%s, %s, %s, %s)"
 DEAD = """SELECT d.id, (SELECT q.name FROM queend.queues q WHERE q.id = d.queue_id) AS queue FROM queend.dead_letters d
            WHERE d.partition_id = %s AND d.record_id = %s ORDER BY d.id DESC"""
+STATUSES = ("pending", "processing", "completed", "failed", "dead_letter")
 MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (False, False): "none"}
 
 
@@ -88,8 +89,8 @@ async def address_named(request: Request, queue: str, partition: str, transactio
                          queuePriority=INTEGER, createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER,
                          deliverAt=SOME_TIME)), mode=whole(**MODE)),
                 [QUEUE, PARTITION, parameter("ns", NAME), parameter("task", NAME),
-                 parameter("status", {"enum": ["pending", "processing", "completed", "failed", "dead_letter"]}), FROM,
-                 TO], where="query", page=Paged(200, 1000, 100_000))
+                 parameter("status", {"enum": list(STATUSES)}), FROM, TO],
+                where="query", page=Paged(200, 1000, 100_000))
 async def message_list(request: Request) -> Json:
     """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
     say otherwise."""
@@ -99,6 +100,8 @@ async def message_list(request: Request) -> Json:
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
     queue, status = query.text("queue"), query.text("status")
+    if status is not None and status not in STATUSES and query.strict:
+        raise Refusal(400, f"status must be one of {', '.join(STATUSES)}", "invalid_request")
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
                        from_, to, query.limit, query.offset, LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}

@@ -239,6 +239,14 @@ def test_a_filter_that_says_nothing_is_refused(client, queue, body) -> None:
     assert data(client.pop(queue)) == ["a"]
 
 
+def test_true_is_not_one_inside_of_a_value(client, queue) -> None:
+    """A filter that takes one for the other erases what nobody named."""
+    client.push(queue, {"flags": [1, {"a": 0}]}, {"flags": [True, {"a": False}]}, {"flags": [1.0, {"a": 0.0}]})
+    told = erase(client, queue, path="/flags", value=[1, {"a": 0}])
+    assert told["erased"] == 2
+    assert data(client.pop(queue, batch=10, autoAck=True)) == [{"flags": [True, {"a": False}]}]
+
+
 def test_unknown_names(client, queue, database) -> None:
     client.push(queue, 1)
     assert client.post(f"/api/v1/queues/{queue}-none/erase", {"text": "a"}).status == 404

@@ -225,6 +225,7 @@ def test_two_redrives_store_nothing_twice(client: Client, daemon: Daemon, queue:
 
 
 @pytest.mark.parametrize("method, target, body, error", [
+    ("GET", "/api/v1/messages?status=bogus", None, "status must be one of"),
     ("GET", "/api/v1/messages?from=garbage", None, "from must be a time"),
     ("GET", "/api/v1/messages?to=garbage", None, "to must be a time"),
     ("GET", "/api/v1/messages?queue=a%00b", None, "queue contains a NUL"),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -69,3 +70,11 @@ def test_of_a_stream(client: Client, queue: str) -> None:
     assert answer.status == 400 and "247 bytes" in answer.json["error"], answer
     assert client.post("/streams/v1/queries", body | {"name": "x" * 247}).json["success"]
     assert client.pop(queue, consumerGroup="streams." + "x" * 247) == []
+
+
+def test_of_a_group_that_commits_offsets(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    entries = {"entries": [{"queue": queue, "offset": 1}]}
+    answer = client.post(f"/api/v1/consumer-groups/{quote(LONG)}/offsets", entries)
+    assert answer.status == 400 and "at most 255 bytes" in answer.json["error"], answer.body
+    assert client.post(f"/api/v1/consumer-groups/{quote(FITS)}/offsets", entries).json["entries"][0]["offset"] == 1
