@@ -5,26 +5,31 @@ RETURNS TABLE (partition_id uuid, partition_name text, queue_id uuid, lease_time
                delayed_processing int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    v_group int;
+    v_now   bigint := queend.now_us();
+    q       queend.queues;
 BEGIN
+    SELECT * INTO q FROM queend.queues x WHERE x.name = pop_sm_resolve.queue;
+    v_group := (SELECT g.group_id FROM queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g);
+    IF v_group IS NULL OR queend.is_paused(q.id, v_group) THEN
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT queend.partition_uuid(p.id), p.name, queend.queue_uuid(q.id), q.lease_time, q.window_buffer,
            q.delayed_processing
-      FROM queend.queues q
-      CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g
-      JOIN queend.partitions p ON p.queue_id = q.id
-      LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
-     WHERE q.name = pop_sm_resolve.queue AND NOT queend.is_paused(q.id, g.group_id)
-       AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
-       AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
-       AND queend.head(p.id) > COALESCE(k.committed + 1,
-                                        CASE WHEN g.start_at IS NULL THEN 0
-                                             ELSE queend.offset_since(p.id, g.start_at) END)
-     ORDER BY COALESCE(k.consumed_at, 0), p.id
+      FROM queend.cursor_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id), v_group) AS c
+      JOIN queend.partitions p ON p.id = c.partition_id
+      LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = v_group
+     WHERE c.lag > 0 AND c.lease_until = 0 AND COALESCE(k.retry_until, 0) <= v_now AND c.waiting_since <= v_now
+       AND (q.window_buffer = 0
+            OR queend.window_until(p.id, c.next, c.newest, q.window_buffer * 1000000::bigint) <= v_now)
+     ORDER BY COALESCE(c.consumed_at, 0), p.id
      LIMIT 1;
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_resolve(text, text) IS
-'Pop, step by step: a partition of the queue with something for the group that nobody holds, the least recently
-consumed first; no row: none.
+'Pop, step by step: a partition of the queue with something for the group that nobody holds and that may be delivered
+now (delays, windowBuffer), the least recently consumed first; no row: none.
 A proposal only: queen.pop_sm_lease decides.';
 
 CREATE OR REPLACE FUNCTION queen.pop_sm_lease(queue text, partition text, consumer_group text, lease_seconds int,
@@ -40,6 +45,8 @@ BEGIN
     IF v_lease IS NULL THEN
         RAISE invalid_parameter_value USING MESSAGE = 'worker_id must be a non-empty text';
     END IF;
+    PERFORM queend.filter_number(NULL, 'batch_size', pop_sm_lease.batch_size, 1, 10000),
+            queend.filter_number(NULL, 'lease_seconds', pop_sm_lease.lease_seconds, 0, 31536000);
     SELECT p.id, g.group_id, l.first, q.lease_time, q.window_buffer, q.delayed_processing INTO v
       FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_lease.consumer_group, 'all', NULL) AS g
@@ -57,7 +64,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_lease(text, text, text, integer, text, integer) IS
 'Pop, step by step: takes the lease of a partition under the name worker_id for lease_seconds (0: the queue''s), if
-nobody holds it and there is something; no row otherwise. cursor_id, cursor_ts: the message before the first one to
+nobody holds it and there is something; no row otherwise. Error 22023: a batch_size outside 1 to 10000, a negative
+lease_seconds. cursor_id, cursor_ts: the message before the first one to
 fetch, zero and NULL where there is none.';
 
 CREATE OR REPLACE FUNCTION queen.pop_sm_fetch(partition_id uuid, cursor_ts timestamptz, cursor_id uuid, batch_size int,

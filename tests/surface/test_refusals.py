@@ -84,6 +84,29 @@ def test_the_length_of_a_lease(sql, queue) -> None:
     assert call(sql, "renew_lease_v2", [{"leaseId": lease, "extendSeconds": 1}])[0]["success"] is True
 
 
+def test_a_step_that_takes_nothing(sql, queue) -> None:
+    push(sql, queue, 1)
+    for seconds, size in ((-60, 1), (60, 0), (60, -1), (60, None), (None, 1), (60, 10_001)):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            sql.rows("SELECT * FROM queen.pop_sm_lease(%s, 'Default', 'g', %s, 'me', %s)", queue, seconds, size)
+    assert pop(sql, queue, consumer_group="g"), "it is not leased"
+
+
+@pytest.mark.parametrize("option", ["windowBuffer", "delayedProcessing"])
+def test_a_step_proposes_what_may_be_delivered(sql, queue, option: str) -> None:
+    """What waits for a delay is not in the way of the other partitions."""
+    call(sql, "configure_queue_v1", queue, {option: 3600})
+    push(sql, queue, 1, partition="early")
+    push(sql, queue, 2, partition="late")
+    resolved = "SELECT partition_name FROM queen.pop_sm_resolve(%s, 'g')"
+    assert sql.rows(resolved, queue) == []
+    sql.rows("UPDATE queend.log SET created_at = created_at - 7200000000 WHERE partition_id ="
+             " (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+             "   WHERE q.name = %s AND p.name = 'late')", queue)
+    assert sql.rows(resolved, queue) == [("late",)]
+    assert len(sql.rows("SELECT * FROM queen.pop_sm_lease(%s, 'late', 'g', 60, 'me', 1)", queue)) == 1
+
+
 def test_operations_and_places(sql, queue) -> None:
     push(sql, queue, 1, transactionId="t")
     for request in ("{}", "null", "5"):
