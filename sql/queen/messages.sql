@@ -107,6 +107,7 @@ DECLARE
     v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
     v_after bigint[];
     v_ids   bytea[];
+    v_out   int := 0;
     r       record;
 BEGIN
     IF v_key IS NOT NULL THEN
@@ -129,13 +130,21 @@ BEGIN
     IF filter ? 'transactionIds' THEN
         v_ids := ARRAY(SELECT queend.record_id(t) FROM jsonb_array_elements_text(filter->'transactionIds') AS t);
     END IF;
+    IF v_after = '{0,0}' THEN      -- before the log: what the relay moves meanwhile is met there
+        DELETE FROM queend.outbox o
+         WHERE o.queue = filter->>'queue' AND o.partition = COALESCE(filter->>'partition', o.partition)
+           AND (v_ids IS NULL OR queend.record_id(o.transaction_id) = ANY (v_ids));
+        GET DIAGNOSTICS v_out = ROW_COUNT;
+    END IF;
     SELECT * INTO r FROM queend.erase_ids(v_queue, filter->>'partition', v_ids, v_after[1]::int, v_after[2], 1000);
     RETURN jsonb_build_object('erased', r.messages, 'deadLetters', r.dead, 'traces', r.traces,
                               'complete', r.next_part IS NULL,
-                              'next', CASE WHEN r.next_part IS NOT NULL THEN r.next_part || '.' || r.next_base END);
+                              'next', CASE WHEN r.next_part IS NOT NULL THEN r.next_part || '.' || r.next_base END)
+           || CASE WHEN v_out > 0 THEN jsonb_build_object('outbox', v_out) ELSE '{}' END;
 END $$;
 COMMENT ON FUNCTION queen.erase_v1(jsonb) IS
 'Overwrites the payloads of messages, also of those that were consumed or deleted, and removes their dead letters and
 traces: {"queue", "partition", "transactionIds": [...]}, partition or transactionIds at least. A call looks at 1000 rows
 of the log: while complete is false, next is the "after" of the next one. Compressed rows are overwritten by a daemon
-within a second. Returns {erased, deadLetters, traces, complete, next}. For autocommit, as delete_message_v1.';
+within a second. Returns {erased, deadLetters, traces, complete, next, outbox: messages of queen.push that were not
+stored yet, if any}. For autocommit, as delete_message_v1.';

@@ -258,3 +258,16 @@ def test_sessions_keep_their_order_and_nothing_is_lost_or_twice(daemon, connect,
     until(lambda: not boss.value("SELECT count(*) FROM queend.outbox"), "all is moved")
     for number in range(sessions):
         assert stored(boss, queue, f"s{number}") == committed[number]
+
+
+def test_an_erasure_takes_what_is_not_stored_yet(sql, queue) -> None:
+    """Else the relay would store it afterwards."""
+    sql.rows("SELECT queen.configure_queue_v1(%s)", queue)
+    with sql.transaction():
+        for name in ("gone", "kept"):
+            sql.rows("SELECT queen.push(%s, 'p', '1'::json, %s)", queue, name)
+        wanted = json.dumps({"queue": queue, "transactionIds": ["gone"]})
+        assert sql.value("SELECT queen.erase_v1(%s)", wanted)["outbox"] == 1
+    assert relay(sql) == 1
+    assert [row.transaction_id for row in sql.rows("SELECT * FROM queen.messages WHERE queue = %s", queue)] == ["kept"]
+    assert "outbox" not in sql.value("SELECT queen.erase_v1(%s)", wanted)
