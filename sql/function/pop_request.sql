@@ -146,7 +146,9 @@ BEGIN
                'id', queend.message_id(r.stored_at, p_part, r.record_offset), 'transactionId', r.transaction_id,
                'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
                'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part),
-               'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part)) ORDER BY r.record_offset)
+               'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part))
+                                                   || COALESCE(queend.message_origin(p_part, r.record_offset), '{}')
+                                                   ORDER BY r.record_offset)
       INTO v_count, v_next, messages
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable
               FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data

@@ -18,7 +18,8 @@ COMMENT ON FUNCTION queen.pop_unified_batch_v4(jsonb) IS
 "batch_size": 10, "lease_seconds": 0 the queue''s, "worker_id": becomes the lease id, "sub_mode": all or new and
 "sub_from": now or a time, for the first contact of a group, "auto_ack": false, "max_partitions": 1}, …]. Result:
 [{"idx", "result": {success, queue, partition, partitionId, leaseId, consumerGroup, partitionsClaimed, messages:
-[{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup}, …],
+[{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup,
+and of one that came back from the dead letters its origin as in queen.messages}, …],
 error?, reason?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or
 unreadable: what comes next is compressed or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from
 compressing). reason, of an empty result: queue_not_found, partition_not_found, paused, unreadable, leased or empty.

@@ -123,3 +123,15 @@ def test_a_group_that_was_not_there(sql, queue) -> None:
     assert call(sql, "delete_consumer_group_for_queue_v1", "g", queue)["existed"] is False
     assert call(sql, "delete_consumer_group_v1", f"{queue}-none")["existed"] is False
     refused(sql, "get_lagging_partitions_v1", None)
+
+
+def test_a_message_that_came_back_names_its_origin(sql, queue) -> None:
+    push(sql, queue, 1, transactionId="order-1")
+    call(sql, "ack_messages_v2", [{**pop(sql, queue)[0], "status": "dlq"}])
+    assert call(sql, "redrive_dlq_v1", {"queue": queue})["redriven"] == 1
+    origin = {"originTransactionId": "order-1", "originQueue": queue, "originPartition": "Default", "originOffset": 0}
+    (message,) = pop(sql, queue)
+    fetched = sql.value("SELECT queen.pop_sm_fetch(%s, NULL, NULL, 9)", message["partitionId"])
+    for one in (message, fetched[-1]):
+        assert {name: one.get(name) for name in origin} == origin
+    assert "originQueue" not in fetched[0]
