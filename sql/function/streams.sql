@@ -141,9 +141,7 @@ BEGIN
     END IF;
     IF cardinality(p_row) > 0 THEN
         SELECT array_agg(s.base ORDER BY s.ord), array_agg(s.created_at ORDER BY s.ord),
-               json_object_agg(s.ord, json_build_array(s.dup_offset, (
-                   SELECT array_agg(abs(m.at) ORDER BY m.ord) FROM unnest(s.dup_at) WITH ORDINALITY AS m (at, ord))))
-                   FILTER (WHERE s.status = 1)
+               json_object_agg(s.ord, json_build_array(s.dup_offset, s.dup_at)) FILTER (WHERE s.status = 1)
           INTO base, created_at, dups
           FROM queend.push(0, '{}', p_row, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta) AS s
          WHERE s.status IN (0, 1);

@@ -109,6 +109,11 @@ def test_items_with_transaction_ids_are_stored_once(client: Client, stream: Stre
     assert data(stored) == ["old", 0, 3, "made"]
     assert [m["id"] for m in stored[1:]] == [first[n]["message_id"] for n in (0, 3, 4)]
     assert [m["transactionId"] for m in stored[:3]] == [ids[1], ids[0], ids[2]]
+    assert client.request("DELETE", f"/api/v1/queues/{sink}/partitions/p/messages/{ids[0]}").json["success"]
+    again = stream.cycle(partition, None, items)["push_results"]
+    of = "duplicate_of_deleted"
+    assert [one["status"] for one in again] == [of, "duplicate", of, "duplicate"]
+    assert [one["message_id"] for one in again] == [one["message_id"] for one in first[:4]]
 
 
 def test_many_items_keep_their_order(client: Client, stream: Stream, queue: str) -> None:

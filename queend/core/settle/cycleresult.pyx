@@ -90,6 +90,9 @@ cdef void cycle_old(PushItem* it, int n, Slice offsets, Json* moments) noexcept 
             return
         if raw.p[0] != b'-':
             it.status = 1
+            it.of_deleted = at.p[0] == b'-'
+            if it.of_deleted:
+                at = slice_of(at.p + 1, at.n - 1)
             whole_take(raw, &it.offset)
             whole_take(at, &it.created_us)
         it = it.next
@@ -107,6 +110,7 @@ cdef void cycle_done(CycleCall* call, Slice queue) noexcept nogil:
         while it != NULL:
             it.offset = it.original.offset
             it.created_us = it.original.created_us
+            it.of_deleted = it.original.of_deleted
             it = it.next
         g = g.next
     for i in range(q.n):
