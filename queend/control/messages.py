@@ -90,7 +90,7 @@ async def address_named(request: Request, queue: str, partition: str, transactio
                          deliverAt=SOME_TIME)), mode=whole(**MODE)),
                 [QUEUE, PARTITION, parameter("ns", NAME), parameter("task", NAME),
                  parameter("status", {"enum": list(STATUSES)}), FROM, TO],
-                where="query", page=Paged(200, 1000, 100_000))
+                where="query", page=Paged(200, far=100_000))
 async def message_list(request: Request) -> Json:
     """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
     say otherwise."""

@@ -35,7 +35,7 @@ SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition
                 whole(scheduled=array(whole(deliverAt=TIME, queue=TEXT, partition=TEXT, partitionId=ID,
                                             messages=INTEGER, offset=INTEGER, transactionId=MAYBE)),
                       pagination=PAGINATION),
-                [QUEUE], where="query", own=True, page=Paged(100, 1000, 100_000))
+                [QUEUE], where="query", own=True, page=Paged(100, far=100_000))
 async def scheduled_list(request: Request) -> Json:
     """Messages whose delivery moment (`deliverAt`) has not come, the next first; neighbours of a partition with one
     moment together: how many, and offset and transactionId of the first. Of a queue those among the next 100 000 of

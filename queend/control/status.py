@@ -34,7 +34,7 @@ MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_off
 
 @router.declare("GET /api/v1/status/queues", READ,
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES)), pagination=PAGINATION),
-                [parameter("namespace", NAME), parameter("task", NAME)], page=Paged(100, 1000, 1_000_000))
+                [parameter("namespace", NAME), parameter("task", NAME)], page=Paged(100))
 async def status_queues(request: Request) -> Json:
     """Queues, newest first; `pending` includes what is under delivery."""
     page = Page(request)
@@ -74,7 +74,7 @@ def _latest(*moments: int | None) -> int | None:
 
 
 @router.declare("GET /api/v1/status/queues/{queue}/messages", READ, array(whole(**PLACE, status=MAYBE, createdAt=TIME)),
-                page=Paged(50, 1000, 100_000))
+                page=Paged(50, far=100_000))
 async def status_messages(request: Request, queue: PathName) -> Json:
     """The queue's messages without payloads, newest first; empty for an unknown queue."""
     page = Page(request)

@@ -292,3 +292,9 @@ def test_a_clear_takes_what_waits_for_its_moment_and_what_stands_behind_it(clien
     assert client.request("DELETE", f"/api/v1/queues/{quote(queue)}/clear").json["count"] == 1
     client.push(queue, "new")
     assert data(client.pop(queue, batch=9)) == ["new"]
+
+
+def test_a_list_of_ten_thousand(client: Client, queue: str) -> None:
+    """As the reference's command line asks for it."""
+    client.push(queue, *range(1100))
+    assert len(client.get(f"/api/v1/messages?queue={queue}&limit=10000").json["messages"]) == 1100
