@@ -15,7 +15,19 @@ SELECT q.name AS queue_name, g.name AS consumer_group, timestamptz 'epoch' AS la
   FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id;
 COMMENT ON VIEW queen.consumer_watermarks IS
 'One row for each consumer group. Pops are not scans here, and leave no mark of having found nothing:
-last_empty_scan_at is that of a group of the reference server that never scanned in vain.';
+last_empty_scan_at is that of a group of the reference server that never scanned in vain. UPDATE is accepted, changes
+nothing and says so in a notice.';
+
+CREATE OR REPLACE FUNCTION queen.watermarks_updated() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE 'nothing is changed: pops do not scan, so that watermarks have no effect here';
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION queen.watermarks_updated() IS
+'What UPDATE on queen.consumer_watermarks does: nothing, and a notice.';
+CREATE OR REPLACE TRIGGER updated INSTEAD OF UPDATE ON queen.consumer_watermarks
+    FOR EACH ROW EXECUTE FUNCTION queen.watermarks_updated();
 
 CREATE OR REPLACE VIEW queen.partition_consumers AS
 SELECT md5(k.partition_id || ':' || k.group_id)::uuid AS id, queend.partition_uuid(k.partition_id) AS partition_id,

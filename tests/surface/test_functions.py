@@ -379,3 +379,14 @@ def test_messages_and_traces(sql, queue) -> None:
     assert len(sql.rows("DELETE FROM queen.messages WHERE queue = %s RETURNING transaction_id", queue)) == 1
     assert not sql.rows("SELECT 1 FROM queen.messages WHERE queue = %s", queue) and pop(sql, queue)["messages"] == []
     assert sql.rows("SELECT * FROM queen.retention_history") == []
+
+
+def test_an_update_of_watermarks_changes_nothing_and_says_so(sql, queue) -> None:
+    push(sql, queue, 1)
+    pop(sql, queue, consumer_group="g", subscription_mode="all")
+    said: list[str] = []
+    sql.connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    assert sql.rows("UPDATE queen.consumer_watermarks SET last_empty_scan_at = now() WHERE queue_name = %s"
+                    " RETURNING consumer_group", queue) == [("g",)]
+    assert len(said) == 1 and "no effect" in said[0]
+    assert sql.value("SELECT last_empty_scan_at = 'epoch' FROM queen.consumer_watermarks WHERE queue_name = %s", queue)
