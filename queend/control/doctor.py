@@ -211,9 +211,19 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                "what others have completed")
 
 
+async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for service in control.services:
+        for event, one in service.failing.items():
+            seconds = time.time() - one.since
+            yield ("critical" if seconds > FORGOTTEN_S else "warning",
+                   f"the service {type(service).__name__.lower()} fails: {event}",
+                   f"{one.passes} passes one after the other, for {span(seconds)}: {one.error[:200]}",
+                   "Repair what the error names; what the service does waits until a pass succeeds")
+
+
 CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
           "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
-          "unread": unread}
+          "unread": unread, "services": services}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))

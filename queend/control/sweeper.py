@@ -8,7 +8,6 @@ from __future__ import annotations
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from .. import log
 from ..service.running import Running
 
 ROWS = 1000      # per transaction: the partition's lane is held so long
@@ -26,8 +25,9 @@ class Sweeper(Running):
         while True:
             try:
                 pause = IDLE_S if await self._sweep() else BUSY_S
+                self._done("sweep_failed")
             except psycopg.Error as error:
-                log.line("warn", "sweep_failed", str(error).strip())
+                self._failed("sweep_failed", error)
                 pause = BUSY_S
             await self._rest(pause)
 

@@ -9,7 +9,6 @@ import asyncio
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from .. import log
 from .._core import body_erased
 from ..config import Settings
 from .running import Running
@@ -55,8 +54,9 @@ class Eraser(Running):
         while True:
             try:
                 after = await self._look(after)
+                self._done("erase_failed")
             except psycopg.Error as error:
-                log.line("warn", "erase_failed", str(error).strip())
+                self._failed("erase_failed", error)
             if not after:
                 await self._rest(POLL_S)
 
@@ -68,7 +68,7 @@ class Eraser(Running):
                 try:
                     await self._settle(connection, part)
                 except ValueError as error:      # a row in no known format: the others do not wait for it
-                    log.line("error", "erase_failed", str(error), partition=part)
+                    self._failed("erase_refused", error, partition=part)
         return parts[-1] if len(parts) == PARTITIONS else 0
 
     async def _settle(self, connection: psycopg.AsyncConnection, part: int) -> None:

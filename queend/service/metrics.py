@@ -266,8 +266,9 @@ class Metrics(Running):
                             self._put_back(bucket, one)
                             raise
             except psycopg.Error as error:
-                log.line("warn", "metrics_not_kept", str(error).strip())
+                self._failed("metrics_not_kept", error)
                 return
+            self._done("metrics_not_kept")
             self._kept_at = time.monotonic()
             self._cost = self._kept_at - began
 
@@ -308,4 +309,6 @@ class Metrics(Running):
                     while gone == CLEAN_ROWS:
                         (gone,) = await (await connection.execute(CLEAN.format(table), (before, CLEAN_ROWS))).fetchone()
         except psycopg.Error as error:
-            log.line("warn", "metrics_not_cleaned", str(error).strip())
+            self._failed("metrics_not_cleaned", error)
+        else:
+            self._done("metrics_not_cleaned")

@@ -41,7 +41,7 @@ class Relay(Running):
                     await connection.execute(f"LISTEN {CHANNEL}")
                     await self._watch(connection)
             except psycopg.Error as error:
-                log.line("warn", "relay_failed", str(error).strip())
+                self._failed("relay_failed", error)
             await asyncio.sleep(BUSY_S)
 
     async def _watch(self, connection: psycopg.AsyncConnection) -> None:
@@ -55,6 +55,7 @@ class Relay(Running):
                 (seen,) = await _rows(connection, "SELECT * FROM queend.outbox_mark(%s)", None if mark else low)
                 mark_at = clock() + MARK_S
             some, all_ = await self._empty(connection, low)
+            self._done("relay_failed")
             if some:
                 await connection.execute(f"NOTIFY {CHANNEL}")
                 self.core.look()

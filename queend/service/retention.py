@@ -81,10 +81,11 @@ class Retention(Running):
             try:
                 if await self._lead():
                     await self._work(jobs)
+                self._done("retention_failed")
                 for job in jobs:
                     due[job] = time.monotonic() + self._every()[job]
             except psycopg.Error as error:
-                log.line("warn", "retention_failed", str(error).strip())
+                self._failed("retention_failed", error)
                 await self._leave()
                 await asyncio.sleep(BUSY_S)
 

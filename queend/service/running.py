@@ -2,11 +2,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import log
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Passes of a service that fail one after the other. since: the first of them, seconds since the epoch."""
+
+    since: float
+    passes: int
+    error: str
 
 
 class Running:
     """Base of services; what they do is `_run`, which is cancelled in the end."""
 
+    failing: Mapping[str, Failing] = {}      # by the log event of the failure; read by the doctor
     _task: asyncio.Task | None = None
     _woken: asyncio.Event | None = None
 
@@ -27,6 +43,19 @@ class Running:
             return False
         self._woken.clear()
         return True
+
+    def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
+        """Logs a pass that failed, and keeps it for the doctor until `_done`."""
+        text = str(error).strip()
+        log.line("warn", event, text, **more)
+        before = self.failing.get(event)
+        self.failing = {**self.failing, event: Failing(before.since if before else time.time(),
+                                                       before.passes + 1 if before else 1, text)}
+
+    def _done(self, event: str) -> None:
+        """Notes a pass that did not fail."""
+        if event in self.failing:
+            self.failing = {name: one for name, one in self.failing.items() if name != event}
 
     def open(self) -> None:
         self._woken = asyncio.Event()

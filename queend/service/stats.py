@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import psycopg
 
-from .. import log
 from ..config import Settings
 from .leader import Turns
 from .running import Running
@@ -87,7 +86,7 @@ class Stats(Running):
                             await self._leader.rows(NOTE)
                         await self._leader.rest()
             except psycopg.Error as error:
-                log.line("warn", "stats_failed", str(error).strip())
+                self._failed("stats_failed", error)
                 await self._leader.leave()
                 pause = PAUSE_S
             await self._rest(pause)
@@ -107,7 +106,7 @@ class Stats(Running):
                 async with asyncio.timeout(FRESH_S):
                     await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
         except (psycopg.Error, TimeoutError) as error:
-            log.line("warn", "stats_failed", str(error).strip() or "the database does not answer")
+            self._failed("stats_failed", str(error) or "the database does not answer")
             await self._leader.leave()      # and with the session goes the lock
         finally:
             self._lock.release()
@@ -149,4 +148,5 @@ class Stats(Running):
             more = walked > 0 and time.monotonic() < walk_until
         if whole:
             await self._leader.rows(SPACES)
+        self._done("stats_failed")
         return look

@@ -12,7 +12,6 @@ import asyncio
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from .. import log
 from .running import Running
 
 EVERY_S = 1.0
@@ -39,10 +38,11 @@ class Summary(Running):
             pause = EVERY_S
             try:
                 await self.look()
+                self._done("summary_failed")
             except psycopg.OperationalError:
                 pass      # a vacuum began in between and will do it; or the database is away
             except psycopg.Error as error:
-                log.line("warn", "summary_failed", str(error).strip())
+                self._failed("summary_failed", error)
                 pause = PAUSE_S
             await asyncio.sleep(pause)
 
