@@ -70,3 +70,14 @@ def test_push_and_a_pop_that_waits(proxied, client, queue) -> None:
     client.push(queue, "woken")
     waiting.join(PATIENCE)
     assert b'"woken"' in found[0]
+
+
+def test_a_web_socket_opens(proxied, queue) -> None:
+    url, trust = proxied
+    port = int(url.rpartition(":")[2])
+    with (socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
+          trust.wrap_socket(plain, server_hostname="localhost") as wire):
+        wire.sendall(f"GET /api/v1/stream/{queue} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: Upgrade\r\n"
+                     "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+        assert wire.recv(1024).startswith(b"HTTP/1.1 101 ")
