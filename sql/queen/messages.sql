@@ -45,12 +45,12 @@ LANGUAGE sql STABLE AS $$
                                COALESCE(queend.moment_us(filter->>'to'), queend.now_us()),
                                queend.filter_number(queend.filter_checked(filter,
                                    '{queue,partition,namespace,task,status,from,to,limit,offset}'), 'limit', 200, 0,
-                                                    1000),
+                                                    10000),
                                queend.filter_number(filter, 'offset', 0, 0, 100000), 100000) AS m
 $$;
 COMMENT ON FUNCTION queen.list_messages_v1(jsonb) IS
 'Messages without their payloads, newest first: {"from": an hour ago, "to": now, "queue", "partition", "namespace",
-"task", "status", "limit": 200 (at most 1000), "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of
+"task", "status", "limit": 200 (at most 10000), "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of
 rows that clients framed (codec 2) are those the daemon made. Error 22023: an unknown key, a limit or a time that
 cannot be.';
 
