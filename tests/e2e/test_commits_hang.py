@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -30,9 +31,20 @@ def standbys(cluster: Postgres) -> Iterator[Callable[[str], None]]:
             connection.execute(f"ALTER SYSTEM SET {STANDBYS} = '{names}'")
             connection.execute("SELECT pg_reload_conf()")
             until(lambda: connection.execute(f"SHOW {STANDBYS}").fetchone() == (names,), "the server knows it")
+        if names:      # a moment later it waits for them
+            waits = threading.Event()
+            threading.Thread(target=commit, args=(cluster, waits), daemon=True).start()
+            until(lambda: hanging(cluster) > 0, "commits wait for the standby")
+            waits.set()
 
     yield name
     name("")
+
+
+def commit(cluster: Postgres, waits: threading.Event) -> None:
+    """Commits again and again until one waits."""
+    while not waits.is_set():
+        cluster.execute("SELECT pg_logical_emit_message(true, 'test', '')")
 
 
 def hanging(cluster: Postgres) -> int:
@@ -53,7 +65,7 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         standbys("missing")
         pushing.send("POST", "/api/v1/push",
                      b'{"items": [{"queue": "%s", "partition": "p", "payload": 2}]}' % queue.encode())
-        until(lambda: hanging(cluster) > 0, "the push waits for the standby")
+        until(lambda: hanging(cluster) > 1, "the push waits for the standby")
         until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
         assert client.get("/health").status == 503
         assert client.get("/readyz").json["error"] == "The database commits nothing"
