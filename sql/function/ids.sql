@@ -217,9 +217,9 @@ BEGIN
             OFFSET 0) AS t ON t.base = u.base;
 END $$;
 
--- Do these ids stand in the log one after the other, as they were sent before? The first of them is looked for in the
--- row that begins at p_from. Returns as ids_held if so; NULL says nothing. One comparison of bytes for all of them, in
--- place of a join.
+-- Finds ids that come again in the order in which they stand in the log. Looks for the first of them in the row that
+-- begins at p_from, then compares the bytes of all at once, in place of a join. Returns as ids_held if all of them
+-- stand there one after the other, otherwise NULL: some of them may be stored elsewhere.
 CREATE OR REPLACE FUNCTION queend.ids_in_order(p_part int, p_from bigint, p_ids bytea, OUT dup_offset bigint[],
     OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
