@@ -130,7 +130,7 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     if failed:
         p.counters.db_errors += 1
         slot_doubted(s, res)
-    elif statement_stores(s.statement):
+    elif p.statements == &STATEMENTS[0] and statement_stores(s.statement):      # probes have statements of their own
         if statement_stored(s.statement, res):
             doubt_stored()
         if atomic_get64(&doubt.disk_us):
