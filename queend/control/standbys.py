@@ -30,6 +30,7 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str,
                "Promote it, or name the primary in QUEEND_DSN: nothing can be stored here")
         return
     named, there = setting["named"], await ask(STREAMING)
+    before = control.maintenance.note_standbys(named)
     (waiting,) = await ask(WAITING)
     stream = ", ".join(f"{one['name']} ({one['sync'] or 'unknown'})" for one in there) or "none"
     seen = f"synchronous_standby_names = '{named}'; standbys that stream: {stream}"
@@ -41,10 +42,9 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str,
     elif (named and setting["commits"] not in ("off", "local") and all(one["state"] for one in there)
             and not any(one["sync"] in ("sync", "quorum") for one in there)):
         yield ("critical", "no synchronous standby is connected: the next commit waits for one", seen, advice)
-    if not named and control.maintenance.standbys_named:
+    if not named and before:
         yield ("warning", "synchronous_standby_names was set and is empty",
-               f"it was '{control.maintenance.standbys_named}' since this daemon started; standbys that stream: "
-               f"{stream}",
+               f"it was '{before}' since this daemon started; standbys that stream: {stream}",
                "Set it again once a standby streams: until then a failover may lose what was answered as queued. If it "
                "is meant so, this is told until the daemon starts anew")
     for one in there:

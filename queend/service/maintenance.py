@@ -38,7 +38,7 @@ class Maintenance(Running):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
-        self.standbys_named = ""      # the last value of synchronous_standby_names that was seen and not empty
+        self._standbys = ""      # the last value of synchronous_standby_names that was seen and not empty
         self._away = True        # this daemon, or its database, until a look says otherwise
         self._changes = 0        # switched here: a look that began before is out of date
         self.switched: Callable[[], None] = lambda: None      # here: others are to look
@@ -83,9 +83,14 @@ class Maintenance(Running):
                 await connection.execute(SET, (AWAY, Jsonb({})))
             rows = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
         self._away = False
-        self.standbys_named = rows.pop("standbys") or self.standbys_named
+        self.note_standbys(rows.pop("standbys"))
         if before == self._changes:
             self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
+
+    def note_standbys(self, named: str) -> str:
+        """Takes note of synchronous_standby_names. Returns the last value that was not empty, "" if there was none."""
+        self._standbys = named or self._standbys
+        return self._standbys
 
     def _apply(self, on: dict[str, Any]) -> None:
         on = {which: on.get(which) is True for which in KEYS}
