@@ -27,7 +27,7 @@ ALONE = {"enabled": False, "running": False, "server_id": "",
 
 
 SILENT_S = 5.0      # a database that says nothing for so long is not there
-# doubts with which nothing, or not everything, can be stored
+# Doubts that keep messages from being stored.
 FATAL = {"away", "silent", "disk_full", "commits_hang"}
 
 

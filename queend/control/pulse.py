@@ -45,8 +45,8 @@ class Pulse(Running):
             await self._rest(LOOK_S)
 
     def _try_commit(self, wanted: bool) -> None:
-        """While commits hang one of its own is waited for. Its end tells the core that they do so no more. One at a
-        time: the session of a commit that is given up stays at the server until its commit is through."""
+        """Makes a commit and waits for it while commits hang. When it is through, the core is told that they no longer
+        do. One at a time: the session of a commit that is given up stays at the server until its commit is through."""
         if wanted and (self.commit is None or self.commit.done()):
             self.commit = asyncio.create_task(self._commits())
         elif not wanted and self.commit is not None:

@@ -1,6 +1,6 @@
 """A check of the doctor: the standbys that commits wait for, and those that stream.
 
-A role without pg_monitor sees that senders of WAL are there and nothing of how far they are: then it is not told."""
+A role without pg_monitor sees which senders of WAL there are, but not how far they are: the check leaves that out."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
