@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from ..auth.levels import WRITE
 from .answer import Json, Refusal, body_object
+from .groups import tell
 from .options import OPTIONS, SWITCH, BadOption, checked
 from .route import Routes
 from .shapes import DONE
@@ -57,7 +58,7 @@ async def configure(request: Request) -> Json:
         # an option with a form of its own, checked where it is kept
         except psycopg.errors.InvalidParameterValue as error:
             raise _bad(f"options.{error.diag.message_primary}") from None
-    control.core.notify(queue, moved=False)
+    await tell(request, queue, moved=False)
     return Json(row[0])
 
 

@@ -57,10 +57,10 @@ COMMIT = "SELECT * FROM queend.group_commit(%s, %s::text[], %s::text[], %s::bigi
 SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
 
 
-async def tell(request: Request, *queues: str, paused: bool = False) -> None:
-    """Tells this daemon that groups of these queues were moved (paused: that they were paused or resumed), and waits
-    until it goes by what was committed: whoever has the answer finds the new state. Others see it within a second. A
-    daemon that cannot reload now is not waited for longer."""
+async def tell(request: Request, *queues: str, moved: bool = True) -> None:
+    """Tells this daemon that these queues were changed, and waits until it goes by what was committed: whoever has the
+    answer finds the new state. moved: where groups stand was changed, not only options or pauses. Other daemons see it
+    within a second. A daemon that cannot reload now is waited for at most a second."""
     core = request.app.state.control.core
     if not queues:
         return
@@ -68,7 +68,7 @@ async def tell(request: Request, *queues: str, paused: bool = False) -> None:
     for i in range(HEARD_TRIES):
         if i % (HEARD_TRIES // 4) == 0:      # a reload that was under way may be older than the change
             for queue in queues:
-                core.notify(queue, moved=not paused, paused=paused)
+                core.notify(queue, moved=moved)
         if core.version() >= version:
             return
         await asyncio.sleep(HEARD_PAUSE_S)

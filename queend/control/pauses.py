@@ -26,7 +26,7 @@ async def switch(request: Request, queue: str, group: str | None, paused: bool) 
     if outcome == "no_group":
         raise not_found("Consumer group")
     if outcome == "changed":
-        await tell(request, queue, paused=True)
+        await tell(request, queue, moved=False)
     return Json({"queue": queue, **({} if group is None else {"consumerGroup": group}), "paused": paused,
                  "changed": outcome == "changed"})
 

@@ -139,7 +139,7 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     control = request.app.state.control
     async with control.pool.connection() as connection:
         row = await (await connection.execute("SELECT queend.queue_delete(%s)", (queue,))).fetchone()
-    control.core.notify(queue)
+    await tell(request, queue)
     control.sweeper.wake()
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
@@ -155,7 +155,7 @@ async def partition_delete(request: Request, queue: PathName, partition: PathNam
         row = await (await connection.execute("SELECT queend.partition_delete(%s, %s)", (queue, partition))).fetchone()
     if not row[0]:
         raise not_found("Partition")
-    control.core.notify(queue)
+    await tell(request, queue)
     control.sweeper.wake()
     return Json({"deleted": True, "queue": queue, "partition": partition})
 

@@ -335,12 +335,12 @@ cdef class Core:
         """How often grants_clear was called: what was verified under another number is to be verified again."""
         return atomic_get64(&grants_epoch)
 
-    def notify(self, str queue, bint moved=True, bint paused=False):
-        """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options.
-        paused: it was paused or resumed, or a group of it."""
+    def notify(self, str queue, bint moved=True):
+        """Has the catalogue read again and wakes the parked pops of a queue. moved: where its groups stand may have
+        changed, not only options or pauses."""
         cdef bytes name = queue.encode()
         if self.p.running:
-            engine_notify(slice_of(name, len(name)), moved, paused)
+            engine_notify(slice_of(name, len(name)), moved)
 
     def look(self):
         """Has what other programs committed looked for now, not with the next second."""

@@ -17,6 +17,7 @@ DECLARE
     q     queend.queues;
     part  int;
     every boolean := o->>'mode' IN ('replace', 'reset');
+    made  boolean := NOT EXISTS (SELECT FROM queend.queues x WHERE x.name = p_queue);
 BEGIN
     PERFORM queend.name_check('queue', p_queue), queend.name_check('namespace', p_namespace),
             queend.name_check('task', p_task);
@@ -48,6 +49,8 @@ BEGIN
         EXECUTE (SELECT format('UPDATE queend.queues SET %s WHERE id = ($1).id',
                                string_agg(format('%1$I = ($1).%1$I', n.key), ', '))
                    FROM jsonb_each(to_jsonb(q)) AS n WHERE n.value IS DISTINCT FROM to_jsonb(was)->n.key) USING q;
+    END IF;
+    IF made OR q IS DISTINCT FROM was THEN
         PERFORM queend.catalog_raise();      -- last: nobody may wait for anything while holding the catalogue
     END IF;
     RETURN jsonb_build_object(

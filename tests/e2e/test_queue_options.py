@@ -143,6 +143,20 @@ NUMBERS = ("leaseTime", "retryLimit", "retryDelay", "maxSize", "ttl", "delayedPr
            "windowBuffer", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "priority")
 
 
+def test_what_was_configured_is_known_at_once(client: Client, queue: str) -> None:
+    """The first pop finds the queue, so it makes its group; the next one goes by the options set in between."""
+    for n in range(20):
+        name = f"{queue}-{n}"
+        client.configure(name)
+        assert client.pop(name, consumerGroup="red") == []
+        assert [one["name"] for one in client.get(f"/api/v1/consumer-groups?queue={name}").json] == ["red"]
+        client.push(name, 1)
+        client.configure(name, delayedProcessing=3600)
+        assert client.pop(name, consumerGroup="red") == []
+        client.configure(name, delayedProcessing=0)
+        assert data(client.pop(name, consumerGroup="red")) == [1]
+
+
 def test_every_option_is_checked(client: Client, queue: str) -> None:
     def configure(**options: object):
         return client.post("/api/v1/configure", {"queue": queue, "options": options})

@@ -274,7 +274,8 @@ class History:
 
     def is_there(self, group: str) -> bool:
         """Says whether the queue has the group."""
-        return self.queue in self.client.get(f"/api/v1/consumer-groups/{group}").json
+        found = self.client.get(f"/api/v1/consumer-groups?queue={quote(self.queue)}").json
+        return group in [one["name"] for one in found]
 
     def void(self, group: str, names: list[str]) -> None:
         """What was delivered of these partitions cannot be acknowledged any more."""

@@ -132,10 +132,10 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
             stream_reloaded(&streams[i])
     discover_loaded(e)
 
-cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
-    # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups
-    # are looked at afresh; new options move nothing, and every client that starts may set them once more. paused: or
-    # resumed. Pops of a paused group send no statement that would find out.
+cdef void engine_notify(Slice name, bint moved) noexcept nogil:
+    # Any thread: the queue has news. The catalog is read again, and who is parked on the queue tries again. moved:
+    # cursors or partitions too, so its groups are looked at afresh; new options move nothing, and every client that
+    # starts may set them once more.
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
@@ -149,7 +149,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
         book_wake_queue(q, &wake)
     catalog_book_unlock(NULL, wake)
     tell_flags(NOTICE_LOOK)
-    boss_post(engine_changed if moved or paused else boss_woken)      # the scans are its business
+    boss_post(engine_changed)      # the scans are its business
 
 cdef void engine_look() noexcept nogil:
     # Any thread: somebody has committed something that this process was not told of.
