@@ -364,13 +364,16 @@ class Tokens(BaseSettings):
     jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with "
                                           "Queen MQ", live=True)
     jwt_skip_paths: str = setting(
-        "/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
+        "/health,/metrics,/", "paths without token, and all below those that end with a slash; with "
+                              "`/metrics/prometheus` whoever reaches the port reads the figures of all queues")
     jwt_roles_claim: str = setting("role", "claim with a role", live=True)
     jwt_roles_array_claim: str = setting("roles", "claim with a list of roles", live=True)
     jwt_role_admin: str = setting("admin", "role that may do everything", live=True)
     jwt_role_read_write: str = setting("read-write", "role that may produce, consume and configure", live=True)
     jwt_role_read_only: str = setting("read-only", "role that may look", live=True)
     queend_jwt_queues_claim: str = setting("", "claim with queue permissions; empty: no claim is one", live=True)
+    jwt_require_queues: bool = setting(False, "true: a token without the claim that QUEEND_JWT_QUEUES_CLAIM names may "
+                                              "use no queue; false: it may use all of them", live=True)
     queend_jwt_tokens: int = count(16384, "verified tokens remembered", "tokens", ge=8, le=1 << 24)
     queend_jwt_jwks_pause_ms: int = count(10_000, "key set: least time between fetches for unknown keys", "ms",
                                           live=True)
@@ -520,6 +523,8 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
             raise ValueError("SIDECAR_POOL_SIZE is more than 1000 connections for each of NUM_WORKERS")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
+        if self.jwt_require_queues and not self.queend_jwt_queues_claim:
+            raise ValueError("JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM: the name of the claim; one is `queues`")
         if self.jwt_enabled:
             from .auth.keys import usable  # here: keys need libraries that nobody else does
 

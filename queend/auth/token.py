@@ -153,7 +153,10 @@ class Verifier:
                 or "\0" in subject or any("\ud800" <= c <= "\udfff" for c in subject)):
             raise unverified(f"sub must be a text of at most {SUBJECT_BYTES} bytes")
         limits = settings.queend_jwt_queues_claim
-        rules = rules_of(limits, claims[limits]) if limits and limits in claims else None      # null is malformed
+        if limits and limits in claims:
+            rules = rules_of(limits, claims[limits])      # null is malformed
+        else:
+            rules = [] if settings.jwt_require_queues else None
         expires = NEVER_US
         if settings.jwt_require_exp and "exp" not in claims:
             raise unverified("Token has no exp, which JWT_REQUIRE_EXP requires")

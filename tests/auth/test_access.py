@@ -117,12 +117,42 @@ def test_a_token_larger_than_any_head_is_refused(daemon):
         assert client.request("GET", "/api/v1/pop/queue/x", None, bearer("x" * 40_000)).status == 431
 
 
-def test_health_and_metrics_are_open(client: Client):
-    for path in ("/health", "/metrics", "/metrics/prometheus", "/livez", "/readyz"):
+def test_health_is_open_and_figures_of_queues_are_not(client: Client):
+    for path in ("/health", "/metrics", "/livez", "/readyz"):
         assert client.get(path).status == 200
+    assert client.get("/metrics/prometheus").status == 401
+    assert client.request("GET", "/metrics/prometheus", None, bearer(token(role="read-only"))).status == 200
     assert client.get("/openapi.json").status == 401
     assert client.request("GET", "/openapi.json", None, bearer(token(role="read-only"))).status == 200
     assert "doubts" in client.get("/health").json
+
+
+def test_a_setting_opens_the_figures(start_daemon):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_SKIP_PATHS="/health,/metrics/prometheus,/")
+    with daemon.client() as client:
+        assert [client.get(path).status for path in ("/metrics/prometheus", "/health", "/metrics")] == [200, 200, 401]
+
+
+def test_without_a_token_the_figures_are_open_where_no_token_is_asked_for(start_daemon):
+    with start_daemon().client() as client:
+        assert client.get("/metrics/prometheus").status == 200
+
+
+def test_queues_may_be_required(start_daemon):
+    """A token without the claim uses no queue, whatever its role; a limited one can read the figures."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues",
+                          JWT_REQUIRE_QUEUES="true")
+    push = ("POST", "/api/v1/push", {"items": [{"queue": "required", "payload": 1}]})
+    calls = [push, ("GET", "/api/v1/pop/queue/required", None),
+             ("GET", "/api/v1/resources/queues", None), ("GET", "/api/v1/resources/queues/required", None),
+             ("DELETE", "/api/v1/resources/queues/required", None), ("GET", "/metrics/prometheus", None)]
+    with daemon.client() as client:
+        for call in calls:
+            assert client.request(*call, bearer(token(role="admin"))).status == 403, call
+            assert client.request(*call, bearer(token(role="admin", queues={}))).status == 403, call
+        assert client.request(*push, bearer(token(role="admin", queues={"required": "push"}))).status == 201
+        for claims in ({"role": "read-only", "queues": {"*": "read"}}, {"role": "admin", "queues": {"*": "*"}}):
+            assert client.request("GET", "/metrics/prometheus", None, bearer(token(**claims))).status == 200
 
 
 def test_what_tells_of_the_daemon_follows_the_open_paths(start_daemon):

@@ -133,6 +133,11 @@ def test_a_refusal_names_the_claim(wrong, why):
         f"Token verification failed: {why}")
 
 
+def test_queues_that_are_required_need_a_claim_with_a_name():
+    with pytest.raises(ConfigError, match="JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM"):
+        settings(secret=SECRET, require_queues=True)
+
+
 def test_an_empty_limit_and_an_empty_role_grant_nothing():
     assert verify(token(queues={}), queend_jwt_queues_claim="queues").rules == []
     assert verify(token(role=""), role_admin="").level == 0
@@ -222,6 +227,8 @@ def test_queue_permissions_become_rules():
     assert grant.rules == [(b"orders.*", 3, None), (b"audit", 4, None), (b"*", 8, None), (b"all", 15, None)]
     assert verify(token(queues={}), **values).rules == []
     assert verify(token(), **values).rules is None
+    assert verify(token(role="admin"), require_queues=True, **values).rules == []
+    assert verify(token(queues={"*": "*"}), require_queues=True, **values).rules == [(b"*", 15, None)]
     assert verify(token(queues={"x": "push"})).rules is None     # no claim is one unless the operator names it
 
 

@@ -43,7 +43,7 @@ def signed(name: str, text: str) -> str:
 def seen(start_daemon: Any) -> dict[str, list[str]]:
     """Plays the whole conversation; recording → differences."""
     daemon: Daemon = start_daemon(QUEEND_DASHBOARD="false", JWT_ENABLED="true", JWT_SECRET=SECRET,
-                                  JWT_REQUIRE_EXP="false",
+                                  JWT_REQUIRE_EXP="false", JWT_SKIP_PATHS="/health,/metrics/prometheus,/metrics,/",
                                   QUEEND_STRICT="false", CORS_ORIGINS="*")
     pairs = compare.Pairs()
     result = {}

@@ -31,7 +31,7 @@ SEEN: list[str] = []
 
 # Where the test stands that would fail if the setting had no effect.
 ELSEWHERE = {
-    "auth/test_access.py": "JWT_ENABLED JWT_SECRET JWT_SKIP_PATHS",
+    "auth/test_access.py": "JWT_ENABLED JWT_REQUIRE_QUEUES JWT_SECRET JWT_SKIP_PATHS",
     "auth/test_jwks.py": "JWT_JWKS_URL JWT_JWKS_REFRESH_INTERVAL QUEEND_JWT_JWKS_PAUSE_MS QUEEND_JWT_JWKS_PRIVATE",
     "auth/test_lifetime.py": "JWT_CLOCK_SKEW QUEEND_JWT_TOKENS",
     "auth/test_permits.py": "QUEEND_JWT_QUEUES_CLAIM",

@@ -7,6 +7,6 @@ NOTHING = {"queues": 0, "partitions": 0, "groups": 0, "cursors": 0}
 
 
 def remembered(client: Client) -> dict[str, int]:
-    lines = client.get("/metrics/prometheus").body.decode().splitlines()
+    lines = client.figures()
     return {line.split('"')[1]: int(float(line.rsplit(" ", 1)[1])) for line in lines
             if line.startswith("queend_remembered{")}
