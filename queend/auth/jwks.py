@@ -176,17 +176,27 @@ class _Received:
         return io.BytesIO(self.answer)
 
 
-NAT64 = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48")]      # RFC 6052, RFC 8215
-COMPATIBLE = ipaddress.ip_network("::/96")
+# Prefixes behind which the last 32 bits are an IPv4 address: compatible (RFC 4291), translated (RFC 7915), NAT64 (RFC
+# 6052).
+CONTAINING = [ipaddress.ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
+# Interfaces of ISATAP (RFC 5214): the upper half of the identifier.
+ISATAP = (0x00005EFE, 0x02005EFE)
+# Holds what is not public, though `ipaddress` may call it global: NAT64 of a site, whose translator decides where the
+# IPv4 address stands (RFC 8215), documentation (RFC 9637), segment routing (RFC 9602), protocol assignments (RFC 6890),
+# relays of 6to4 (RFC 7526), and the address at which a cloud's machines reach the host below them.
+CLOSED = [ipaddress.ip_network(text) for text in (
+    "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")]
 
 
 def public(address: str) -> bool:
     """An address that contains another one is what it contains: a gateway sends it there."""
     ip = ipaddress.ip_address(address.partition("%")[0])
+    if any(ip in one for one in CLOSED):
+        return False
     if isinstance(ip, ipaddress.IPv6Address):
         low = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        contained = ip.ipv4_mapped or ip.sixtofour or (low if ip in COMPATIBLE or any(ip in one for one in NAT64)
-                                                       else None)
+        is_low = any(ip in one for one in CONTAINING) or int(ip) >> 32 & 0xFFFFFFFF in ISATAP
+        contained = ip.ipv4_mapped or ip.sixtofour or (low if is_low else None)
         if contained is not None:
             return public(str(contained))
         if ip.teredo is not None or ip.is_site_local:

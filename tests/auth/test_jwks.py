@@ -233,14 +233,17 @@ def test_private_addresses_are_refused(server):
                                      "64:ff9b:1::a00:1", "2002:7f00:1::1", "2002:a9fe:a9fe::",
                                      "::127.0.0.1", "::10.0.0.1",
                                      "2001:0:4136:e378:8000:63bf:3fff:fdd2", "fec0::1", "ff02::1", "64:ff9b::e000:1",
-                                     "224.0.0.1", "255.255.255.255"])
+                                     "224.0.0.1", "255.255.255.255", "::ffff:0:10.0.0.1", "::ffff:0:7f00:1",
+                                     "2a00:1450::5efe:10.0.0.1", "2a00:1450::200:5efe:a9fe:a9fe",
+                                     "64:ff9b:1:a00:0:100:808:808", "64:ff9b:1::808:808", "3fff::1", "5f00::1",
+                                     "192.0.0.9", "192.88.99.1", "::ffff:192.88.99.1", "168.63.129.16"])
 def test_what_is_not_public(address):
     assert not public(address)
 
 
 def test_what_is_public():
     assert public("8.8.8.8") and public("2606:4700::1111") and public("64:ff9b::808:808") and public("2002:808:808::1")
-    assert public("::ffff:8.8.8.8")
+    assert public("::ffff:8.8.8.8") and public("::ffff:0:8.8.8.8") and public("2a00:1450::5efe:8.8.8.8")
 
 
 def test_redirects_are_not_followed(server):
