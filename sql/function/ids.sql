@@ -48,11 +48,21 @@ BEGIN
                                              WHERE e.partition_id = p_part AND e.id = i.id) END AS at
               FROM queend.id_spread(p_ids) AS i OFFSET 0) AS t;
     IF v_late IS NOT NULL THEN
-        RETURN QUERY
-        SELECT t.ord, t.at,
-               (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l
-                 WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
-          FROM unnest(v_late, v_at) AS t (ord, at);
+        SELECT l.base, l.base + l.n AS next, l.created_at, queend.record_times(l.created_at, l.meta) AS times INTO part
+          FROM queend.log l WHERE l.partition_id = p_part AND l.base <= v_at[1] ORDER BY l.base DESC LIMIT 1;
+        IF part.base <= ALL (v_at) AND part.next > ALL (v_at) THEN      -- all of them stand in one row
+            RETURN QUERY
+            SELECT t.ord, t.at, COALESCE(part.times[t.at - part.base + 1], part.created_at)
+              FROM unnest(v_late, v_at) AS t (ord, at);
+        ELSE
+            RETURN QUERY
+            SELECT m.ord, m.at, m.stored_at
+              FROM queend.ids_moments(p_part, v_late, v_at,
+                                      ARRAY(SELECT (SELECT l.base FROM queend.log l
+                                                     WHERE l.partition_id = p_part AND l.base <= t.at
+                                                     ORDER BY l.base DESC LIMIT 1)
+                                              FROM unnest(v_at) AS t (at))) AS m;
+        END IF;
     END IF;
 
     FOR part IN
@@ -79,7 +89,8 @@ END $$;
 -- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids,
 -- the offset and the moment it was stored. p_first, p_last: the smallest and the largest of the ids; p_row: high_since
 -- of the smallest. A producer in step stands where `high` says: the rows from the first id's to the last id's are
--- searched first, the rows after them only if ids are still missing.
+-- searched first, the rows after them only if ids are still missing. Rows of one call of push have one `high`: all of
+-- them may hold the last id.
 CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_row bigint, p_first uuid, p_last uuid, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -92,10 +103,14 @@ DECLARE
     v_last   bigint := CASE WHEN p_last = p_first THEN p_row ELSE queend.high_since(p_part, p_last) END;
     v_found  int;
 BEGIN
-    RETURN QUERY SELECT * FROM queend.ids_match(p_part, p_row, LEAST(v_last + 1, v_stop), p_ids);
+    v_last := (SELECT l.base FROM queend.log l
+                WHERE l.partition_id = p_part AND l.base > v_last
+                  AND l.high > (SELECT x.high FROM queend.log x WHERE x.partition_id = p_part AND x.base = v_last)
+                ORDER BY l.base LIMIT 1);
+    RETURN QUERY SELECT * FROM queend.ids_match(p_part, p_row, LEAST(v_last, v_stop), p_ids);
     GET DIAGNOSTICS v_found = ROW_COUNT;
-    IF v_last + 1 < v_stop AND v_found < octet_length(p_ids) / 16 THEN
-        RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_last + 1, v_stop, p_ids);
+    IF v_last < v_stop AND v_found < octet_length(p_ids) / 16 THEN
+        RETURN QUERY SELECT * FROM queend.ids_match(p_part, v_last, v_stop, p_ids);
     END IF;
 END $$;
 
@@ -206,20 +221,30 @@ BEGIN
                      WHERE r.a < v_head OFFSET 0) AS x
               CROSS JOIN LATERAL queend.id_spread(x.ids) AS s
               JOIN queend.id_spread(p_ids) AS i ON i.id = s.id) AS f;
-    -- The moments of a row are read once for all of its records.
+    RETURN QUERY SELECT m.ord, m.at, m.stored_at FROM queend.ids_moments(p_part, v_ord, v_at, v_base) AS m;
+END $$;
+
+-- Adds to places of a partition the moments when they were stored; NULL where the log has no such row. p_base: the base
+-- of the row in which each stands. The moments of a row are read once for all of its records.
+CREATE OR REPLACE FUNCTION queend.ids_moments(p_part int, p_ord int[], p_at bigint[], p_base bigint[])
+RETURNS TABLE (ord int, at bigint, stored_at bigint)
+LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
+    SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
     RETURN QUERY
     SELECT u.ord, u.at, COALESCE(t.times[u.at - u.base + 1], t.created_at)
-      FROM unnest(v_ord, v_at, v_base) AS u (ord, at, base)
-      JOIN (SELECT d.base, l.created_at, queend.record_times(l.created_at, l.meta) AS times
-              FROM (SELECT DISTINCT b.base FROM unnest(v_base) AS b (base)) AS d
-             CROSS JOIN LATERAL (SELECT x.created_at, x.meta FROM queend.log x
-                                  WHERE x.partition_id = p_part AND x.base = d.base OFFSET 0) AS l
-            OFFSET 0) AS t ON t.base = u.base;
+      FROM unnest(p_ord, p_at, p_base) AS u (ord, at, base)
+      LEFT JOIN (SELECT d.base, l.created_at, queend.record_times(l.created_at, l.meta) AS times
+                   FROM (SELECT DISTINCT b.base FROM unnest(p_base) AS b (base)) AS d
+                  CROSS JOIN LATERAL (SELECT x.created_at, x.meta FROM queend.log x
+                                       WHERE x.partition_id = p_part AND x.base = d.base OFFSET 0) AS l
+                 OFFSET 0) AS t ON t.base = u.base;
 END $$;
 
 -- Finds ids that come again in the order in which they stand in the log. Looks for the first of them in the row that
--- begins at p_from, then compares the bytes of all at once, in place of a join. Returns as ids_held if all of them
--- stand there one after the other, otherwise NULL: some of them may be stored elsewhere.
+-- begins at p_from and in those behind it that have the same `high`, as rows of one call of push have, up to 64. Then
+-- compares the bytes of all at once, in place of a join. Returns as ids_held if all of them stand there one after the
+-- other, otherwise NULL: some of them may be stored elsewhere.
 CREATE OR REPLACE FUNCTION queend.ids_in_order(p_part int, p_from bigint, p_ids bytea, OUT dup_offset bigint[],
     OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
@@ -231,8 +256,13 @@ DECLARE
     v_from  bigint;
     v_to    bigint;
 BEGIN
-    SELECT (position(substr(p_ids, 1, 16) IN l.ids) - 1) / 16 INTO v_first FROM queend.log l
-     WHERE l.partition_id = p_part AND l.base = p_from AND position(substr(p_ids, 1, 16) IN l.ids) % 16 = 1;
+    SELECT f.base, (f.place - 1) / 16 INTO p_from, v_first
+      FROM (SELECT l.base, position(substr(p_ids, 1, 16) IN l.ids) AS place
+              FROM (SELECT x.base, x.high, x.ids, first_value(x.high) OVER (ORDER BY x.base) AS first
+                      FROM queend.log x WHERE x.partition_id = p_part AND x.base >= p_from
+                     ORDER BY x.base LIMIT 64) AS l
+             WHERE l.high = l.first OFFSET 0) AS f
+     WHERE f.place % 16 = 1 LIMIT 1;
     IF v_first IS NULL THEN
         RETURN;
     END IF;

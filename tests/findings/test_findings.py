@@ -5,8 +5,10 @@ Each prints OK or FAULT last. The tables below say what each of them needs: noth
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,9 +129,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postgres: Postgres,
-                start_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    stage = Stage(postgres, start_daemon, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+                start_daemon: Callable[..., Daemon]) -> None:
+    # Not pytest's folder: the user for whom a script starts PostgreSQL may not look into that.
+    folder = Path(tempfile.mkdtemp(prefix="queend-findings-"))
+    folder.chmod(0o755)
+    stage = Stage(postgres, start_daemon, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
     file = Path(request.config.getoption("--findings")).resolve() / script
     interpreter = sys.executable if file.suffix == ".py" else "sh" if "#!/bin/sh" in file.read_text()[:20] else "bash"
     arguments = NEEDS[pattern](stage)
@@ -139,6 +143,7 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
     finally:
         if "STOP" in stage.environment:
             os.kill(int(stage.environment["STOP"]), 15)
+        shutil.rmtree(folder, ignore_errors=True)
     told = done.stdout + done.stderr
     print(told)
     assert "OK" in told and "FAULT" not in told and "Traceback" not in told, told

@@ -10,7 +10,9 @@ import struct
 import threading
 import time
 import uuid
+from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sql.records import PUSH, Session, batch, id4, id7, id_text, inner, kind_of, packed, push_arrays
@@ -363,3 +365,44 @@ def test_offsets_are_never_given_twice(db, partitions):
 
 def test_kinds_are_what_the_ids_are():
     assert [kind_of(ids)[0] for ids in ([id7()], [id4(), id_text("x")], [id4(), id7()])] == [1, 2, 3]
+
+
+def calls_of(db: Session, work: Callable[[], object]) -> set[str]:
+    """The functions of queend that a piece of work calls."""
+    db.rows("SET track_functions = 'all'")
+    with db.connection.transaction():
+        work()
+        return {r.funcname for r in db.rows("SELECT funcname FROM pg_stat_xact_user_functions"
+                                            " WHERE schemaname = 'queend'")}
+
+
+@pytest.mark.parametrize("first", [0, 1, 30, 45, 89])
+def test_rows_that_come_again_in_order_are_compared_and_not_joined(db, partitions, first):
+    """Also where they begin within the rows of one call, all of which have the same `high`."""
+    part, = partitions()
+    ids = [id7() for _ in range(90)]
+    for call in ids[:60], ids[60:]:
+        db.push(*(batch(part, call[at:at + 10], skip=at, of=call) for at in range(0, len(call), 10)))
+    again = ids[first:first + 40]
+    answers: list = []
+    calls = calls_of(db, lambda: answers.extend(db.push(batch(part, again))))
+    assert list(answers[0].dup_offset) == [*range(first, first + len(again))]
+    assert "ids_in_order" in calls and "ids_match" not in calls
+
+
+def test_moments_of_listed_ids_are_read_once_for_each_row(db, partitions):
+    """Ids in late_ids: all in one row, and in several."""
+    part, = partitions()
+    ids = [id_text(str(n)) for n in range(60)]
+    for at in range(0, 60, 20):
+        db.push(batch(part, ids[at:at + 20]))
+    assert db.value("SELECT count(*) FROM queend.late_ids WHERE partition_id = %s", part) == 60
+    rows = db.rows("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY base", part)
+    stored = [r.created_at for r in rows]
+    for wanted in ids[5:15], ids[15:45][::-1]:
+        answers: list = []
+        calls = calls_of(db, lambda wanted=wanted, answers=answers: answers.extend(db.push(batch(part, wanted))))
+        places = [ids.index(one) for one in wanted]
+        assert list(answers[0].dup_offset) == places
+        assert list(answers[0].dup_at) == [stored[place // 20] for place in places]
+        assert "record_time" not in calls
