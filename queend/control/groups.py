@@ -141,8 +141,8 @@ async def group_lagging(request: Request) -> Json:
         leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
     """Where the group stands, by queue: partitions where it has a cursor or messages to consume, at most `limit` of
-    each queue. {} when there is no such group. A token that is limited to queues or groups sees those it may read; 403
-    where it may read none for this group."""
+    each queue. {} where there is none, and when there is no such group. A token that is limited to queues or groups
+    sees those it may read; 403 where it may read none for this group."""
     queues: dict[str, Any] = {}
     rules = limits(request)
     if not reads_group(rules, group):
