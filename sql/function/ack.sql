@@ -70,7 +70,7 @@ BEGIN
           FROM (SELECT l.base, l.n, l.ids FROM queend.log l WHERE l.partition_id = c.part AND l.base >= c.row_base
                    AND l.base <= c.committed + c.n AND l.base + l.n > c.committed + 1 ORDER BY l.base) AS r) AS w
      WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end
-       AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids
+       AND rtrim(c.status, E'\\x00') = '' AND w.ids = c.ids
        AND c.beyond IS NULL;
 
     IF v_ord IS NOT NULL THEN
@@ -170,14 +170,15 @@ BEGIN
         f_error := CASE WHEN cardinality(f_error) > 0 THEN array_fill(f_error[1], ARRAY[p_n]) ELSE f_error END;
         f_idx := ARRAY(SELECT generate_series(0, cardinality(f_error) - 1));
     ELSE
-        codes := '\x10';
+        codes := E'\\x10';
         RETURN;
     END IF;
 
     IF status = 2 OR p_lease IS NOT NULL AND (k.lease_id <> p_lease OR k.lease_until <= v_now) THEN
         -- By leases_moot, which the daemon may not have heard of.
         released := status = 0 AND k.lease_id <> none AND k.lease_until = 0;
-        SELECT string_agg(CASE f.at WHEN -3 THEN '\x21'::bytea WHEN -1 THEN '\x08' ELSE '\x10' END, '' ORDER BY f.ord)
+        SELECT string_agg(CASE f.at WHEN -3 THEN E'\\x21'::bytea WHEN -1 THEN E'\\x08' ELSE E'\\x10' END,
+                          '' ORDER BY f.ord)
           INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
         RETURN;
     END IF;
@@ -251,16 +252,17 @@ BEGIN
     -- the window.
     v_last := CASE WHEN released AND v_stop IS NULL
                         THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
-    SELECT string_agg(CASE WHEN f.at = -3 THEN CASE WHEN released AND v_last IS NULL THEN '\x25'::bytea ELSE '\x21' END
-                           WHEN f.at = -2 THEN '\x10'
-                           WHEN f.at < 0 THEN '\x08'
+    SELECT string_agg(CASE WHEN f.at = -3
+                               THEN CASE WHEN released AND v_last IS NULL THEN E'\\x25'::bytea ELSE E'\\x21' END
+                           WHEN f.at = -2 THEN E'\\x10'
+                           WHEN f.at < 0 THEN E'\\x08'
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND get_byte(p_status, f.ord::int - 1) <> 4
-                               THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea
-                                         ELSE '\x40' END
-                           WHEN f.at >= v_stop THEN CASE WHEN released THEN '\x05'::bytea ELSE '\x01' END
-                           WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'
-                           WHEN f.at = v_last THEN '\x05'
-                           ELSE '\x01' END, '' ORDER BY f.ord)
+                               THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN E'\\x21'::bytea
+                                         ELSE E'\\x40' END
+                           WHEN f.at >= v_stop THEN CASE WHEN released THEN E'\\x05'::bytea ELSE E'\\x01' END
+                           WHEN f.ord - 1 = ANY (v_dead) THEN E'\\x03'
+                           WHEN f.at = v_last THEN E'\\x05'
+                           ELSE E'\\x01' END, '' ORDER BY f.ord)
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 

@@ -24,7 +24,7 @@ END $$;
 -- A batch body with only the records at these 0-based places, in this order.
 CREATE OR REPLACE FUNCTION queend.body_pick(p_body bytea, p_n int, p_keep int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT '\x10'::bytea || string_agg(queend.varint_bytes(b.sizes[k.i + 1]), '' ORDER BY k.ord)
+    SELECT E'\\x10'::bytea || string_agg(queend.varint_bytes(b.sizes[k.i + 1]), '' ORDER BY k.ord)
            || string_agg(substr(p_body, b.starts[k.i + 1] + 1, b.sizes[k.i + 1]), '' ORDER BY k.ord)
       FROM queend.body_open(p_body, p_n) AS b, unnest(p_keep) WITH ORDINALITY AS k (i, ord)
 $$;
@@ -32,7 +32,7 @@ $$;
 -- A plain batch body in which the payloads at these 0-based places are empty.
 CREATE OR REPLACE FUNCTION queend.body_erased(p_body bytea, p_n int, p_places int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT '\x10'::bytea
+    SELECT E'\\x10'::bytea
            || string_agg(queend.varint_bytes(CASE WHEN u.ord - 1 = ANY (p_places) THEN 0 ELSE u.size END), ''
                          ORDER BY u.ord)
            || string_agg(CASE WHEN u.ord - 1 = ANY (p_places) THEN '' ELSE substr(p_body, u.start + 1, u.size) END, ''
@@ -96,8 +96,8 @@ DECLARE
     result bytea := '';
 BEGIN
     WHILE rest > 127 LOOP
-        result := result || set_byte('\x00', 0, (rest & 127) | 128);
+        result := result || set_byte(E'\\x00', 0, (rest & 127) | 128);
         rest := rest >> 7;
     END LOOP;
-    RETURN result || set_byte('\x00', 0, rest);
+    RETURN result || set_byte(E'\\x00', 0, rest);
 END $$;

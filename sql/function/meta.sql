@@ -90,7 +90,8 @@ END $$;
 -- A row's meta with only the records at these 0-based places, renumbered; empty when none of them has extras.
 CREATE OR REPLACE FUNCTION queend.meta_pick(p_meta bytea, p_keep int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT COALESCE('\x10'::bytea || string_agg(queend.varint_bytes(k.ord::int - 1) || r.piece, '' ORDER BY k.ord), '')
+    SELECT COALESCE(E'\\x10'::bytea
+                    || string_agg(queend.varint_bytes(k.ord::int - 1) || r.piece, '' ORDER BY k.ord), '')
       FROM queend.meta_records(p_meta) AS r JOIN unnest(p_keep) WITH ORDINALITY AS k (i, ord) ON k.i = r.ord
 $$;
 
@@ -99,7 +100,7 @@ $$;
 CREATE OR REPLACE FUNCTION queend.meta_erased(p_meta bytea, p_places int[]) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    v_head bytea := '\x10';
+    v_head bytea := E'\\x10';
     v      record;
 BEGIN
     IF octet_length(p_meta) > 0 AND get_byte(p_meta, 0) = 17 THEN      -- times first (record_times)
@@ -109,7 +110,7 @@ BEGIN
     RETURN v_head || (SELECT string_agg(queend.varint_bytes(c.ord) || c.piece, '' ORDER BY c.ord)
                         FROM (SELECT r.ord, r.piece FROM queend.meta_records(p_meta) AS r WHERE r.ord <> ALL (p_places)
                               UNION ALL
-                              SELECT DISTINCT i, '\x4000'::bytea FROM unnest(p_places) AS i) AS c);
+                              SELECT DISTINCT i, E'\\x4000'::bytea FROM unnest(p_places) AS i) AS c);
 END $$;
 
 -- The 0-based places of a row whose records were erased (meta_erased).

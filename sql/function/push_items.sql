@@ -89,9 +89,9 @@ BEGIN
           FROM item i WHERE i.winner = i.ord WINDOW w AS (PARTITION BY i.part ORDER BY i.ord)),
     chunk AS MATERIALIZED (
         SELECT k.part, min(k.place) AS skip, count(*) AS n, string_agg(k.rid, '' ORDER BY k.ord) AS ids,
-               '\x10' || string_agg(queend.varint_bytes(octet_length(k.body)), '' ORDER BY k.ord)
+               E'\\x10' || string_agg(queend.varint_bytes(octet_length(k.body)), '' ORDER BY k.ord)
                   || string_agg(k.body, '' ORDER BY k.ord) AS body,
-               '\x10' || string_agg(queend.varint_bytes((k.place - k.base)::int) || set_byte('\x00', 0, k.flags)
+               E'\\x10' || string_agg(queend.varint_bytes((k.place - k.base)::int) || set_byte(E'\\x00', 0, k.flags)
                                     || CASE WHEN k.flags & 1 = 0 THEN '' ELSE uuid_send(k.trace) END
                                     || CASE WHEN k.flags & 2 = 0 THEN ''
                                             ELSE queend.varint_bytes(octet_length(k.producer))

@@ -86,7 +86,7 @@ BEGIN
       FROM unnest(a_part, a_group, a_lease, a_ids, a_status) WITH ORDINALITY AS g (part, grp, lease, ids, status, ord);
 
     IF p_dry OR v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
-       OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
+       OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, E'\\x01') <> '') THEN
         RETURN QUERY
         SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint,
                CASE WHEN queend.id_deleted(g.part, substring(g.ids, 16 * g.dup + 1, 16)) THEN -1 ELSE 0 END::bigint,
@@ -188,13 +188,13 @@ BEGIN
     v_live := k.lease_until > p_now AND (p_lease IS NULL OR k.lease_id = p_lease);
     RETURN (
     SELECT string_agg(CASE WHEN f.at = -3 AND (p_lease IS NULL OR v_live OR k.lease_id = p_lease AND k.lease_until = 0)
-                               THEN '\x01'::bytea
-                           WHEN f.at = -1 THEN '\x08'
-                           WHEN p_lease IS NOT NULL AND v_live IS NOT TRUE THEN '\x10'
+                               THEN E'\\x01'::bytea
+                           WHEN f.at = -1 THEN E'\\x08'
+                           WHEN p_lease IS NOT NULL AND v_live IS NOT TRUE THEN E'\\x10'
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND f.status <> 4
-                               THEN CASE WHEN f.status IN (1, 2) THEN '\x40'::bytea ELSE '\x01' END
-                           WHEN v_live AND f.at <= k.lease_end THEN '\x01'
-                           ELSE '\x10' END, '' ORDER BY f.ord)
+                               THEN CASE WHEN f.status IN (1, 2) THEN E'\\x40'::bytea ELSE E'\\x01' END
+                           WHEN v_live AND f.at <= k.lease_end THEN E'\\x01'
+                           ELSE E'\\x10' END, '' ORDER BY f.ord)
       FROM (SELECT u.at, u.ord, get_byte(p_status, u.ord::int - 1) AS status
               FROM unnest(queend.ack_found(k, p_part, p_lease, p_ids, p_now)) WITH ORDINALITY AS u (at, ord)) AS f);
 END $$;
@@ -256,8 +256,9 @@ BEGIN
      WHERE c.partition_id = p_part AND c.group_id = p_group AND v_done IS NOT NULL;
     head := queend.head(p_part);
     v_last := (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed);
-    SELECT string_agg(CASE WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'::bytea WHEN released AND f.at = v_last THEN '\x05'
-                           ELSE '\x01' END, '' ORDER BY f.ord)
+    SELECT string_agg(CASE WHEN f.ord - 1 = ANY (v_dead) THEN E'\\x03'::bytea
+                           WHEN released AND f.at = v_last THEN E'\\x05'
+                           ELSE E'\\x01' END, '' ORDER BY f.ord)
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 

@@ -92,7 +92,7 @@ BEGIN
             one AS MATERIALIZED (
                 SELECT x.row, min(x.part) AS part, min(x.grp) AS grp, min(x.lease::text)::uuid AS lease,
                        count(*)::int AS n, string_agg(x.rid, '' ORDER BY x.ord) AS ids,
-                       string_agg(set_byte('\x00', 0, x.status), '' ORDER BY x.ord) AS status FROM placed x
+                       string_agg(set_byte(E'\\x00', 0, x.status), '' ORDER BY x.ord) AS status FROM placed x
                  GROUP BY x.row)
             SELECT array_agg(x.part ORDER BY x.row) AS part, array_agg(x.grp ORDER BY x.row) AS grp,
                    array_agg(x.lease ORDER BY x.row) AS lease, array_agg(x.n ORDER BY x.row) AS n,

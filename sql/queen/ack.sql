@@ -28,7 +28,7 @@ BEGIN
     call AS MATERIALIZED (
         SELECT c.call, min(c.part) AS part, min(c.grp) AS grp, min(c.lease::text)::uuid AS lease, count(*)::int AS n,
                string_agg(c.rid, '' ORDER BY c.ord) AS ids,
-               string_agg(set_byte('\x00', 0, c.status), '' ORDER BY c.ord) AS status,
+               string_agg(set_byte(E'\\x00', 0, c.status), '' ORDER BY c.ord) AS status,
                min(c.retry_limit) AS retry_limit,
                max(CASE WHEN c.status IN (1, 3) THEN queend.delay_us(c.v->'delayMs') END) AS delay
           FROM called c GROUP BY c.call),

@@ -1,6 +1,7 @@
 """Style of every source: ruff for Python, and the length of lines where ruff does not read."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -53,6 +54,15 @@ def test_a_line_that_is_too_long_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", SQL, ids=[f"{path.parent.name}/{path.stem}" for path in SQL])
 def test_a_file_of_sql_opens_with_what_it_holds(path: Path) -> None:
     assert path.read_text().startswith("-- ")
+
+
+@pytest.mark.parametrize("path", SQL, ids=[f"{path.parent.name}/{path.stem}" for path in SQL])
+def test_a_literal_of_sql_means_the_same_in_every_session(path: Path) -> None:
+    """With standard_conforming_strings off, a backslash in a literal without E begins an escape. Bodies of functions
+    are read by the sessions that call them; comments of functions by the daemon's alone."""
+    code = re.sub(r"^COMMENT ON .*?';$", "", path.read_text(), flags=re.M | re.S)
+    literals = re.findall(r"--[^\n]*|(\b[eE])?('(?:[^']|'')*')", code)
+    assert [text for escaped, text in literals if "\\" in text and not escaped] == []
 
 
 def test_a_function_of_the_daemon_stands_in_one_place() -> None:

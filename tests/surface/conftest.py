@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 from support.daemon import Daemon
+from support.odd import made_odd
 
 
 class Sql:
@@ -40,10 +41,11 @@ def connect() -> Iterator[Callable[[str], Sql]]:
         one.connection.close()
 
 
-@pytest.fixture(scope="module")
-def alone(postgres) -> str:
-    """A database with queend's schema and no daemon."""
-    return postgres.database()
+@pytest.fixture(scope="module", params=["as made", "odd settings"])
+def alone(request, postgres) -> str:
+    """A database with queend's schema and no daemon: as it was made, and with ODD settings."""
+    conninfo = postgres.database()
+    return made_odd(postgres, conninfo) if request.param == "odd settings" else conninfo
 
 
 @pytest.fixture
