@@ -40,4 +40,24 @@ def test_the_examples(sql, connect, alone) -> None:
         assert [one["data"] for one in messages] == [1, 2]
         assert clerk.value("SELECT queen.delete_queue_v1('orders')")["existed"] is True
     finally:
-        sql.rows("DROP OWNED BY shop, clerk; DROP ROLE shop, clerk")
+        sql.rows("DROP OWNED BY shop, clerk; DROP ROLE shop, clerk; DROP TABLE orders")
+
+
+def test_a_role_that_looks_sees_all_views(sql, connect, alone) -> None:
+    """What it may read in the schema queend decides: the views of queen_streams need no grant."""
+    sql.rows("CREATE ROLE looker; CREATE ROLE stranger; GRANT USAGE ON SCHEMA queen, queend TO looker;"
+             " GRANT SELECT ON ALL TABLES IN SCHEMA queend, queen TO looker")
+    try:
+        looker, stranger = connect(alone), connect(alone)
+        looker.rows("SET ROLE looker")
+        stranger.rows("SET ROLE stranger")
+        views = [row.name for row in sql.rows(
+            "SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.relkind = 'v' AND n.nspname IN ('queen', 'queen_streams') ORDER BY 1")]
+        assert "queen_streams.queries" in views and "queen_streams.state" in views
+        for view in views:
+            looker.rows(f"SELECT * FROM {view}")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                stranger.rows(f"SELECT * FROM {view}")
+    finally:
+        sql.rows("DROP OWNED BY looker, stranger; DROP ROLE looker, stranger")
