@@ -27,6 +27,7 @@ from .service import pooler
 from .service.buffer import Folder, FolderError, holds_messages
 from .service.embedded import Embedded, EmbeddedError
 from .service.migrate import MigrationBusy, MigrationError, editions, identity_of, migrate
+from .service.surroundings import surroundings
 
 # Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
@@ -179,6 +180,9 @@ class Supervisor:
                 if theirs.number > ours.number:
                     log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve "
                                                        f"this one, edition {ours.number}; used as they are")
+                for one in await asyncio.to_thread(surroundings, target):
+                    log.line("error" if one.level == "critical" else "warn", one.event,
+                             f"{one.title}: {one.seen}. {one.advice}")
                 return await asyncio.to_thread(identity_of, target)
             except (psycopg.Error, TimeoutError, MigrationBusy) as error:
                 waits = isinstance(error, MigrationBusy)

@@ -14,6 +14,8 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from ..auth.levels import READ
+from ..service.surroundings import SETTINGS, of_settings, of_tables
+from ..service.surroundings import TABLES as FOREIGN
 from .answer import Json
 from .health import FATAL
 from .maintenance import NONE
@@ -221,9 +223,14 @@ async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                    "Repair what the error names; what the service does waits until a pass succeeds")
 
 
+async def surroundings(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for one in (*of_tables(await ask(FOREIGN)), *of_settings(await ask(SETTINGS))):
+        yield one.level, one.title, one.seen, one.advice
+
+
 CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
           "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
-          "unread": unread, "services": services}
+          "unread": unread, "services": services, "surroundings": surroundings}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))

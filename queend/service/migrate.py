@@ -222,6 +222,8 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
             connection.execute(path.read_text())
         else:
             connection.execute("SET LOCAL check_function_bodies = off")
+            if step.version == SURFACE:      # an operator dropped it, with the tables of another program
+                connection.execute("CREATE SCHEMA IF NOT EXISTS queen")
             texts = {path: path.read_text() for path in step.files}
             everything = sorted({name for text in texts.values() for name in FUNCTION.findall(text)})
             before = _functions_named(connection, everything)

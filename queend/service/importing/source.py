@@ -85,9 +85,9 @@ class Source:
         kinds = dict(self.connection.execute(
             "SELECT c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
             "n.nspname = %s", (schema,)).fetchall())
-        if self.connection.execute("SELECT to_regclass('queend.log')").fetchone()[0] is not None:
-            raise SourceError("this is a database of queend")
         if missing := [name for name in TABLES if kinds.get(name) not in ("r", "p")]:
+            if self.connection.execute("SELECT to_regclass('queend.log')").fetchone()[0] is not None:
+                raise SourceError("this is a database of queend, and Queen MQ's tables are not in it")
             raise SourceError(f"schema {schema} is none of Queen MQ: it has no table {', '.join(missing)}")
 
     def close(self) -> None:
