@@ -87,9 +87,12 @@ BEGIN
         body := CASE WHEN get_byte(l.body, 0) = 18 THEN l.body END;
         FOR m IN
             SELECT l.base + i.ord AS at, i.ord, i.id, queend.record_time(l.created_at, l.meta, i.ord) AS stored_at,
+                   x.transaction_id, x.trace_id, x.producer_sub, x.due,
                    EXISTS (SELECT FROM queend.dead_letters d
                             WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord) AS dead
               FROM queend.id_spread(l.ids) AS i
+              LEFT JOIN (SELECT e.ord, f.* FROM queend.meta_records(l.meta) AS e
+                           CROSS JOIN LATERAL queend.meta_piece(e.piece) AS f) AS x ON x.ord = i.ord
              WHERE NOT EXISTS (SELECT FROM queend.holes h
                                 WHERE h.partition_id = r.partition_id AND h.record_offset = l.base + i.ord)
              ORDER BY i.ord DESC
@@ -110,11 +113,10 @@ BEGIN
             record_offset := m.at;
             place := m.ord;
             stored_at := m.stored_at;
-            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due
-              INTO transaction_id, trace_id, producer_sub, deliver_at
-              FROM (SELECT l.meta WHERE l.meta <> '') AS extras (meta)
-              CROSS JOIN LATERAL queend.record_meta(extras.meta, m.ord) AS x;
-            transaction_id := COALESCE(transaction_id, encode(m.id, 'hex')::uuid::text);
+            trace_id := m.trace_id;
+            producer_sub := m.producer_sub;
+            deliver_at := m.due;
+            transaction_id := COALESCE(m.transaction_id, encode(m.id, 'hex')::uuid::text);
             RETURN NEXT;
         END LOOP;
     END LOOP;

@@ -62,8 +62,8 @@ BEGIN
                                         'originOffset', v_all->'originOffset') END;
 END $$;
 
--- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter. For
--- the views of the schema queen: its result stays as it is.
+-- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter. The
+-- extras of a row are taken apart only where one of them has an origin.
 CREATE OR REPLACE FUNCTION queend.message_origin(part int, message_offset bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -72,7 +72,7 @@ BEGIN
     SELECT x.base, x.n, x.meta INTO l FROM queend.log x
      WHERE x.partition_id = part AND x.base <= message_offset ORDER BY x.base DESC LIMIT 1;
     IF l.base + l.n > message_offset THEN
-        RETURN CASE WHEN l.meta <> ''
+        RETURN CASE WHEN position('"originTransactionId"'::bytea IN l.meta) > 0
                     THEN (SELECT queend.origin_of(m.headers)
                             FROM queend.record_meta(l.meta, (message_offset - l.base)::int) AS m) END;
     END IF;

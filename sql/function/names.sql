@@ -136,6 +136,21 @@ BEGIN
     RETURN p_filter;
 END $$;
 
+-- Returns a filter of a function that deletes or moves (filter_checked). Raises 22023, too, for a member that is null, an
+-- empty text or an empty list: it must not mean all.
+CREATE OR REPLACE FUNCTION queend.filter_given(p_filter jsonb, p_names text[]) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_name text := (SELECT min(e.key) FROM jsonb_each(queend.filter_checked(p_filter, p_names)) AS e
+                     WHERE e.value IN ('null', '""', '[]'));
+BEGIN
+    IF v_name IS NOT NULL THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = format('%s is empty: give it a value, or leave it out', v_name);
+    END IF;
+    RETURN p_filter;
+END $$;
+
 -- Returns a number of a filter, p_default where the filter has none. Raises 22023 for what is no whole number from
 -- p_low to p_most.
 CREATE OR REPLACE FUNCTION queend.filter_number(p_filter jsonb, p_name text, p_default int, p_low int, p_most int)

@@ -147,7 +147,7 @@ BEGIN
                'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
                'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part),
                'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part))
-                                                   || COALESCE(queend.message_origin(p_part, r.record_offset), '{}')
+                                                   || COALESCE(r.origin, '{}')
                                                    ORDER BY r.record_offset)
       INTO v_count, v_next, messages
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable

@@ -3,9 +3,10 @@
 
 -- Records of a partition, one per row, from an offset on, for callers that read SQL; those that were deleted are left
 -- out. state: plain; packed (a compressed row) or sealed: then queend alone can read the payload, which is NULL here.
+-- origin: see origin_of; NULL for a message that was not redriven. The extras of a row are taken apart once.
 CREATE OR REPLACE FUNCTION queend.records(p_part int, p_first bigint, p_take bigint)
 RETURNS TABLE (record_offset bigint, record_id bytea, stored_at bigint, transaction_id text, trace_id uuid,
-               producer_sub text, payload text, state text)
+               producer_sub text, payload text, state text, origin jsonb)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,7 +23,8 @@ BEGIN
                COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
                CASE WHEN m.seal IS NULL
                          THEN convert_from(substr(v_body, b.starts[i.ord + 1] + 1, b.sizes[i.ord + 1]), 'UTF8') END,
-               CASE WHEN m.seal IS NOT NULL THEN 'sealed' WHEN b.sizes IS NULL THEN 'packed' ELSE 'plain' END
+               CASE WHEN m.seal IS NOT NULL THEN 'sealed' WHEN b.sizes IS NULL THEN 'packed' ELSE 'plain' END,
+               CASE WHEN m.headers IS NOT NULL THEN queend.origin_of(m.headers) END
           FROM queend.id_spread(l.ids) AS i
           CROSS JOIN queend.body_open(v_body, l.n) AS b
           CROSS JOIN queend.record_times(l.created_at, l.meta) AS t (times)
@@ -38,15 +40,15 @@ END $$;
 
 -- The messages of a partition, by the partition's number, in order. For the views of the schema queen: its result stays
 -- as it is.
-CREATE OR REPLACE FUNCTION queend.partition_messages(part int)
+CREATE OR REPLACE FUNCTION queend.records_all(part int)
 RETURNS TABLE (id uuid, transaction_id text, trace_id uuid, payload_text text, created_at timestamptz,
-               producer_sub text, message_offset bigint, payload_state text)
+               producer_sub text, message_offset bigint, payload_state text, origin jsonb)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT queend.message_id(r.stored_at, part, r.record_offset), r.transaction_id, r.trace_id, r.payload,
-           queend.moment(r.stored_at), r.producer_sub, r.record_offset, r.state
+           queend.moment(r.stored_at), r.producer_sub, r.record_offset, r.state, r.origin
       FROM queend.records(part, 0, 9223372036854775807) AS r;
 END $$;
 

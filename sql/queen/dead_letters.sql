@@ -62,16 +62,12 @@ cannot read it (see queen.messages). Error 22023: an unknown key, a limit or a t
 CREATE OR REPLACE FUNCTION queen.redrive_dlq_v1(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
-    v_wrong text := (SELECT min(k) FROM jsonb_object_keys(filter) AS k
-                      WHERE k NOT IN ('queue', 'consumerGroup', 'partition', 'from', 'to', 'error', 'limit')
-                         OR filter->>k IS NULL OR filter->>k = '');
-    v_most  int := queend.filter_number(filter, 'limit', 10000, 1, 10000);
+    v_keys  jsonb := queend.filter_given(filter, '{queue,consumerGroup,partition,from,to,error,limit}');
+    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', v_keys->>'queue'));
+    v_most  int := queend.filter_number(v_keys, 'limit', 10000, 1, 10000);
     r       record;
 BEGIN
-    IF v_wrong IS NOT NULL THEN
-        RAISE invalid_parameter_value USING MESSAGE = format('%s is no filter, or is empty', v_wrong);
-    ELSIF v_queue IS NULL THEN
+    IF v_queue IS NULL THEN
         RAISE undefined_object USING MESSAGE = 'Queue not found';
     END IF;
     SELECT * INTO r FROM queend.dead_redrive(v_queue, filter->>'partition', filter->>'consumerGroup',

@@ -4,9 +4,11 @@ CREATE OR REPLACE VIEW queen.messages AS
 SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partition_id,
        queend.as_jsonb(m.payload_text) AS payload, m.created_at, m.payload_state = 'sealed' AS is_encrypted,
        m.producer_sub, q.name AS queue, p.name AS partition, m.message_offset, m.payload_state, m.payload_text,
-       queend.message_origin(p.id, m.message_offset) AS origin
+       m.origin
   FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
-  CROSS JOIN LATERAL queend.partition_messages(p.id) AS m;
+  CROSS JOIN LATERAL queend.records_all(p.id) AS m;
+-- The view depended on it before.
+DROP FUNCTION IF EXISTS queend.partition_messages(int);
 COMMENT ON VIEW queen.messages IS
 'Stored messages. payload_state tells what SQL can read: plain; packed (rows of the log that the daemon compressed:
 QUEEND_COMPRESS_FROM) or sealed (encrypted): their payload is NULL here, queend hands it out over HTTP. payload is
@@ -102,24 +104,20 @@ partition wait until the transaction ends.';
 CREATE OR REPLACE FUNCTION queen.erase_v1(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_key   text := (SELECT k FROM jsonb_object_keys(filter) AS k
-                      WHERE k <> ALL ('{queue,partition,transactionIds,after}') LIMIT 1);
-    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', filter->>'queue'));
+    v_keys  jsonb := queend.filter_given(CASE filter->'after' WHEN 'null' THEN filter - 'after' ELSE filter END,
+                                         '{queue,partition,transactionIds,after}');
+    v_queue int := (SELECT q.id FROM queend.queues q WHERE q.name = queend.required('queue', v_keys->>'queue'));
     v_after bigint[];
     v_ids   bytea[];
     v_out   int := 0;
     r       record;
 BEGIN
-    IF v_key IS NOT NULL THEN
-        RAISE invalid_parameter_value USING MESSAGE = format('%s is no filter of queen.erase_v1', v_key),
-              HINT = 'It takes queue, partition, transactionIds and after. SQL cannot read compressed payloads: queend '
-                     'erase and POST /api/v1/queues/{queue}/erase find messages by what payloads say.';
-    ELSIF v_queue IS NULL THEN
+    IF v_queue IS NULL THEN
         RAISE invalid_parameter_value USING MESSAGE = format('there is no queue %s', filter->>'queue');
-    ELSIF COALESCE(filter->>'partition', '') = '' AND COALESCE(filter->'transactionIds', '[]') = '[]' THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'A filter is required: give partition or transactionIds';
-    ELSIF filter->>'partition' = '' OR filter->'transactionIds' = '[]' THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'a filter is empty: give it a value, or leave it out';
+    ELSIF NOT v_keys ?| '{partition,transactionIds}' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'A filter is required: give partition or transactionIds',
+              HINT = 'SQL cannot read compressed payloads: queend erase and POST /api/v1/queues/{queue}/erase find '
+                     'messages by what payloads say.';
     ELSIF COALESCE(filter->>'after', '0.0') !~ '^[0-9]{1,9}[.][0-9]{1,18}$' THEN
         RAISE invalid_parameter_value USING MESSAGE = 'after must be a text that an earlier call gave as next';
     ELSIF filter ? 'partition' AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.queue_id = v_queue

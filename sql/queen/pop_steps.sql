@@ -82,7 +82,7 @@ BEGIN
                'id', queend.message_id(r.stored_at, v_part, r.record_offset), 'transactionId', r.transaction_id,
                'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
                'createdAt', queend.iso(r.stored_at))
-                              || COALESCE(queend.message_origin(v_part, r.record_offset), '{}')
+                              || COALESCE(r.origin, '{}')
                               ORDER BY r.record_offset), '[]')
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable
               FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data
