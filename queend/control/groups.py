@@ -233,8 +233,8 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
                       cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0},
                 exact=True)
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
-    """Moves the group in one partition; to the end where the body names nothing. 404 when there is no such queue,
-    partition or group."""
+    """Moves the group in one partition; to the end where the body names nothing. `updated` is false where it stood
+    there, without a lease or a pause. 404 when there is no such queue, partition or group."""
     _, at, offset = _target(await body_object(request, strict=True, required=False))
     found = await _found(request, group, queue, partition)
     ((moved, moved_to, _),) = await rows(request, SEEK, found.queue_id, found.group_id, found.partition_id, 0, 1, at,

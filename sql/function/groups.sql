@@ -197,9 +197,9 @@ BEGIN
 END $$;
 
 -- Moves a group in a queue: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both
--- are NULL. Does so for at most p_limit partitions after p_after (by id), or for partition p_only alone. updated:
--- partitions in which the group was moved; moved_to: moment of the last record before the last cursor; next: go on
--- after this partition, NULL: done.
+-- are NULL. Does so for at most p_limit partitions after p_after (by id), or for partition p_only alone. updated: the
+-- partitions of the page; of p_only 1, or 0 if the group stood there already without a lease, a pause or a retry.
+-- moved_to: moment of the last record before the last cursor; next: go on after this partition, NULL: done.
 --
 -- The call with p_after = 0 moves the group's start, so that partitions without a cursor, and those to come, begin
 -- there: a queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset
@@ -235,11 +235,14 @@ BEGIN
     END IF;
     PERFORM queend.cursors_lock(v_part, array_fill(p_group, ARRAY[cardinality(v_part)]));
     WITH place AS MATERIALIZED (
-        SELECT u.part,
+        SELECT u.part, k.committed AS was, COALESCE(k.idle, false) AS idle,
                LEAST(e.head, GREATEST(e.floor, CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1)
                                                     WHEN p_offset IS NOT NULL THEN p_offset ELSE e.head END)) AS at
           FROM unnest(v_part) AS u (part)
-          LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors k
+          LEFT JOIN LATERAL (SELECT true AS there, k.committed,
+                                    k.lease_until = 0 AND k.retry_until = 0 AND k.retries = 0 AND k.attempt = 0
+                                    AND k.beyond IS NULL AND k.standing IS NULL AS idle
+                               FROM queend.cursors k
                               WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k ON true
           CROSS JOIN LATERAL (SELECT x.floor, x.head FROM queend.log_end(u.part) AS x
                                WHERE k.there OR v_all OFFSET 0) AS e
@@ -258,10 +261,10 @@ BEGIN
                origin = NULLIF(COALESCE(k.origin, 0) + excluded.committed - k.committed
                                - queend.done_count(k.beyond, k.committed + 1), 0)
         RETURNING k.partition_id, k.committed)
-    SELECT count(*),
+    SELECT count(*) FILTER (WHERE NOT p.idle OR p.was <> m.committed),
            queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1],
                                 (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
-      INTO updated, moved_to FROM moved m;
+      INTO updated, moved_to FROM moved m JOIN place p ON p.part = m.partition_id;
     IF p_only IS NULL THEN
         updated := cardinality(v_part);
     END IF;
