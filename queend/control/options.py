@@ -155,19 +155,21 @@ def shown(row: Any) -> dict[str, Any]:
 def sql() -> str:
     """sql/function/options.sql."""
     rows = [f"        ('{option.name}', '{option.column}', '{json.dumps(option.default)}', "
-            f"{str(not option.own).lower()})"
+            f"{str(not option.own).lower()}, "
+            f"{f'{option.least}, {option.most}' if option.kind == 'whole' else 'NULL, NULL'})"
             for option in OPTIONS if option.name != SWITCHED]
-    return SQL_HEAD + ",\n".join(rows) + ") AS v (name, col, otherwise, shown)\n$$;\n"
+    return SQL_HEAD + ",\n".join(rows) + ")\n        AS v (name, col, otherwise, shown, low, high)\n$$;\n"
 
 
 SQL_HEAD = """\
 -- The options of a queue: made by tools/options.py of queend/control/options.py, the one place to change.
 
 -- Each option but encryptionEnabled, which has rules of its own (configure): its column of queend.queues, its default,
--- and whether configure answers it though it was not asked for.
-CREATE OR REPLACE FUNCTION queend.queue_options() RETURNS TABLE (name text, col text, otherwise jsonb, shown boolean)
+-- whether configure answers it though it was not asked for, and of a whole number the least and the most.
+CREATE OR REPLACE FUNCTION queend.queue_options()
+RETURNS TABLE (name text, col text, otherwise jsonb, shown boolean, low int, high int)
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT v.name, v.col, v.otherwise::jsonb, v.shown FROM (VALUES
+    SELECT v.name, v.col, v.otherwise::jsonb, v.shown, v.low, v.high FROM (VALUES
 """
 
 

@@ -181,24 +181,39 @@ BEGIN
     RETURN v_gone;
 END $$;
 
--- Stores dead letters again, in the order they failed, and drops them: of the newest p_most that the filters leave
--- (dead_find). Each is for the group it was a dead letter of; what somebody moved by hand is for all groups. As
--- control/redrive does it, for callers that write SQL. Leaves those that SQL cannot read: of compressed rows, sealed
--- ones, and those that another session has in hand. unreadable: how many of them SQL cannot read. Error 0A000: the
--- queue is encrypted. Locks: the queue, the dead letters, then what push_items takes.
+-- Stores dead letters again, in the order they failed, and drops them: the newest p_most that the filters leave
+-- (dead_find) and that SQL can read. Each is for the group it was a dead letter of; what somebody moved by hand is for
+-- all groups. As control/redrive does it, for callers that write SQL. Leaves those that SQL cannot read (of compressed
+-- rows, sealed ones) and those that another session has in hand. unreadable: how many SQL could not read among those it
+-- looked at. Error 0A000: the queue is encrypted. Locks: the queue, the dead letters, then what push_items takes.
 CREATE OR REPLACE FUNCTION queend.dead_redrive(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_error text, p_most int, OUT redriven int, OUT unreadable int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    v record;
-    s record;
+    v_size  CONSTANT int := GREATEST(p_most, 1000);
+    v_page  bigint[];
+    v_found bigint[] := '{}';      -- those SQL can read
+    v_skip  int := 0;
+    v       record;
+    s       record;
 BEGIN
     redriven := 0;
+    unreadable := 0;
     PERFORM 1 FROM queend.queues q WHERE q.id = p_queue FOR KEY SHARE;
-    WITH found AS MATERIALIZED (
-        SELECT f.id FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, p_most, 0, p_error) AS f (id)),
-    held AS MATERIALIZED (
-        SELECT d.id FROM queend.dead_letters d WHERE d.id IN (SELECT f.id FROM found f) ORDER BY d.id
+    LOOP
+        v_page := ARRAY(SELECT f FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, v_size, v_skip,
+                                                       p_error) AS f);
+        SELECT unreadable + count(*) FILTER (WHERE NOT c.may AND c.readable < p_most - cardinality(v_found)),
+               v_found || COALESCE(array_agg(c.id ORDER BY c.ord) FILTER (WHERE c.may), '{}') INTO unreadable, v_found
+          FROM (SELECT u.id, u.ord, r.may, count(*) FILTER (WHERE r.may) OVER (ORDER BY u.ord) AS readable
+                  FROM unnest(v_page) WITH ORDINALITY AS u (id, ord)
+                 CROSS JOIN LATERAL (SELECT x.payload IS NOT NULL AND x.seal IS NULL AS may FROM queend.dead_letters x
+                                      WHERE x.id = u.id OFFSET 0) AS r) AS c;
+        EXIT WHEN cardinality(v_found) >= p_most OR cardinality(v_page) < v_size;
+        v_skip := v_skip + v_size;
+    END LOOP;
+    WITH held AS MATERIALIZED (
+        SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (v_found[1:p_most]) ORDER BY d.id
            FOR UPDATE SKIP LOCKED),
     dead AS MATERIALIZED (
         SELECT d.*, queend.id_make() AS made, x.record_id,
@@ -206,23 +221,21 @@ BEGIN
                CASE WHEN NOT d.from_all THEN d.group_name END AS only
           FROM queend.dead_show(ARRAY(SELECT h.id FROM held h)) AS d
           JOIN queend.dead_letters x ON x.id = d.id)
-    SELECT count(*) FILTER (WHERE d.payload IS NULL OR d.seal IS NOT NULL) AS unreadable,
-           array_agg(d.id ORDER BY d.ord) FILTER (WHERE r.may) AS ids,
-           array_agg(d.queue ORDER BY d.ord) FILTER (WHERE r.may) AS queue,
-           array_agg(d.partition ORDER BY d.ord) FILTER (WHERE r.may) AS partition,
-           array_agg(d.made::text ORDER BY d.ord) FILTER (WHERE r.may) AS made,
-           array_agg(d.payload ORDER BY d.ord) FILTER (WHERE r.may) AS payload,
-           array_agg(d.trace_id ORDER BY d.ord) FILTER (WHERE r.may) AS trace,
-           array_agg(d.producer_sub ORDER BY d.ord) FILTER (WHERE r.may) AS producer,
+    SELECT array_agg(d.id ORDER BY d.ord) AS ids,
+           array_agg(d.queue ORDER BY d.ord) AS queue,
+           array_agg(d.partition ORDER BY d.ord) AS partition,
+           array_agg(d.made::text ORDER BY d.ord) AS made,
+           array_agg(d.payload ORDER BY d.ord) AS payload,
+           array_agg(d.trace_id ORDER BY d.ord) AS trace,
+           array_agg(d.producer_sub ORDER BY d.ord) AS producer,
            array_agg(queend.origin_headers(d.headers, d.transaction_id, d.queue, d.partition, d.record_offset)
-                     ORDER BY d.ord) FILTER (WHERE r.may) AS headers,
-           array_agg(d.only ORDER BY d.ord) FILTER (WHERE r.may) AS only,
-           array_agg(d.partition_id ORDER BY d.ord) FILTER (WHERE r.may) AS part,
-           array_agg(d.record_id ORDER BY d.ord) FILTER (WHERE r.may) AS record,
-           array_agg(d.transaction_id ORDER BY d.ord) FILTER (WHERE r.may) AS was,
-           array_agg(d.group_name ORDER BY d.ord) FILTER (WHERE r.may) AS grp
-      INTO v FROM dead d CROSS JOIN LATERAL (SELECT d.payload IS NOT NULL AND d.seal IS NULL AS may) AS r;
-    unreadable := v.unreadable;
+                     ORDER BY d.ord) AS headers,
+           array_agg(d.only ORDER BY d.ord) AS only,
+           array_agg(d.partition_id ORDER BY d.ord) AS part,
+           array_agg(d.record_id ORDER BY d.ord) AS record,
+           array_agg(d.transaction_id ORDER BY d.ord) AS was,
+           array_agg(d.group_name ORDER BY d.ord) AS grp
+      INTO v FROM dead d;
     IF v.ids IS NULL THEN
         RETURN;
     END IF;

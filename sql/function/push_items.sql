@@ -139,8 +139,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses items (a JSON array) of which one has a member that SQL does not support: to drop the member would make
--- another message than its sender meant. Error 22023.
+-- Refuses items (a JSON array) of which one has a member that SQL does not support, or a misspelled one
+-- (members_checked). To drop the member would make another message than its sender meant. Error 22023.
 CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -158,4 +158,6 @@ BEGIN
                                           WHEN v.name IN ('delayMs', 'deliverAt') THEN 'push it over HTTP'
                                           ELSE 'it is an option of the queue' END, v.at);
     END IF;
+    PERFORM queend.members_checked(p_items, '{queue,partition,payload,data,transactionId,traceId,traceparent,
+                                              tracestate,producerSub,index,items,type,delayMs,deliverAt}');
 END $$;

@@ -63,6 +63,33 @@ BEGIN
                    || jsonb_build_object('encryptionEnabled', q.encryption_enabled));
 END $$;
 
+-- Refuses options of which one has a value that it cannot have: a number outside of its range, or a flag that is not
+-- true or false. The words are those of POST /api/v1/configure. null is any option's default. Error 22023.
+CREATE OR REPLACE FUNCTION queend.options_checked(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    o       record;
+    v_given text;
+BEGIN
+    IF p_options->>'encryption' NOT IN ('on', 'off') THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'options.encryption must be "on" or "off"';
+    END IF;
+    FOR o IN SELECT d.name, d.low, d.high FROM queend.queue_options() AS d WHERE d.name <> 'retryBackoff'
+             UNION ALL SELECT 'encryptionEnabled', NULL, NULL LOOP
+        v_given := p_options->>o.name;
+        CONTINUE WHEN v_given IS NULL;
+        IF o.high IS NULL THEN
+            IF v_given NOT IN ('true', 'false') THEN
+                RAISE invalid_parameter_value USING MESSAGE = format('options.%s must be true or false', o.name);
+            END IF;
+        ELSIF (CASE WHEN v_given ~ '^-?[0-9]{1,18}$' THEN v_given::bigint NOT BETWEEN o.low AND o.high
+                    ELSE true END) THEN
+            RAISE invalid_parameter_value
+                  USING MESSAGE = format('options.%s must be an integer from %s to %s', o.name, o.low, o.high);
+        END IF;
+    END LOOP;
+END $$;
+
 -- Makes the queues that are missing, with these namespaces and tasks; those that are there stay as they are. No name
 -- twice.
 -- Error QD409: there are as many as this session may make (names_bound).

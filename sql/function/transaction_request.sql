@@ -32,6 +32,11 @@ BEGIN
     PERFORM queend.items_served((SELECT jsonb_agg(o.v->'v' ORDER BY o.ord)
                                    FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
                                   WHERE o.v->>'type' = 'push'));
+    PERFORM queend.members_checked((SELECT jsonb_agg(o.v->'v' ORDER BY o.ord)
+                                      FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
+                                     WHERE o.v->>'type' = 'ack'),
+                                   '{transactionId,partitionId,consumerGroup,leaseId,status,error,delayMs,cumulative,
+                                     type}');
     SELECT o.ord::int,
            CASE WHEN o.v->>'type' = 'ack' THEN 'ACK operation failed: Unknown error'
                 ELSE 'Unknown operation type: ' || COALESCE(o.v->>'type', 'null') END

@@ -8,6 +8,8 @@ DECLARE
     v_part   int[];
     v_group  int[];
 BEGIN
+    PERFORM queend.members_checked(items, '{transactionId,partitionId,consumerGroup,leaseId,status,error,delayMs,
+                                            cumulative,index}');
     WITH item AS MATERIALIZED (
         SELECT e.ord::int AS ord, e.v, p.id AS part, p.name AS partition, q.name AS queue, q.retry_limit, g.id AS grp,
                p.id IS NULL AND queend.partition_removed(e.v->>'partitionId') AS gone,
@@ -84,6 +86,7 @@ CREATE OR REPLACE FUNCTION queen.renew_lease_v2(items jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM queend.members_checked(items, '{leaseId,extendSeconds,index}');
     RETURN (
     WITH item AS MATERIALIZED (
         SELECT e.ord::int AS ord, e.v,

@@ -79,6 +79,6 @@ END $$;
 COMMENT ON FUNCTION queen.redrive_dlq_v1(jsonb) IS
 'Stores dead letters of a queue as new messages and drops them, as POST /api/v1/dlq/redrive: {"queue",
 "consumerGroup", "partition", "from", "to", "error": a text in the error, "limit": 10000}. Result: {success, queue,
-redriven, unreadable: those that SQL cannot read (compressed or sealed), which stay}. Errors: 22023 an unknown or empty
-filter or a time that cannot be read, 42704 no such queue, 0A000 an encrypted queue. For autocommit: lanes of
-partitions stay locked until the transaction ends.';
+redriven, unreadable: how many were passed over because SQL cannot read them (compressed or sealed); they stay}. Errors:
+22023 an unknown or empty filter or a time that cannot be read, 42704 no such queue, 0A000 an encrypted queue. For
+autocommit: lanes of partitions stay locked until the transaction ends.';

@@ -6,6 +6,8 @@ DECLARE
     r        record;
     v_result jsonb := '[]';
 BEGIN
+    PERFORM queend.members_checked(requests, '{idx,queue_name,partition_name,consumer_group,batch_size,lease_seconds,
+                                               worker_id,sub_mode,sub_from,auto_ack,max_partitions}');
     FOR r IN SELECT e.v, COALESCE(e.v->'idx', to_jsonb(e.ord - 1)) AS idx
                FROM jsonb_array_elements(requests) WITH ORDINALITY AS e (v, ord)
               ORDER BY COALESCE(e.v->>'partition_name', '') = '', e.v->>'queue_name', e.v->>'partition_name', e.ord LOOP

@@ -29,11 +29,13 @@ BEGIN
     IF options->>'mode' NOT IN ('merge', 'replace', 'reset') THEN
         RAISE invalid_parameter_value USING MESSAGE = 'mode must be merge or replace';
     END IF;
+    PERFORM queend.options_checked(options);
     RETURN queend.configure(queue, options->>'namespace', options->>'task', options - ARRAY['namespace', 'task']);
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
 'Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST
-/api/v1/configure, and namespace, task, mode. Error 22023: an unknown option or mode.';
+/api/v1/configure, and namespace, task, mode. Error 22023: an unknown option or mode, a value outside of the option''s
+range.';
 
 CREATE OR REPLACE FUNCTION queen.queue_options_v1(queue text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$

@@ -71,9 +71,58 @@ def test_the_start_of_a_group(sql, queue) -> None:
 
 
 def test_options_of_a_queue(sql, queue) -> None:
-    for options in ({"leasetime": 5}, {"mode": "replcae"}, []):
+    for options in ({"leasetime": 5}, {"mode": "replcae"}, [], {"encryption": "maybe"}, {"retentionEnabled": "yes"}):
         refused(sql, "configure_queue_v1", queue, options)
     assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
+
+
+@pytest.mark.parametrize("options", [{"leaseTime": -5}, {"leaseTime": "abc"}, {"retryLimit": 1.5}, {"ttl": 2**40},
+                                     {"rateLimit": 1_000_001}, {"ratePeriod": 0}])
+def test_a_number_outside_of_its_range(sql, queue, options: dict) -> None:
+    told = refused(sql, "configure_queue_v1", queue, options)
+    assert told.startswith(f"options.{next(iter(options))} must be an integer from ")
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
+    assert call(sql, "configure_queue_v1", queue, {"leaseTime": "60", "retryLimit": None})["options"]["leaseTime"] == 60
+
+
+@pytest.mark.parametrize("name, asked, told", [
+    ("push_messages_v3", [{"queue": "q", "payload": 1}, {"queue": "q", "payload": 2, "partiton": "p"}],
+     "partiton is no key; partition is one (item 1)"),
+    ("push_messages_v2", [{"queue": "q", "transactionid": "t"}],
+     "transactionid is no key; transactionId is one (item 0)"),
+    ("execute_transaction_v2", [{"type": "push", "items": [{"queue": "q", "pyaload": 1}]}],
+     "pyaload is no key; payload is one (item 0)"),
+    ("execute_transaction_v2", [{"type": "ack", "transactionId": "t", "partitionId": "1", "consumerGrop": "g"}],
+     "consumerGrop is no key; consumerGroup is one (item 0)"),
+    ("ack_messages_v2", [{"transactionId": "t", "leaseIdd": "x"}], "leaseIdd is no key; leaseId is one (item 0)"),
+    ("renew_lease_v2", [{"leaseId": "x", "extendSecond": 5}], "extendSecond is no key; extendSeconds is one (item 0)"),
+    ("pop_unified_batch_v4", [{"queue_name": "q", "consumer_gruop": "g"}],
+     "consumer_gruop is no key; consumer_group is one (item 0)")])
+def test_a_member_that_is_misspelled(sql, name: str, asked: list, told: str) -> None:
+    """It would be left out without a word: the message would go to another partition, the pop to another group."""
+    assert refused(sql, name, asked) == told
+    assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = 'q'")
+
+
+def test_a_member_that_nobody_knows_is_passed_over(sql, queue) -> None:
+    """As over HTTP; callers of the reference server send some."""
+    call(sql, "push_messages_v3", [{"queue": queue, "payload": 1, "messageId": "x", "is_encrypted": False, "par": 1}])
+    assert [one["data"] for one in pop(sql, queue)] == [1]
+
+
+def test_a_redrive_goes_on_past_what_it_cannot_read(sql, queue) -> None:
+    for n in range(5):
+        push(sql, queue, n)
+        (message,) = pop(sql, queue)
+        assert call(sql, "ack_messages_v2", [{**message, "status": "dlq"}])[0]["dlq"] is True
+    sql.rows("UPDATE queend.dead_letters SET seal = 'key' WHERE id IN (SELECT d.id FROM queend.dead_letters d"
+             " JOIN queend.queues q ON q.id = d.queue_id WHERE q.name = %s ORDER BY d.id DESC LIMIT 2)", queue)
+    told = call(sql, "redrive_dlq_v1", {"queue": queue, "limit": 2})
+    assert (told["redriven"], told["unreadable"]) == (2, 2)
+    assert [one["data"] for one in pop(sql, queue, auto_ack=True)] == [1, 2], "the newest it can read, as they failed"
+    told = call(sql, "redrive_dlq_v1", {"queue": queue})
+    assert (told["redriven"], told["unreadable"]) == (1, 2)
+    assert len(sql.rows("SELECT 1 FROM queen.dead_letter_queue WHERE queue = %s", queue)) == 2
 
 
 def test_the_length_of_a_lease(sql, queue) -> None:
