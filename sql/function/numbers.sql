@@ -5,11 +5,12 @@
 -- Each function returns p_count numbers that are free, in ascending order until the sequence begins anew. Free: nothing
 -- in the database has the number or names it. After a number that is in use, 1000 numbers are taken at a time, so that
 -- a long run of numbers in use is passed quickly; those that are left over are not given. Look-ups are scalar
--- subqueries with OFFSET 0: each can only be planned as a probe of a key.
+-- subqueries with OFFSET 0: each can only be planned as a probe of a key. The functions run with the rights of their
+-- owner: a role that may insert a name needs no right on a sequence.
 
 -- Returns numbers for new partitions. A deleted partition keeps its number until queend.sweep has removed its rows.
 CREATE OR REPLACE FUNCTION queend.partition_numbers(p_count int) RETURNS int[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     v_free int[] := '{}';
     v_take int := p_count;
@@ -28,7 +29,7 @@ END $$;
 
 -- Returns numbers for new queues.
 CREATE OR REPLACE FUNCTION queend.queue_numbers(p_count int) RETURNS int[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     v_free int[] := '{}';
     v_take int := p_count;
@@ -48,7 +49,7 @@ END $$;
 
 -- Returns a number for a new consumer group. Cursors of a group that was deleted are removed by queend.tidy.
 CREATE OR REPLACE FUNCTION queend.group_number() RETURNS int
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     v_id int;
 BEGIN

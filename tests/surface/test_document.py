@@ -38,7 +38,12 @@ def test_the_examples(sql, connect, alone) -> None:
         messages = clerk.value("SELECT queen.pop_unified_batch_v4('[{\"queue_name\": \"orders\", \"partition_name\":"
                                " \"Default\"}]')")[0]["result"]["messages"]
         assert [one["data"] for one in messages] == [1, 2]
-        assert clerk.value("SELECT queen.delete_queue_v1('orders')")["existed"] is True
+        assert clerk.value("SELECT queen.push_messages_v3('[{\"queue\": \"bills\", \"partition\": \"p\"}]')")["items"]
+        (answer,) = clerk.value("SELECT queen.pop_unified_batch_v4('[{\"queue_name\": \"bills\", \"consumer_group\":"
+                                " \"books\"}]')")
+        assert len(answer["result"]["messages"]) == 1, "it makes queues, partitions and groups"
+        for queue in ("orders", "bills"):
+            assert clerk.value("SELECT queen.delete_queue_v1(%s)", queue)["existed"] is True
     finally:
         sql.rows("DROP OWNED BY shop, clerk; DROP ROLE shop, clerk; DROP TABLE orders")
 
