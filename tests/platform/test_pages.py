@@ -87,6 +87,27 @@ def test_origins_that_are_listed_may_ask_and_read(start_daemon) -> None:
         assert answer.status == 403 and not CORS & answer.headers.keys()
 
 
+SENT = ("content-type", "authorization", "idempotency-key", "traceparent", "tracestate", "prefer", "if-none-match",
+        "content-encoding", "ce-id", "ce-specversion", "ce-source", "ce-type", "ce-partitionkey")
+READ = {"retry-after", "link", "etag", "idempotency-replayed", "www-authenticate"}
+
+
+@pytest.mark.parametrize("origins", ["https://app.example", "*"])
+def test_a_page_may_send_and_read_the_headers_that_are_documented(start_daemon, origins: str) -> None:
+    page = {"Origin": "https://app.example"}
+    with start_daemon(CORS_ORIGINS=origins).client() as client:
+        for target in (PUSH, LIST, "/api/v1/configure", "/api/v1/events/orders"):
+            answer = asked(client, "OPTIONS", target, None, Access_Control_Request_Headers=",".join(SENT), **page)
+            allowed = [one.strip().lower() for one in answer.headers["access-control-allow-headers"].split(",")]
+            assert answer.status == 204 and not set(SENT) - set(allowed)
+            assert "access-control-expose-headers" not in answer.headers
+        for method, target, body in [*CALLS, ("GET", "/health", None), ("GET", "/nowhere", None), ("POST", PUSH, {})]:
+            answer = asked(client, method, target, body, **page)
+            exposed = {one.strip().lower() for one in answer.headers["access-control-expose-headers"].split(",")}
+            assert exposed >= READ, (method, target)
+            assert "access-control-expose-headers" not in asked(client, method, target, body).headers
+
+
 def test_any_origin_as_before(start_daemon) -> None:
     daemon = start_daemon(CORS_ORIGINS="*", QUEEND_HOSTS="*")
     with daemon.client() as client:

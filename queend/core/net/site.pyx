@@ -9,6 +9,17 @@ cdef struct Sites:
     const char* origins
     const char* hosts         # names of this machine, the same way
 
+# Headers of docs/http.md that a page may send. The star is for attributes of CloudEvents with names of their own; it
+# does not stand for Authorization.
+cdef const char* SITE_SENDS = (
+    b"Access-Control-Allow-Headers: Content-Type, Authorization, Accept, Content-Encoding, Idempotency-Key, "
+    b"If-None-Match, Last-Event-ID, Prefer, traceparent, tracestate, X-Request-Id, ce-specversion, ce-id, ce-source, "
+    b"ce-type, ce-subject, ce-time, ce-dataschema, ce-partitionkey, *\r\n")
+# Headers of answers that a page may read.
+cdef const char* SITE_READS = (
+    b"Access-Control-Expose-Headers: Accept-Encoding, Allow, Date, ETag, Idempotency-Replayed, Link, Retry-After, "
+    b"WWW-Authenticate\r\n")
+
 cdef Sites sites
 sites.origins = sites.hosts = b"\0"
 
@@ -79,8 +90,13 @@ cdef void site_tell(Request* r) noexcept nogil:
         buf_text(b, b"Access-Control-Allow-Origin: ")
         buf_slice(b, origin)
         buf_text(b, b"\r\n")
-    buf_text(b, b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
-                b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
+    buf_text(b, b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n")
+    if r.method == METHOD_OPTIONS:
+        buf_text(b, SITE_SENDS)
+    else:
+        buf_text(b, b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
+        if r.asks & ASK_PAGE:
+            buf_text(b, SITE_READS)
 
 cdef bint site_foreign(Request* r) noexcept nogil:
     # Asked for by a page that is neither from here nor from an origin that may.
