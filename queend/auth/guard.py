@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from .. import log
-from ..config import NOTICES, Settings
+from ..config import Settings
+from ..control.notify import has_notices
 from ..control.static import open_files
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
@@ -99,8 +100,7 @@ class Guard:
             return
         bearer = bearer_of(scope["headers"])
         # packets of other daemons say by themselves who sent them; the route looks (control/notify)
-        if bearer is None and path == "/internal/api/notify" and self.vouched and (
-                b"content-type", NOTICES.encode()) in scope["headers"]:
+        if bearer is None and path == "/internal/api/notify" and self.vouched and has_notices(scope["headers"]):
             return
         if route.level == PUBLIC and (path != "/health" or bearer is None):
             scope["state"]["brief"] = True

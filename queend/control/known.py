@@ -23,7 +23,7 @@ BESIDE = ("HEAD", "OPTIONS")
 
 
 def picky(request: Request) -> bool:
-    return bool(STRICT.search(request.headers.get("prefer", "")))
+    return bool(STRICT.search(", ".join(request.headers.getlist("prefer"))))
 
 
 def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[str, str] | None = None) -> None:

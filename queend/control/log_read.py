@@ -152,7 +152,7 @@ def _form(request: Request) -> str:
     is."""
     if request.query_params.get("format") == "cloudevents":
         return "events"
-    for word in request.headers.get("accept", "").split(","):
+    for word in ",".join(request.headers.getlist("accept")).split(","):
         for form, name in TYPES.items():
             if word.partition(";")[0].strip().lower() == name:
                 return form

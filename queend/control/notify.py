@@ -16,6 +16,11 @@ router = Routes("system")
 HEAD = 108      # of a packet, whose bytes 2 and 3 say how much follows it
 
 
+def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Returns whether a request's body is packets of another daemon. The guard and the route both ask here."""
+    return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
+
+
 @router.declare("POST /internal/api/notify", ADMIN, whole(status={"const": "ok"}), where="body.queue",
                 body=body(record(["queue"], queue=TEXT, partition=TEXT)),
                 example={"queue": "orders", "partition": "customer-7"})
@@ -23,7 +28,7 @@ async def notify(request: Request) -> Json:
     """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among
     them. Other daemons of the database do the same. As `application/x-queend-notices`: packets of another daemon
     (docs/peers.md), for which its QUEEN_SYNC_SECRET is enough."""
-    if request.headers.get("content-type") == NOTICES:
+    if has_notices(request.scope["headers"]):
         return _packets(request.app.state.control, await request.body())
     wanted = await body_object(request)
     queue, partition = wanted.get("queue"), wanted.get("partition")

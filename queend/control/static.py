@@ -100,7 +100,7 @@ async def dashboard(request: Request, path: PathName) -> Response:
     if path not in page():
         raise wrong_method(request)
     content, packed, headers = page()[path]
-    if packed and GZIP.search(request.headers.get("accept-encoding", "")):
+    if packed and GZIP.search(", ".join(request.headers.getlist("accept-encoding"))):
         return Response(packed, headers={**headers, "content-encoding": "gzip"})
     return Response(content, headers=headers)
 

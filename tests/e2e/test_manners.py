@@ -228,3 +228,28 @@ def test_two_keys_are_refused(daemon, queue):
     with Wire(daemon.address) as wire:
         wire.send(request("POST", "/api/v1/push", b'{"items":[]}', {"Idempotency-Key": "a", "idempotency-key": "b"}))
         assert wire.receive().status == 400
+
+
+# -- headers in several lines ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("target", ["/api/v1/push", "/api/v1/configure", "/nowhere"])
+def test_two_content_types_are_a_problem(daemon, target):
+    """Whatever the route: one would be believed by a proxy in front, the other by us."""
+    head = (f"POST {target} HTTP/1.1\r\nHost: localhost\r\nAccept: application/problem+json\r\nContent-Length: 2\r\n"
+            f"Content-Type: application/x-ndjson\r\nContent-Type: application/json\r\n\r\n{{}}")
+    with Wire(daemon.address) as wire:
+        wire.send(head.encode())
+        told = wire.receive()
+        assert told.status == 400 and problem(told)["error"] == "Repeated Content-Type header"
+        assert told.json["instance"] == target and wire.ended()
+
+
+@pytest.mark.parametrize("target, lines, status", [
+    ("/api/v1/resources/queues?color=blue", ("Prefer: respond-async", "Prefer: handling=strict"), 400),
+    ("/api/v1/pop/queue/none?color=blue", ("Prefer: respond-async", "Prefer: handling=strict"), 400),
+    ("/api/v1/resources/queues?color=blue", ("Prefer: respond-async", "Prefer: wait=1"), 200),
+])
+def test_lists_may_come_in_several_lines(daemon, target, lines, status):
+    with Wire(daemon.address) as wire:
+        wire.send("\r\n".join([f"GET {target} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode())
+        assert wire.receive().status == status

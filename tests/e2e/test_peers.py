@@ -14,6 +14,7 @@ from support.client import Client, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.datagrams import Between
+from support.http import Wire
 from support.parked import claims_wait
 from support.ports import free_port
 from support.tokens import SECRET as TOKENS
@@ -488,6 +489,12 @@ def test_over_http(start_daemon: Callable[..., Daemon], queue: str, guarded: boo
                                (bytes(5000), 403)):
             client.send("POST", "/internal/api/notify", packet, kind)
             assert client.receive().status == status
+        # the guard and the route must not look at two different lines
+        for types in (("application/json", kind["Content-Type"]), (kind["Content-Type"], "application/json")):
+            with Wire(here.address) as wire:
+                wire.send("\r\n".join(["POST /internal/api/notify HTTP/1.1", "Host: localhost", "Content-Length: 15",
+                                       *(f"Content-Type: {one}" for one in types), "", '{"queue":"any"}']).encode())
+                assert wire.receive().status == 400
     there.stop()
     here.stop()
 

@@ -1,6 +1,16 @@
 # A request's header lines. Few are ever needed, so they are kept as they came and searched when somebody asks for one.
 # In: the lines. Out: a field's value, whether it lists a word, which weight Accept gives a type.
 
+cdef enum MediaType:
+    MEDIA_OTHER = 0           # or none
+    MEDIA_JSON = 1
+    MEDIA_LINES = 2           # application/x-ndjson
+    MEDIA_ARROW = 3           # application/vnd.apache.arrow.stream
+    MEDIA_FRAMES = 4          # application/x-queen-push
+    MEDIA_EVENT = 5           # a CloudEvent
+    MEDIA_EVENTS = 6          # a batch of them
+    MEDIA_CLOUD = 7           # another form of CloudEvents
+
 cdef bint header_next(const char** at, const char* end, const char* name, Slice* value) noexcept nogil:
     # The next header of this name (lower case) from `at` on, its value without blanks around it. False: there is none.
     cdef const char* p = at[0]
@@ -28,6 +38,15 @@ cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
     cdef const char* at = raw.p
     cdef Slice value = slice_of(NULL, 0)
     header_next(&at, raw.p + raw.n, name, &value)
+    return value
+
+cdef Slice header_single(Slice raw, const char* name) noexcept nogil:
+    # The value of the header of this name (lower case); p NULL: absent, or there are several.
+    cdef const char* at = raw.p
+    cdef Slice value = slice_of(NULL, 0)
+    cdef Slice other
+    if header_next(&at, raw.p + raw.n, name, &value) and header_next(&at, raw.p + raw.n, name, &other):
+        return slice_of(NULL, 0)
     return value
 
 cdef Slice header_listed(Slice raw, const char* name, const char* begins) noexcept nogil:
@@ -97,6 +116,25 @@ cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
     cdef size_t n = strlen(name)
     return slice_begins(value, name) and (value.n == n or value.p[n] == b';' or value.p[n] == b' '
                                           or value.p[n] == b'\t')
+
+cdef int media_type(Slice headers) noexcept nogil:
+    # MEDIA_*: what Content-Type says that the body is. http/known refuses a request with two of them.
+    cdef Slice value = header_value(headers, b"content-type")
+    if not slice_begins(value, b"application/"):
+        return MEDIA_OTHER
+    if type_is(value, b"application/json"):
+        return MEDIA_JSON
+    if type_is(value, b"application/x-ndjson"):
+        return MEDIA_LINES
+    if type_is(value, b"application/vnd.apache.arrow.stream"):
+        return MEDIA_ARROW
+    if type_is(value, b"application/x-queen-push"):
+        return MEDIA_FRAMES
+    if type_is(value, b"application/cloudevents+json"):
+        return MEDIA_EVENT
+    if type_is(value, b"application/cloudevents-batch+json"):
+        return MEDIA_EVENTS
+    return MEDIA_CLOUD if slice_begins(value, b"application/cloudevents") else MEDIA_OTHER
 
 cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
     # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */*

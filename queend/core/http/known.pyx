@@ -1,5 +1,25 @@
 # The header fields that say how a request is read and answered. In: each field of a head, as http/parse finds it. Out:
 # what it says, in the Head; or a refusal. All other fields are searched for by whoever wants them (http/field).
+#
+# A request with two lines of a field that is no list is refused: a proxy in front may have looked at the other line.
+
+cdef inline bint name_is(const char* p, const char* lower, size_t n) noexcept nogil:
+    # Returns True if a name of n characters, 8 to 16, is `lower`, of letters and hyphens, but for the case of its
+    # letters. No other character of a name becomes a letter or a hyphen by the bit that is set.
+    cdef uint64_t fold = <uint64_t>0x2020202020202020
+    return (le64(p) | fold) == le64(lower) and (le64(p + n - 8) | fold) == le64(lower + n - 8)
+
+cdef inline void head_once(Head* h, int field, const char* reason) noexcept nogil:
+    # Notes a field of the request, and refuses the request for `reason` if it has the field already.
+    if h.once & field:
+        head_object(h, 400, reason)
+    h.once |= <uint8_t>field
+
+cdef bint tab_follows(const char* p) noexcept nogil:
+    # Returns True if a tab stands between the end of a value and the end of its line.
+    while p[0] == b' ':
+        p += 1
+    return p[0] == b'\t'
 
 cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_t n) noexcept nogil:
     # One field: 1, or -1 when it is refused.
@@ -13,16 +33,26 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
         for i in range(n):
             if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
                 return head_refuse(h, 400, b"Malformed Host header")
-    elif size == 13 and text_folds(name, b"authorization", 13):
-        if h.authorized:
-            return head_refuse(h, 400, b"Repeated Authorization header")
-        h.authorized = True
-    elif size == 11 and text_folds(name, b"traceparent", 11):
+    elif size == 12 and name_is(name, b"content-type", 12):
+        head_once(h, ONCE_TYPE, b"Repeated Content-Type header")
+    elif size == 13 and name_is(name, b"authorization", 13):
+        head_once(h, ONCE_AUTHORIZATION, b"Repeated Authorization header")
+    elif size == 11 and name_is(name, b"traceparent", 11):
         h.asks |= ASK_TRACE
-    elif size == 15 and text_folds(name, b"idempotency-key", 15):
-        h.asks |= ASK_KEY
-    elif size == 6 and text_folds(name, b"origin", 6) or size == 14 and text_folds(name, b"sec-fetch-site", 14):
+    elif size == 15 and name_is(name, b"idempotency-key", 15):
+        h.asks |= ASK_KEY         # of two, those routes that take one refuse the request
+    elif size == 6 and text_folds(name, b"origin", 6):
+        head_once(h, ONCE_ORIGIN, b"Repeated Origin header")
         h.asks |= ASK_PAGE
+    elif size == 14 and name_is(name, b"sec-fetch-site", 14):
+        head_once(h, ONCE_SITE, b"Repeated Sec-Fetch-Site header")
+        h.asks |= ASK_PAGE
+    elif size == 14 and name_is(name, b"sec-fetch-mode", 14):
+        head_once(h, ONCE_MODE, b"Repeated Sec-Fetch-Mode header")
+    elif size == 17 and text_folds(name, b"sec-websocket-key", 17):
+        head_once(h, ONCE_SOCKET_KEY, b"Repeated Sec-WebSocket-Key header")
+    elif size == 21 and text_folds(name, b"sec-websocket-version", 21):
+        head_once(h, ONCE_SOCKET_VERSION, b"Repeated Sec-WebSocket-Version header")
     elif size == 6 and text_folds(name, b"expect", 6):
         if n != 12 or not text_folds(v, b"100-continue", 12):
             return head_refuse(h, 417, b"Only the expectation 100-continue is known")
@@ -35,10 +65,10 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
             h.asks |= ASK_STRICT
     elif size == 10 and text_folds(name, b"connection", 10):
         head_connection(h, v, n)
-    elif size == 14 and text_folds(name, b"content-length", 14):
+    elif size == 14 and name_is(name, b"content-length", 14):
         if h.has_length:
             return head_refuse(h, 400, b"Repeated Content-Length header")
-        if n == 0:
+        if n == 0 or tab_follows(v + n):          # readers differ there
             return head_refuse(h, 400, b"Malformed Content-Length header")
         for i in range(n):
             if not b'0' <= v[i] <= b'9':
@@ -50,7 +80,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
     elif size == 17 and text_folds(name, b"transfer-encoding", 17):
         if h.chunked:
             return head_refuse(h, 400, b"Repeated Transfer-Encoding header")
-        if (n < 7 or not text_folds(v + n - 7, b"chunked", 7)
+        if (n < 7 or tab_follows(v + n) or not text_folds(v + n - 7, b"chunked", 7)
                 or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' ' and v[n - 8] != b'\t')):
             return head_refuse(h, 400, b"The last transfer coding must be chunked")
         if n > 7:

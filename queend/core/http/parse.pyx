@@ -15,6 +15,21 @@ cdef enum:
 cdef enum:
     HEADERS_MAX = 100
 
+cdef enum HeadOnce:           # fields that a request has once at most; bits of Head.once
+    ONCE_AUTHORIZATION = 1
+    ONCE_TYPE = 2             # Content-Type
+    ONCE_CODING = 4           # Content-Encoding
+    ONCE_ORIGIN = 8
+    ONCE_SITE = 16            # Sec-Fetch-Site
+    ONCE_MODE = 32            # Sec-Fetch-Mode
+    ONCE_SOCKET_KEY = 64      # Sec-WebSocket-Key
+    ONCE_SOCKET_VERSION = 128
+
+cdef enum:
+    # the lengths of the names that http/known knows, as bits
+    HEAD_SIZES = (1 << 4 | 1 << 6 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16 | 1 << 17
+                  | 1 << 21)
+
 cdef enum HeadAsk:
     ASK_KEY = 1               # Idempotency-Key is there
     ASK_TRACE = 2             # traceparent
@@ -42,9 +57,10 @@ cdef struct Head:
     uint8_t expects           # 100-continue
     uint8_t host              # Host fields seen
     Slice authority           # the value of Host
-    uint8_t authorized        # Authorization is there
+    uint8_t once              # bits of ONCE_*: what has been read
     uint8_t asks              # bits of ASK_*
-    int status                # of the refusal
+    # of the refusal; of a complete head: the request is refused, though it is clear where it ends (0: it is not)
+    int status
     const char* reason        # static text
 
 cdef uint8_t[256] http_class                  # bits of HTTP_*, filled by http_open
@@ -73,6 +89,12 @@ cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:
     h.reason = reason
     return -1
 
+cdef void head_object(Head* h, int status, const char* reason) noexcept nogil:
+    # Refuses the request, once its head is complete. The first reason counts.
+    if h.status == 0:
+        h.status = status
+        h.reason = reason
+
 cdef inline int method_of(const char* p, size_t n) noexcept nogil:
     if n == 3:
         if memcmp(p, b"GET", 3) == 0:
@@ -96,7 +118,8 @@ cdef inline int method_of(const char* p, size_t n) noexcept nogil:
     return METHOD_NONE
 
 cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* h) noexcept nogil:
-    # 1: a complete head, of h.size bytes. 0: more bytes are needed. -1: refused with h.status and h.reason.
+    # 1: a complete head, of h.size bytes; refused as a request if h.status is set. 0: more bytes are needed. -1: no
+    # request, refused with h.status and h.reason.
     cdef const char* p = data
     cdef const char* end = data + n
     cdef int outcome
@@ -200,14 +223,13 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         if p[0] != b'\r' or p[1] != b'\n':
             return head_refuse(h, 400, b"Malformed header line")
         last = p
-        # a tab stays and spoils lengths and codings: readers differ there
-        while last > value and (last - 1)[0] == b' ':
+        while last > value and ((last - 1)[0] == b' ' or (last - 1)[0] == b'\t'):
             last -= 1
         p += 2
         count += 1
         if count > HEADERS_MAX:
             return head_refuse(h, 431, b"Too many headers")
-        if size == 4 or size == 6 or size == 10 or size == 11 or size == 13 or size == 14 or size == 15 or size == 17:
+        if size < 32 and HEAD_SIZES >> size & 1:
             if head_field(h, name, size, value, last - value) < 0:
                 return -1
 

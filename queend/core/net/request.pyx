@@ -102,13 +102,15 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             request_close(r)
         conn_refuse(c, 503, b"Out of memory")
         return n
+    if h.status:
+        conn_object(c, r, h.status, h.reason)
+        return n
     c.large = h.length >= INPUT_LARGE
     c.most = w.limits.max_body
     if h.chunked or h.length > w.settings.max_control or h.length > w.settings.max_open:
         c.most = body_most(w, r)
         if h.length > c.most:
-            request_close(r)
-            conn_refuse(c, 413, b"The request body is too large")
+            conn_object(c, r, 413, b"The request body is too large")
             return n
     if service.guarded and (c.large or h.chunked):
         outcome = 1 if c.admitted else service.early(r)
@@ -253,13 +255,19 @@ cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
     # What came is no request, or never will be: it is forgotten; one answer in its turn, then the end.
     cdef Request* r = request_open(c.worker, c)
+    if r != NULL:
+        conn_object(c, r, status, reason)
+        return
+    conn_drop(c)
+    conn_close(c)
+
+cdef void conn_object(Conn* c, Request* r, int status, const char* reason) noexcept nogil:
+    # Refuses a request whose body is not read: one answer in its turn, then the end.
     conn_drop(c)
     c.mode = READ_NOTHING
     c.ended = True
     c.owes_continue = False
-    if r == NULL:
-        conn_close(c)
-        return
+    r.keep_alive = False
     r.started_us = clock_mono_us()
     conn_owe(c, r)
     reply_error(r, status, reason)

@@ -51,8 +51,8 @@ cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more)
     cdef RequestLog* l = &r.worker.requestlog
     cdef char[REQUESTLOG_LINE] line
     cdef char[64] head
-    cdef Slice trace = header_value(of.headers_raw, b"traceparent") if of.headers_raw.n else slice_of(NULL, 0)
-    cdef Slice id = header_value(of.headers_raw, b"x-request-id") if of.headers_raw.n else slice_of(NULL, 0)
+    cdef Slice trace = header_single(of.headers_raw, b"traceparent") if of.headers_raw.n else slice_of(NULL, 0)
+    cdef Slice id = header_single(of.headers_raw, b"x-request-id") if of.headers_raw.n else slice_of(NULL, 0)
     cdef size_t at
     clock_format(clock_wall_us(), 3, head)
     at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"%s",'

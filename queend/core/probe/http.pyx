@@ -35,7 +35,7 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
                     copy = <char*>malloc(n)          # a read past the end is an error under AddressSanitizer
                     memcpy(copy, <const char*>held, n)
                     outcome = head_parse(copy, n, &limits, &h)
-                    if outcome < 0:
+                    if outcome < 0 or outcome > 0 and h.status:
                         free(copy)
                         return requests, (h.status, h.reason.decode()), len(held)
                     if outcome == 0:

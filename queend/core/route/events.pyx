@@ -132,7 +132,7 @@ cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
 cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice body, Arena* a, int max_items,
                       PushReq* out, ApiError* e) noexcept nogil:
     # A fault refuses the whole request; nothing was used yet.
-    cdef Slice kind = header_value(headers, b"content-type")
+    cdef int type_ = media_type(headers)
     cdef EventWhere where
     memset(&where, 0, sizeof(where))
     memset(out, 0, sizeof(PushReq))
@@ -146,17 +146,16 @@ cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice
         where.partition = slice_lit(b"Default")
     if traced:
         request_trace(headers, a, &where.parent, &where.state)
-    if kind.n >= 23 and text_folds(kind.p, b"application/cloudevents", 23):
-        if (not type_is(kind, b"application/cloudevents+json")
-                and not type_is(kind, b"application/cloudevents-batch+json")):
-            error_set(e, 415,
-                      b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
-                      b"or with ce- headers")
-            return False
-        return events_json(type_is(kind, b"application/cloudevents-batch+json"), body, &where, a, max_items, out, e)
+    if type_ == MEDIA_CLOUD:
+        error_set(e, 415,
+                  b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
+                  b"or with ce- headers")
+        return False
+    if type_ == MEDIA_EVENT or type_ == MEDIA_EVENTS:
+        return events_json(type_ == MEDIA_EVENTS, body, &where, a, max_items, out, e)
     if header_value(headers, b"ce-specversion").p == NULL:
         return refuse(e, b"Neither a Content-Type of CloudEvents nor a header ce-specversion")
-    return events_binary(headers, kind, body, &where, a, out, e)
+    return events_binary(headers, header_value(headers, b"content-type"), body, &where, a, out, e)
 
 cdef bint events_binary(Slice headers, Slice kind, Slice body, EventWhere* where, Arena* a, PushReq* out,
                         ApiError* e) noexcept nogil:

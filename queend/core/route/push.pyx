@@ -208,12 +208,13 @@ cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
     return body.n >= 4 and memcmp(body.p, magic, 4) == 0
 
 cdef int push_form(Slice headers, Slice body) noexcept nogil:
-    cdef Slice value = header_value(headers, b"content-type")
-    if type_is(value, b"application/x-ndjson"):
+    # PUSH_*: the form of a push or a transaction. Frames are known by their first bytes, too.
+    cdef int type_ = media_type(headers)
+    if type_ == MEDIA_LINES:
         return PUSH_LINES
-    if type_is(value, b"application/vnd.apache.arrow.stream"):
+    if type_ == MEDIA_ARROW:
         return PUSH_ARROW
-    if type_is(value, b"application/x-queen-push") or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
+    if type_ == MEDIA_FRAMES or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
         return PUSH_FRAMES
     return PUSH_JSON
 

@@ -125,10 +125,8 @@ cdef Slice tracestate_of(Slice headers, Arena* a) noexcept nogil:
 
 cdef bint request_trace(Slice headers, Arena* a, Slice* parent, Slice* state) noexcept nogil:
     # What a request's headers say. Malformed ones are ignored, as the standard has it: False, both empty.
-    cdef const char* at = headers.p
-    cdef Slice other
-    if not header_next(&at, headers.p + headers.n, b"traceparent", parent) or not traceparent_valid(parent[0]) \
-            or header_next(&at, headers.p + headers.n, b"traceparent", &other):
+    parent[0] = header_single(headers, b"traceparent")
+    if parent.p == NULL or not traceparent_valid(parent[0]):
         parent[0] = slice_of(NULL, 0)
         state[0] = slice_of(NULL, 0)
         return False
