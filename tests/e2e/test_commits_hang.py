@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from support.client import Client, data
+from support.client import Client, data, pop_target
 from support.postgres import Postgres, running
 from support.wait import until
 
 from queend.service import binaries
 
 STANDBYS = "synchronous_standby_names"
+NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,36 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         until(lambda: client.get("/health").status == 200 and client.get("/readyz").status == 200, "it is over")
         assert daemon.line("commits_work")
         assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2]
+
+
+def test_a_statement_that_changed_nothing_leaves_it(start_daemon, cluster, standbys, queue):
+    """Each is answered, because it has nothing to commit. What makes the doubt is a pop, so that no lane is held. One
+    worker: it looks for work, too, so it has answers."""
+    daemon = start_daemon(cluster.database(), NUM_WORKERS=1, LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    known = {"queue": queue, "partition": "p", "payload": 1, "transactionId": "known"}
+    twin = {"type": "push", "items": [{**known, "payload": 2}]}
+    with daemon.client() as client, daemon.client() as popping:
+        client.push_items([known, {**known, "transactionId": "next"}])
+        assert len(client.pop(queue, "p", autoAck=True)) == 1, "the consumer group is made"
+        query = client.post("/streams/v1/queries", {"name": queue, "source_queue": queue, "config_hash": "1"})
+        standbys("missing")
+        popping.send("GET", pop_target(queue, "p", autoAck=True))
+        until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
+        refused = client.transaction(twin)
+        assert not refused["success"] and "uplicate" in str(refused), refused
+        lease = client.transaction({**twin, "items": [{**known, "transactionId": "new"}]}, requiredLeases=[
+            f"{NOWHERE[:-1]}1"])
+        assert not lease["success"], lease
+        cycle = client.post("/streams/v1/cycle", {"query_id": query.json["query_id"], "partition_id": NOWHERE,
+                                                  "consumer_group": "g", "push_items": twin["items"],
+                                                  "state_ops": [{"type": "upsert", "key": "k", "value": 1}]})
+        assert cycle.status >= 400 or not cycle.json["success"], cycle.body
+        assert client.push_items([known])[0]["status"] == "duplicate"
+        assert client.get("/health").json["doubts"] == ["commits_hang"] and not daemon.line("commits_work")
+        standbys("")
+        assert popping.receive().status == 200
+        assert client.transaction({**twin, "items": [{**known, "transactionId": "new"}]})["success"]
+        until(lambda: client.get("/health").status == 200, "it is over")
 
 
 def test_a_lock_ends_it_as_well(start_daemon, cluster, queue):

@@ -130,7 +130,7 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
     database = cluster.database()
     daemon = start_daemon(database)
     with daemon.client() as client, psycopg.connect(database, autocommit=True) as connection:
-        client.push(queue, 1)
+        client.push(queue, 1, transactionId="one")
         connection.execute("""CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
                               $$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100';
                                END$$""")
@@ -140,6 +140,9 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
             "Nothing is known to be stored: the database has no space on its disk; try again")
         assert ready(client) == (503, "The database has no space on its disk")
         assert doubts(client) == (503, ["disk_full"])
+        twin = {"type": "push", "items": [{"queue": queue, "payload": 1, "transactionId": "one"}]}
+        assert not client.transaction(twin)["success"]
+        assert doubts(client) == (503, ["disk_full"]), "the transaction was refused: nothing was stored"
         connection.execute("DROP TRIGGER full_disk ON queend.log")
         client.push(queue, 2)
         assert ready(client)[0] == 200 and doubts(client) == (200, [])

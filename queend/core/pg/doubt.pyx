@@ -1,6 +1,5 @@
-# What is wrong with the database, as far as its connections tell: whoever asks whether this daemon serves is told. In:
-# what became of connections and statements. Out: DOUBT_* bits. Words that any thread may read; a reader sees a moment's
-# truth.
+# Keeps what is wrong with the database, as far as its connections tell, for /readyz, /health and metrics. In: what
+# became of connections and statements. Out: DOUBT_* bits. Any thread may read each word by itself, without a lock.
 
 cdef enum DatabaseDoubt:
     DOUBT_AWAY = 1            # no connection

@@ -50,7 +50,7 @@ cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
     return p.idle
 
 cdef void slotpool_spare(SlotPool* p) noexcept nogil:
-    # Gives up one connection for a while, of two and more: somebody else needs it.
+    # Gives up one of two or more connections for a few seconds, so that another program gets it.
     cdef Slot* s = p.idle if p.ready > 1 else NULL
     if s != NULL:
         s.backoff_ms = SLOT_BACKOFF_MAX_MS

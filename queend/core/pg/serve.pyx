@@ -120,7 +120,7 @@ cdef void slot_synced(Slot* s) noexcept nogil:
         return
     uv_rwlock_rdlock(&incarnation.lock)
     if s.server != incarnation.number:
-        # What it says was true of a server that is gone: whether it is of the one that replaced it nobody knows.
+        # Drops the answer: the server that gave it is gone, and the one that replaced it may not have what it tells.
         uv_rwlock_rdunlock(&incarnation.lock)
         slot_break(s, b"the server was replaced", SLOT_LOST)
         return
@@ -130,9 +130,9 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     if failed:
         p.counters.db_errors += 1
         slot_doubted(s, res)
-    elif p.statements == &STATEMENTS[0] and statement_stores(s.statement):      # probes have statements of their own
-        if statement_stored(s.statement, res):
-            doubt_stored()
+    elif (p.statements == &STATEMENTS[0]      # probes have statements of their own
+          and statement_stores(s.statement) and statement_stored(s.statement, res)):
+        doubt_stored()
         if atomic_get64(&doubt.disk_us):
             atomic_set64(&doubt.disk_us, 0)
     done(s, s.ctx, res, SLOT_ERROR if failed else SLOT_OK)

@@ -191,8 +191,8 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
     if text != NULL:
         at = <size_t>snprintf(d.text, sizeof(d.text), b"%s", text)
     if signature[d.n_args] == b'!':
-        # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a
-        # statement that is executed after the moment is undone (sql/function/late.sql).
+        # Ends the statement with a look at the clock for every row it returns, after its work and under its locks. One
+        # that is executed after the moment is undone (sql/function/late.sql).
         d.fenced = True
         d.types[d.n_params] = OID_TIMESTAMPTZ
         d.n_params += 1
@@ -200,21 +200,33 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
                  d.n_params)
 
 cdef inline bint statement_stores(int statement) noexcept nogil:
-    # Does it need space on the server's disk?
+    # Returns True if the statement needs space on the server's disk.
     return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
             or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
 cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
-    # Returns True if a statement that stores (statement_stores) has stored something, by its answer. A push of
-    # duplicates alone has not: it is answered even where commits hang.
-    cdef int row, status
-    if statement != STMT_PUSH and statement != STMT_PUSH_ONE and statement != STMT_PUSH_DUE:
-        return True
+    # Returns True if a statement that stores (statement_stores) has changed something, by the rows of its answer. One
+    # that was refused, is stale or holds only duplicates has not: it may be answered while commits hang.
+    cdef int row
+    if statement == STMT_CYCLE:
+        return pg_null(res, 0, CYCLE_ERROR) and pg_null(res, 0, CYCLE_STALE) and not pg_bool(res, 0, CYCLE_GONE)
     for row in range(PQntuples(res)):
-        status = pg_int2(res, row, PUSH_STATUS)
-        if status == 0 or status == 1 and pg_int8(res, row, PUSH_BASE) >= 0:
+        if (transaction_stored(res, row) if statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE
+                else push_stored(res, row)):
             return True
     return False
+
+cdef inline bint push_stored(PGresult* res, int row) noexcept nogil:
+    # Returns True if this row of a push says that a record was stored.
+    cdef int status = pg_int2(res, row, PUSH_STATUS)
+    return status == 0 or status == 1 and pg_int8(res, row, PUSH_BASE) >= 0
+
+cdef inline bint transaction_stored(PGresult* res, int row) noexcept nogil:
+    # Returns True if this row of a transaction says that a record was stored or an acknowledgment applied. Only a
+    # transaction that was done tells offsets and heads.
+    if pg_int2(res, row, TX_KIND) == 0:
+        return pg_int2(res, row, TX_STATUS) == 0 and pg_int8(res, row, TX_BASE) >= 0
+    return pg_int8_or(res, row, TX_HEAD, 0) > 0
 
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
