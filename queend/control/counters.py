@@ -12,7 +12,7 @@ WORKER = {
     "requests": "Requests in hand.",
     "jobs": "Requests of hot routes that are not answered yet, parked ones among them.",
     "slots": "Connections to PostgreSQL.",
-    "connected": "Those that serve; 0: the worker cannot, and /readyz is 503.",
+    "connected": "Those that serve; 0: the worker cannot, and /readyz tells it.",
     "handles": "Sockets and timers of its loop.",
     "parked": "Long polls that wait.",
     "accepted": "Connections of clients it was given.",

@@ -5,6 +5,8 @@ counters.
 """
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import resource
 import time
 from heapq import nlargest
@@ -24,6 +26,7 @@ from .backlogs import backlogs
 from .counters import JOB, WORKER
 from .database import fetched
 from .families import Families
+from .health import DOUBTS
 from .maintenance import NONE, database_answers
 from .prometheus import QUEUES, minutes, pools
 from .route import Routes
@@ -36,6 +39,8 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # as it is now, or the most so far; the rest only grows
 LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "streams", "push_streams",
         "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
+STORE_S = 1.5               # for all that the database is asked; a scrape is answered within 2 s
+COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which it is not asked
 OUTBOX_MOST = 100_000      # counted
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o)
             AS depth, (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id
@@ -67,7 +72,8 @@ async def metrics(request: Request) -> Json:
 
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)
 async def prometheus(request: Request) -> Response:
-    """Prometheus exposition; what needs the database is left out while it does not answer."""
+    """Prometheus exposition, within 2 s whatever the database does: what needs the database is left out while it does
+    not answer, or commits nothing."""
     control = request.app.state.control
     families = Families()
     process(families, control)
@@ -75,13 +81,16 @@ async def prometheus(request: Request) -> Response:
     database(families, control.core)
     failover(families, control)
     retention(families, control.retention.figures, control.settings.queend_metrics_queues)
-    await backlogs(families, control)
     control.doctor.tell(families)
     spans(families, control)
-    await store(families, control)
     pools(families, control)
-    await minutes(families, control)
-    await outbox(families, control)
+    with contextlib.suppress(TimeoutError):      # what has come by then is told
+        async with asyncio.timeout(STORE_S):
+            if not COMMITLESS.intersection(control.core.database()["doubts"]):
+                await backlogs(families, control)
+                await store(families, control)
+                await minutes(families, control)
+                await outbox(families, control)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
@@ -150,6 +159,8 @@ def database(families: Families, core: Any) -> None:
     seen = core.database()
     families.gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.",
                    len(seen["doubts"]))
+    families.each("queend_database_doubt", "1 while this is wrong with the database.", ("doubt",),
+                  [((doubt,), int(doubt in seen["doubts"])) for doubt in DOUBTS["items"]["enum"]])
     families.gauge("queend_commits_may_be_lost", "1: a setting of the server lets a crash take what it has committed.",
                    int(bool(seen["risks"])))
     families.counter("queend_servers_met", "Lives of database servers this daemon was connected to.", seen["server"])

@@ -71,6 +71,10 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         assert client.get("/health").status == 503
         assert client.get("/readyz").json["error"] == "The database commits nothing"
         until(lambda: daemon.line("commits_hang"), "the log tells it")
+        scrape = client.get("/metrics/prometheus").body.decode()
+        assert 'queend_database_doubt{doubt="commits_hang"} 1.0' in scrape
+        assert 'queend_database_doubt{doubt="away"} 0.0' in scrape
+        assert hanging(cluster) > 0, "the scrape has not waited for it"
         told = findings(client, "standbys")["commits wait for a synchronous standby"]
         assert told.startswith("critical: ") and "SyncRep" in told
         assert f"{STANDBYS} = 'missing'; standbys that stream: none" in told
