@@ -293,8 +293,11 @@ HOT = {
                                         "503")), CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},
     "/livez": {"get": {"summary": "The process answers", "tags": ["health"],
                        "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
-    "/readyz": {"get": {"summary": "Requests can be served", "tags": ["health"],
-                        "responses": answers("200", "ready", record(["status"], status={"const": "ready"}), "503")}},
+    "/readyz": {"get": {"summary": "Pushes are accepted", "description": "Pushes are accepted. `status` is "
+                        "`buffering` while they go into the failover buffer and everything else is refused or waits; "
+                        "`reason` says why. `/health` is 503 then.",
+                        "tags": ["health"], "responses": answers("200", "pushes are accepted", record(
+                            ["status"], status={"enum": ["ready", "buffering"]}, reason=TEXT), "503")}},
 }
 
 ADDRESS = {"partition": "$response.body#/0/partition_id", "transaction_id": "$response.body#/0/transaction_id"}

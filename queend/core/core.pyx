@@ -230,7 +230,7 @@ cdef class Core:
         return self.p.running and process_ready(&self.p)
 
     def unready(self):
-        """Why requests cannot be served now, as /readyz has it; None: they can."""
+        """Returns why requests are not all served now, as the reason of /readyz; None if they are."""
         cdef const char* why = b"The server is shutting down"
         if self.p.running:
             why = process_unready(&self.p)

@@ -117,6 +117,42 @@ def test_a_statement_that_changed_nothing_leaves_it(start_daemon, cluster, stand
         until(lambda: client.get("/health").status == 200, "it is over")
 
 
+def test_pushes_are_buffered_meanwhile(start_daemon, cluster, standbys, queue, tmp_path):
+    daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path,
+                          LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    with daemon.client() as client, daemon.client() as pushing:
+        client.push(queue, 1, partition="p")
+        client.push(queue, 1, partition="q")
+        standbys("missing")
+        pushing.send("POST", "/api/v1/push",
+                     b'{"items": [{"queue": "%s", "partition": "p", "payload": 2}]}' % queue.encode())
+        until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
+        answer = client.get("/readyz")
+        assert (answer.status, answer.json) == (200, {"status": "buffering", "reason": "The database commits nothing"})
+        assert client.push(queue, 2, partition="q")[0]["status"] == "buffered"
+        assert hanging(cluster) > 0 and client.get("/api/v1/status/buffers").json["pending"] == 1
+        standbys("")
+        assert pushing.receive().json[0]["status"] == "queued"
+        until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+        until(lambda: client.get("/readyz").json == {"status": "ready"}, "all is well")
+        assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2]
+        assert data(client.pop(queue, "q", batch=10, autoAck=True)) == [1, 2]
+
+
+def test_a_push_without_an_answer_is_buffered(start_daemon, cluster, standbys, queue, tmp_path):
+    """The database answers others, and commits nothing for them either: to split the push, or send it again, is in
+    vain."""
+    daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path,
+                          LIBQUEEN_INFLIGHT_DEADLINE_MS=8_000)
+    with daemon.client() as client:
+        client.push(queue, 1, partition="p")
+        standbys("missing")
+        assert [one["status"] for one in client.push(queue, 2, 3, partition="p")] == ["buffered", "buffered"]
+        standbys("")
+        until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+        assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2, 3]
+
+
 def test_a_lock_ends_it_as_well(start_daemon, cluster, queue):
     """Nothing is known to be committed while the only statement that changes something waits for a lock. The commit
     that the daemon makes to see whether any can be made is through at once."""

@@ -204,7 +204,7 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         assert old.told("functions_not_ours")["detail"] == reason
         health = client.get("/health")
         assert (health.status, health.json["status"], health.json["reason"]) == (503, "unhealthy", reason)
-        assert client.get("/readyz").status == 503
+        assert client.get("/readyz").json["status"] == "buffering"
         until(lambda: client.push(queue, "meanwhile")[0]["status"] == "buffered", "pushes are buffered")
         answer = bare.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}]})
         assert answer.status == 503 and "retry-after" in answer.headers

@@ -129,8 +129,11 @@ def test_the_daemon_starts_without_its_database(server, postgres, queue):
                     answer.status == 200 or "retry-after" in answer.headers), target
             answer = client.get("/health")
             assert (answer.status, answer.json["database"]) == (503, "disconnected")
-            assert (client.get("/readyz").status, client.get("/livez").status,
-                    client.get("/metrics/prometheus").status) == (503, 200, 200)
+            answer = client.get("/readyz")
+            assert (answer.status, answer.json) == (
+                200, {"status": "buffering", "reason": "The database is not reachable"}), "pushes are accepted"
+            assert (client.get("/livez").status, client.get("/metrics/prometheus").status) == (200, 200)
+            assert client.metric("queend_database_doubt") == client.metric("queend_database_doubts") > 0
             assert client.post("/api/v1/configure", {"queue": queue}).status == 503
     with daemon.client() as client:
         drained(client)

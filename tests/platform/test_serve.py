@@ -264,7 +264,7 @@ def test_health_tells_when_the_database_is_gone_and_back(tmp_path, data):
             assert daemon.request("GET", "/metrics/prometheus")[0] == 200
             cluster.start()
             until(lambda: daemon.request("GET", "/health")[0] == 200, "the control plane has a connection again")
-            until(lambda: daemon.request("GET", "/readyz")[0] == 200, "the core has connections again")
+            until(lambda: daemon.request("GET", "/readyz")[2] == {"status": "ready"}, "the core has connections again")
             assert push(daemon)["status"] == "queued"
             assert daemon.end() == 0
     finally:

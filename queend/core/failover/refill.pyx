@@ -32,7 +32,7 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     if clock_mono_us() < refill.retry_at:
         return
     if (s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots)
-            and spool.at < s.size):
+            and spool.at < s.size and not refill_useless()):
         want = refill.want if refill.want else SPOOL_WINDOW
         if <int64_t>want > s.size - spool.at:
             want = <size_t>(s.size - spool.at)
@@ -50,6 +50,18 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     if uv_queue_work(&boss.loop, &t.work, spool_step_run, refill_stepped) != 0:
         t.error = EIO
         refill_stepped(&t.work, 0)
+
+cdef bint refill_useless() noexcept nogil:
+    # Returns True while commits hang: the control plane waits for one. A push that is given up keeps its session at the
+    # server until its commit is through, so one is tried in DOUBT_TRY_US at most.
+    cdef int64_t since = atomic_get64(&doubt.commits)
+    cdef int64_t now = clock_mono_us()
+    if since == 0:
+        return False
+    if now - since < DOUBT_TRY_US:
+        return True
+    atomic_set64(&doubt.commits, now)
+    return False
 
 cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     cdef SpoolStep* t = &spool.step

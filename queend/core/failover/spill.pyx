@@ -165,7 +165,7 @@ cdef void spill_look() noexcept nogil:
 
 cdef inline bint spill_away(Engine* e) noexcept nogil:
     # As far as the first worker knows.
-    return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt
+    return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt or atomic_get64(&doubt.commits)
 
 cdef void spill_gate(Engine* e) noexcept nogil:
     # The one place where the gate moves.

@@ -14,6 +14,7 @@ cdef enum DatabaseDoubt:
 cdef enum:
     DOUBT_SILENT_MS = 5000
     DOUBT_COMMITS_US = 5000000
+    DOUBT_TRY_US = 60000000   # while commits hang, between two pushes from the buffer that try
     DOUBT_DISK_US = 60000000  # after that a full disk is old news
     DOUBT_REPEAT_US = 60000000
 
@@ -22,7 +23,7 @@ cdef struct Doubt:
     int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
     int64_t why               # why connections fail, DOUBT_*
     int64_t stored_us         # monotonic, when the last statement that stored something was answered
-    int64_t commits           # 1: commits hang, until one is known to have been made
+    int64_t commits           # monotonic, since when commits hang, or when one was tried last; 0: they do not
     int64_t buffer            # the failover buffer has no room
     # how often a server turned out to be read-only under a connection: those made before are replaced
     int64_t suspicions
@@ -55,7 +56,7 @@ cdef void doubt_writes(int64_t sent_us, int64_t now) noexcept nogil:
     if (now - sent_us < DOUBT_COMMITS_US or doubt_others_stored(sent_us) or not doubt_others_answered(sent_us, now)
             or atomic_get64(&doubt.commits)):
         return
-    atomic_set64(&doubt.commits, 1)
+    atomic_set64(&doubt.commits, now)
     log_line(b"error", b"commits_hang", b"the database answers, and commits nothing: a synchronous standby that is "
              b"missing, a lock, a disk; queend doctor looks")
 

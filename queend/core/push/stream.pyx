@@ -256,9 +256,10 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         # be stored: sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
-        if outcome == SLOT_DEADLINE and doubt_others_answered(s.call.sent_us, now):
+        if (outcome == SLOT_DEADLINE and doubt_others_answered(s.call.sent_us, now)
+                and not (spool.on and atomic_get64(&doubt.commits))):
             # One expensive statement, or one connection that hangs: each half is sent by itself, with every id checked.
-            # A single item is sent again until the patience is over.
+            # A single item is sent again until the patience is over. While commits hang both would be in vain.
             if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
                 batch_split(s, b)
             elif now - b.since_us > engine_of(s.worker).patience_us:

@@ -211,10 +211,18 @@ cdef const char* process_unready(Process* p) noexcept nogil:
         return b"The failover buffer is full"
     return NULL
 
+cdef inline bint process_buffers(Process* p) noexcept nogil:
+    # Returns True if pushes that cannot be stored are accepted all the same. Any thread.
+    return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
+
 cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
-    # Answers /readyz.
+    # Answers /readyz, which promises that pushes are accepted. `reason` tells why they are buffered.
     cdef const char* why = process_unready(w.process)
+    cdef char[160] text
     if why == NULL:
         reply_simple(r, b"{\"status\":\"ready\"}")
+    elif process_buffers(w.process):
+        snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
+        reply_simple(r, text)
     else:
         reply_unwell(r, b"not ready", why)
