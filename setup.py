@@ -15,7 +15,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
-LIBRARIES = ["libuv", "libpq", "libcrypto", "libzstd"]
+LIBRARIES = ["libuv", "libpq", "libcrypto", "libzstd", "zlib"]
 
 
 def flags_of(libraries: list[str]) -> dict[str, list[str]]:
@@ -25,10 +25,10 @@ def flags_of(libraries: list[str]) -> dict[str, list[str]]:
                                check=True, capture_output=True, text=True).stdout.split()
     except FileNotFoundError:
         sys.exit("queend needs pkg-config to build:"
-                 " apt-get install pkg-config libuv1-dev libpq-dev libssl-dev libzstd-dev")
+                 " apt-get install pkg-config libuv1-dev libpq-dev libssl-dev libzstd-dev zlib1g-dev")
     except subprocess.CalledProcessError as error:
         sys.exit(f"queend needs the development files of {', '.join(libraries)}:\n{error.stderr}"
-                 "apt-get install libuv1-dev libpq-dev libssl-dev libzstd-dev")
+                 "apt-get install libuv1-dev libpq-dev libssl-dev libzstd-dev zlib1g-dev")
     return {
         "include_dirs": [w[2:] for w in words if w.startswith("-I")],
         "library_dirs": [w[2:] for w in words if w.startswith("-L")],
@@ -52,6 +52,8 @@ def core_extension() -> Extension:
     # How generated code is indented says nothing, and to look at it takes ten seconds.
     compile_args = ["-O2", "-g", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wno-unused-function",
                     "-Wno-misleading-indentation",
+                    # what is declared inline is inlined, however large the unit has become
+                    "--param=inline-unit-growth=60",
                     # what newer compilers refuse anyway
                     "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
                     "-Werror=implicit-function-declaration"]
@@ -72,12 +74,25 @@ def core_extension() -> Extension:
     )
 
 
+def link_zlib(core: Extension) -> None:
+    """Links zlib's archive, where there is one: auditwheel leaves the shared library out of a wheel, because it takes
+    it for a part of every system."""
+    compiler = os.environ.get("CC", "cc").split()
+    archive = subprocess.run([*compiler, "-print-file-name=libz.a"], check=True, capture_output=True,
+                             text=True).stdout.strip()
+    if os.path.isabs(archive):
+        core.libraries.remove("z")
+        core.extra_objects.append(archive)
+        core.extra_link_args.append("-Wl,--exclude-libs,libz.a")
+
+
 def extensions() -> list[Extension]:
     if not (ROOT / "queend" / "_core.pyx").exists():
         return []
     core = core_extension()
     for key, values in flags_of(LIBRARIES).items():
         setattr(core, key, getattr(core, key) + values)
+    link_zlib(core)
     # Cython holds a million nodes until it ends. Looking for garbage among them takes two fifths of its time.
     gc.disable()
     return cythonize([core], include_path=[str(ROOT), str(ROOT / "queend")],

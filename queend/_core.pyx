@@ -15,6 +15,7 @@ include "core/base/memory.pyx"            # what the allocator keeps
 include "core/base/arena.pyx"             # one request's memory
 include "core/base/scratch.pyx"           # memory for one thing after another
 include "core/base/unzip.pyx"             # a zstd frame unpacked
+include "core/base/coding.pyx"            # gzip or zstd of any size, piece by piece
 include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
 include "core/base/table.pyx"             # hash table of pointers
@@ -146,6 +147,7 @@ include "core/net/untaken.pyx"            # answers that are not taken, within t
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop; whose turn it is
 include "core/net/beside.pyx"             # large bodies, read beside the loop
+include "core/net/unpack.pyx"             # bodies in gzip or zstd
 include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together

@@ -36,7 +36,9 @@ def main() -> None:
     told = json.loads(made)
     for one in told["components"]:      # where it lay when this was made
         one.pop("externalReferences", None)
-    told["components"] += vendored(wheel)
+    zlib = subprocess.run(["pkg-config", "--modversion", "zlib"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    told["components"] += [*vendored(wheel), {"type": "library", "bom-ref": "linked:zlib", "name": "zlib",
+                                              "version": zlib.strip()}]      # linked into the core (setup.py)
     version = wheel.name.split("-")[1]
     told["metadata"]["component"]["version"] = version
     out = ROOT / "dist" / f"queend-{version}.cdx.json"

@@ -230,6 +230,20 @@ def test_two_keys_are_refused(daemon, queue):
         assert wire.receive().status == 400
 
 
+@pytest.mark.parametrize("sent", [
+    b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", b"nonsense\r\n\r\n",
+    b"GET /api/v1/pop HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
+    b"GET /api/v1/stream/sniffed HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n",
+])
+def test_no_browser_guesses_what_an_answer_is(daemon, sent):
+    with Wire(daemon.address) as wire:
+        wire.send(sent)
+        assert wire.receive(head_only=True).headers["x-content-type-options"] == "nosniff"
+
+
 # -- headers in several lines ------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("target", ["/api/v1/push", "/api/v1/configure", "/nowhere"])

@@ -19,7 +19,7 @@ WAYS = {
     "defaults": {},
     "everything": {
         "buffer": {"storage": "10Gi", "storageClass": "fast"}, "autoscaling": {"enabled": True, "selector": {"a": "b"}},
-        "metrics": {"serviceMonitor": True},
+        "metrics": {"serviceMonitor": True, "tokenSecret": "scrape"},
         "settings": {"JWT_ENABLED": "true", "JWT_JWKS_URL": "https://id.example/k"},
         "network": {"from": [{"namespaceSelector": {}}], "database": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "image": {"pullSecrets": [{"name": "x"}]}, "service": {"annotations": {"a": "b"}},

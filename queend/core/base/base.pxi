@@ -9,6 +9,7 @@ from queend.core.includes.uv cimport *
 from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
 from queend.core.includes.zstd cimport *
+from queend.core.includes.zlib cimport *
 from queend.core.includes.crypto cimport *
 
 cdef extern from "mem.h" nogil:

@@ -66,14 +66,14 @@ cdef const char* status_phrase(int status) noexcept nogil:
     return b"Status"
 
 cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:
-    # Status line and date; further header lines may follow.
+    # Status line, date, and that the Content-Type is what the body is; further header lines may follow.
     buf_put(b, b"HTTP/1.1 ", 9)
     buf_int(b, status)
     buf_byte(b, b' ')
     buf_text(b, status_phrase(status))
     buf_put(b, b"\r\nDate: ", 8)
     buf_text(b, date)
-    buf_put(b, b"\r\n", 2)
+    buf_put(b, b"\r\nX-Content-Type-Options: nosniff\r\n", 35)
 
 cdef void head_end(Buf* b, int status, bint keep_alive, bint http10) noexcept nogil:
     # Connection where the version's default does not say it, a hole for the length (none where no body may be), the

@@ -3,6 +3,8 @@
 #
 # A request with two lines of a field that is no list is refused: a proxy in front may have looked at the other line.
 
+cdef const char* CODING_TEXT = b"Content-Encoding must be gzip or zstd, one of them; or leave it out"
+
 cdef inline bint name_is(const char* p, const char* lower, size_t n) noexcept nogil:
     # Returns True if a name of n characters, 8 to 16, is `lower`, of letters and hyphens, but for the case of its
     # letters. No other character of a name becomes a letter or a hyphen by the bit that is set.
@@ -53,6 +55,16 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
         head_once(h, ONCE_SOCKET_KEY, b"Repeated Sec-WebSocket-Key header")
     elif size == 21 and text_folds(name, b"sec-websocket-version", 21):
         head_once(h, ONCE_SOCKET_VERSION, b"Repeated Sec-WebSocket-Version header")
+    elif size == 16 and name_is(name, b"content-encoding", 16):
+        if n == 4 and text_folds(v, b"gzip", 4) or n == 6 and text_folds(v, b"x-gzip", 6):
+            h.coding = CODING_GZIP
+        elif n == 4 and text_folds(v, b"zstd", 4):
+            h.coding = CODING_ZSTD
+        elif n and not (n == 8 and text_folds(v, b"identity", 8)):
+            head_object(h, 415, CODING_TEXT)
+        if h.once & ONCE_CODING:
+            head_object(h, 415, CODING_TEXT)      # two lines are a list: two codings
+        h.once |= ONCE_CODING
     elif size == 6 and text_folds(name, b"expect", 6):
         if n != 12 or not text_folds(v, b"100-continue", 12):
             return head_refuse(h, 417, b"Only the expectation 100-continue is known")

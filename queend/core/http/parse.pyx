@@ -59,6 +59,7 @@ cdef struct Head:
     Slice authority           # the value of Host
     uint8_t once              # bits of ONCE_*: what has been read
     uint8_t asks              # bits of ASK_*
+    uint8_t coding            # CODING_* of the body
     # of the refusal; of a complete head: the request is refused, though it is clear where it ends (0: it is not)
     int status
     const char* reason        # static text

@@ -18,7 +18,24 @@ cdef extern from "zstd.h" nogil:
         ZSTD_c_hashLog
     size_t ZSTD_CCtx_setParameter(ZSTD_CCtx* c, ZSTD_cParameter name, int value)
     size_t ZSTD_compress2(ZSTD_CCtx* c, void* dst, size_t room, const void* src, size_t n)
+    ctypedef enum ZSTD_dParameter:
+        ZSTD_d_windowLogMax
+    ctypedef struct ZSTD_inBuffer:
+        const void* src
+        size_t size
+        size_t pos
+    ctypedef struct ZSTD_outBuffer:
+        void* dst
+        size_t size
+        size_t pos
+    size_t ZSTD_DCtx_setParameter(ZSTD_DCtx* d, ZSTD_dParameter name, int value)
+    size_t ZSTD_decompressStream(ZSTD_DCtx* d, ZSTD_outBuffer* to, ZSTD_inBuffer* from_)
     size_t ZSTD_decompressDCtx(ZSTD_DCtx* d, void* dst, size_t room, const void* src, size_t n)
     unsigned long long ZSTD_getFrameContentSize(const void* src, size_t n)
     size_t ZSTD_findFrameCompressedSize(const void* src, size_t n)
     unsigned int ZSTD_isError(size_t code)
+
+cdef extern from "zstd_errors.h" nogil:
+    ctypedef enum ZSTD_ErrorCode:
+        ZSTD_error_memory_allocation
+    ZSTD_ErrorCode ZSTD_getErrorCode(size_t code)

@@ -28,7 +28,7 @@ cdef bint beside_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken 
     w.beside_last = x
     if r.conn != NULL:
         r.conn.beside = True
-        r.arriving = r.conn.arriving
+        r.arriving += r.conn.arriving
         r.conn.arriving = 0
     return True
 
@@ -57,12 +57,18 @@ cdef void beside_done(uv_work_t* work, int status) noexcept nogil:
     w.counters.read_beside += 1
     w.counters.answered_beside += beside_answered(w) - x.answered
     x.r.arena.pool = &w.chunks
-    beside_tell(w, x, x.good)         # the request, and x with it, may be gone
+    beside_pass(w, following)
+    # the request, and x with it, may be gone; a body that was unpacked comes again, to be taken apart
+    beside_tell(w, x, x.good)
     while following != NULL and (w.ending or not beside_begin(w, following)):
         x = following
         following = x.next
+        beside_pass(w, following)
         error_set(&x.tools.error, 503, b"Out of memory")
         beside_tell(w, x, False)
+
+cdef inline void beside_pass(Worker* w, Beside* following) noexcept nogil:
+    # The first of the list has been read, and leaves it.
     w.beside = following
     if following == NULL:
         w.beside_last = NULL

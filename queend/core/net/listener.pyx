@@ -6,11 +6,13 @@ cdef enum:
     ACCEPT_PAUSE_MS = 100     # when the process has no descriptor left
 
 cdef const char* TOO_MANY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
+    b"Retry-After: 5\r\nConnection: close\r\n"
     b"Content-Length: 41\r\n\r\n"
     b'{"error":"Too many connections are open"}')
 cdef const char* TOO_MANY_OF_ONE = (
-    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
+    b"Retry-After: 5\r\nConnection: close\r\n"
     b"Content-Length: 57\r\n\r\n"
     b'{"error":"Too many connections of this address are open"}')
 

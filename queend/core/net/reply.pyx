@@ -105,8 +105,14 @@ cdef void reply_unwell(Request* r, const char* status, const char* why) noexcept
     snprintf(text, sizeof(text), b'{"status":"%s","error":"%s"}', status, why)
     reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
 
+cdef const char* ACCEPTS = b"Accept-Encoding: gzip, zstd\r\n"       # codings of a request's body
+
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
-    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
+    reply_error_more(r, status, b"", text)
+
+cdef void reply_error_more(Request* r, int status, const char* lines, const char* text) noexcept nogil:
+    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known. lines:
+    # further header lines.
     cdef Buf* b
     cdef bint problem
     if r.feed != NULL:
@@ -122,6 +128,7 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
         buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
     if status == 426:
         buf_text(b, b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
+    buf_text(b, lines)
     if status == 405:
         buf_text(b, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\n")
     if status == 503:
@@ -143,6 +150,7 @@ cdef void reply_empty(Request* r) noexcept nogil:
 cdef void reply_options(Request* r) noexcept nogil:
     # The answer to a browser's question, the same for every path.
     cdef Buf* b = reply_head(r, 204)
+    buf_text(b, ACCEPTS)
     if sites.origins[0] and site_listed(r):
         buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
     reply_headers_end(r)

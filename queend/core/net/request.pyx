@@ -107,13 +107,15 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         return n
     c.large = h.length >= INPUT_LARGE
     c.most = w.limits.max_body
-    if h.chunked or h.length > w.settings.max_control or h.length > w.settings.max_open:
+    if h.chunked or h.coding or h.length > w.settings.max_control or h.length > w.settings.max_open:
         c.most = body_most(w, r)
         if h.length > c.most:
             conn_object(c, r, 413, b"The request body is too large")
             return n
-    if service.guarded and (c.large or h.chunked):
-        outcome = 1 if c.admitted else service.early(r)
+    if service.guarded and (c.large or h.chunked or h.coding and h.length):
+        outcome = service.early(r)
+        if c.admitted and outcome == 0:
+            outcome = 1           # its grant had to make room for others meanwhile
         c.admitted = False
         if outcome <= 0:
             conn_owe(c, r)
@@ -224,6 +226,8 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         w.turn_us = w.taken_us
     if r.method == METHOD_OPTIONS:
         reply_options(r)
+    elif r.coding:
+        unpack_begin(w, r, c.most)
     else:
         service.request(w, r)
 
@@ -270,7 +274,11 @@ cdef void conn_object(Conn* c, Request* r, int status, const char* reason) noexc
     r.keep_alive = False
     r.started_us = clock_mono_us()
     conn_owe(c, r)
-    reply_error(r, status, reason)
+    if status == 415:
+        # of a head, it is about the coding (RFC 9110 12.5.3)
+        reply_error_more(r, status, ACCEPTS, reason)
+    else:
+        reply_error(r, status, reason)
 
 cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
     # NULL: it belongs to the control plane.
@@ -329,6 +337,7 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     r.route = route_match(r.method, r.path)
     r.http10 = h.http10
     r.asks = h.asks
+    r.coding = h.coding
     r.arena.picky = h.asks & ASK_STRICT != 0
     r.keep_alive = h.keep_alive
     r.body = slice_of(whole.p + whole.n, 0)

@@ -12,7 +12,8 @@
 # ordinary request is no longer.
 
 cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
+    b"Retry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 74\r\n\r\n"
     b'{"error":"The server stopped before it knew the outcome of this request."}')
 

@@ -38,7 +38,9 @@ cdef struct Request:
     int status                # of the answer
     Buf out                   # the whole answer
     int64_t charged           # of it, in the budget (net/untaken)
-    int64_t arriving          # bytes of its body, in the budget of what arrives (net/beside)
+    int64_t arriving          # bytes of its body, in the budget of what arrives (net/beside, net/unpack)
+    uint8_t coding            # CODING_* of its body, as it came
+    int64_t unpacks_to        # bytes its body may have, unpacked
     size_t head_size          # of it: status line and headers
     Grant* grant              # what its token allows, NULL: nobody asks
     Feed* feed                # that it was made for: its answer is a part of that one's

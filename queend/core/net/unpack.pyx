@@ -1,0 +1,135 @@
+# Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a request that is
+# whole. Out: the same request, its body plain; or a refusal. The unpacked body has the bound of a plain body of its
+# route. It takes its place in the budget of what arrives (net/budget) before it is unpacked. A body of UNPACK_ATONCE or
+# more is unpacked beside the loop (net/beside).
+
+cdef enum:
+    UNPACK_ATONCE = 262144    # bytes, packed and unpacked: 1 ms
+    UNPACK_TIMES = 4          # room at first, where the sender tells no size: as many times the body
+    UNPACK_LEAST = 4096       # room at first
+
+cdef enum UnpackResult:
+    UNPACK_OK = 0
+    UNPACK_LONG = 1           # more than asked for
+    UNPACK_REFUSED = 2
+
+cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
+    # most: bytes that the body may have, unpacked. Passes the request on, now or later, or answers it.
+    cdef ApiError e
+    cdef int outcome = UNPACK_LONG
+    cdef size_t told
+    r.unpacks_to = most
+    if r.body.n == 0:
+        service.request(w, r)
+        return
+    told = coded_told(r.coding, r.body)
+    if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
+        outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)
+        if outcome == UNPACK_LONG and most <= UNPACK_ATONCE:
+            outcome = unpack_large(&e)
+    if outcome == UNPACK_LONG:
+        if beside_add(w, r, NULL, unpack_read, unpack_taken):
+            return
+        outcome = unpack_body(r, most, &e)
+        if outcome == UNPACK_LONG:
+            outcome = unpack_large(&e)
+    # a plain body of this size comes with one read and has no place in the budget
+    if outcome == UNPACK_OK and r.arriving < BESIDE_LEAST:
+        request_settle(r)
+    unpack_taken(w, r, NULL, outcome == UNPACK_OK, &e)
+
+cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
+    # On a thread of the pool.
+    cdef int outcome = unpack_body(r, r.unpacks_to, &t.error)
+    if outcome == UNPACK_LONG:
+        unpack_large(&t.error)
+    return outcome == UNPACK_OK
+
+cdef void unpack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    if not good:
+        reply_error(r, e.status, e.text)
+    elif r.conn == NULL:
+        reply_empty(r)
+    else:
+        service.request(w, r)
+
+cdef int unpack_large(ApiError* e) noexcept nogil:
+    error_set(e, 413, b"The request body is too large when it is unpacked")
+    return UNPACK_REFUSED
+
+cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
+    # Any thread. UNPACK_OK: r.body is plain, and r.arriving has its size. UNPACK_LONG: it has more than `most` bytes,
+    # which nothing was taken for. UNPACK_REFUSED: e says why.
+    cdef Coded c
+    cdef size_t told = coded_told(r.coding, r.body)
+    cdef size_t room = <size_t>most
+    cdef int64_t window = coded_window(r.coding, r.body)
+    cdef int64_t taken = 0
+    cdef char* p = NULL
+    cdef size_t n = 0
+    cdef int outcome
+    if told > room and r.coding == CODING_ZSTD:
+        return UNPACK_LONG
+    if told > room:
+        told = 0              # the last bytes of a body that is damaged, or longer than it may be
+    room = min(room, max(told if told else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
+    if not budget_take(window):
+        return unpack_no_room(e)
+    if not coded_open(&c, r.coding, r.body):
+        refuse_memory(e)
+        outcome = UNPACK_REFUSED
+    else:
+        outcome = unpack_pieces(&c, &p, &room, &n, &taken, <size_t>most, e)
+    coded_close(&c)
+    budget_give(window)
+    if outcome == UNPACK_OK and not arena_adopt(&r.arena, p, room + BODY_PADDING):
+        refuse_memory(e)
+        outcome = UNPACK_REFUSED
+    if outcome != UNPACK_OK:
+        free(p)
+        budget_give(taken)
+        return outcome
+    memset(p + n, 0, BODY_PADDING)
+    r.body = slice_of(p, n)
+    r.arriving += taken
+    return UNPACK_OK
+
+cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* taken, size_t most,
+                       ApiError* e) noexcept nogil:
+    # Unpacks all of it to *p, which grows from *room bytes to `most` at most, after it has its place in the budget.
+    cdef size_t got
+    cdef int outcome
+    cdef char* more
+    cdef char beyond
+    while True:
+        if not budget_take(<int64_t>room[0] + BODY_PADDING - taken[0]):
+            return unpack_no_room(e)
+        taken[0] = <int64_t>room[0] + BODY_PADDING
+        more = <char*>realloc(p[0], room[0] + BODY_PADDING)
+        if more == NULL:
+            refuse_memory(e)
+            return UNPACK_REFUSED
+        p[0] = more
+        outcome = coded_next(c, p[0] + n[0], room[0] - n[0], &got)
+        n[0] += got
+        if outcome == UNZIP_OK and n[0] == room[0] and not (c.whole and c.left.n == 0):
+            # looks for more behind the bytes that fill the room
+            outcome = coded_next(c, &beyond, 1, &got)
+            if outcome == UNZIP_OK and got:
+                if n[0] == most:
+                    return UNPACK_LONG
+                p[0][n[0]] = beyond           # there is BODY_PADDING behind the room
+                n[0] += 1
+                room[0] = min(most, 2 * room[0] + 1)
+                continue
+        if outcome == UNZIP_MEMORY:
+            refuse_memory(e)
+            return UNPACK_REFUSED
+        if outcome != UNZIP_OK:
+            refuse(e, b"The request body is damaged, or not in the coding that Content-Encoding names")
+            return UNPACK_REFUSED
+        return UNPACK_OK
+
+cdef int unpack_no_room(ApiError* e) noexcept nogil:
+    error_set(e, 503, b"Too much is being received; try again")
+    return UNPACK_REFUSED
