@@ -134,8 +134,15 @@ GZIP, ZSTD = gzip.compress(BODY), streamed(BODY)
 def test_what_is_damaged_is_refused_and_the_connection_goes_on(client: Client, coding: str, data: bytes) -> None:
     for target in ("/api/v1/push", "/api/v1/configure"):
         answer = client.request("POST", target, data, {"Content-Encoding": coding})
-        assert answer.status == 400 and "Content-Encoding" in answer.json["error"], answer
+        assert answer.status in (400, 415) and "Content-Encoding" in answer.json["error"], answer
+        assert (answer.status == 415) == ("accept-encoding" in answer.headers)
     assert client.get("/livez").status == 200
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_plain_body_in_the_name_of_a_coding_is_415(client: Client, coding: str) -> None:
+    answer = client.request("POST", "/api/v1/push", BODY, {"Content-Encoding": coding})
+    assert answer.status == 415 and answer.headers["accept-encoding"] == "gzip, zstd"
 
 
 def test_an_empty_body_has_nothing_to_unpack(client: Client) -> None:

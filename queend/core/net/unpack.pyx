@@ -46,7 +46,9 @@ cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
     return outcome == UNPACK_OK
 
 cdef void unpack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
-    if not good:
+    if not good and e.status == 415:
+        reply_error_more(r, 415, ACCEPTS, e.text)
+    elif not good:
         reply_error(r, e.status, e.text)
     elif r.conn == NULL:
         reply_empty(r)
@@ -126,7 +128,9 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
             refuse_memory(e)
             return UNPACK_REFUSED
         if outcome != UNZIP_OK:
-            refuse(e, b"The request body is damaged, or not in the coding that Content-Encoding names")
+            # 415: looking at the body shows that it is in another coding (RFC 9110 15.5.16)
+            error_set(e, 400 if n[0] else 415,
+                      b"The request body is damaged, or not in the coding that Content-Encoding names")
             return UNPACK_REFUSED
         return UNPACK_OK
 
