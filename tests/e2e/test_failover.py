@@ -350,7 +350,7 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
     the rest: once, and each buffer in its order. The folder of one that lives is let alone."""
     conninfo = postgres.database()
     kept = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
-    left = [server(conninfo, FILE_BUFFER_MAX_BATCH=20, FILE_BUFFER_EVENTS_PER_FILE=300) for _ in range(3)]
+    left = [server(conninfo, FILE_BUFFER_MAX_BATCH=5, FILE_BUFFER_EVENTS_PER_FILE=300) for _ in range(3)]
     with kept.client() as a:
         a.post("/api/v1/system/maintenance", {"enabled": True})
         for number, one in enumerate(left):
@@ -364,7 +364,8 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         left[0].kill()
         a.post("/api/v1/system/maintenance", {"enabled": False})
         with left[1].client() as client:
-            until(lambda: 0 < buffered(client)["pending"] < 900, "a part of it is drained")
+            # On a busy machine it may be all of it: then there is one buffer less to adopt.
+            until(lambda: buffered(client)["pending"] < 900, "a part of it is drained")
         left[1].kill()
         until(lambda: not [*(tmp_path / "buffer").glob("[12]/*.seg")], "both folders are empty")
         drained(a)
