@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from support.client import Client, data, pop_target
 from support.daemon import Daemon
-from support.parked import first_served, waiting
+from support.parked import all_wait, first_served, waiting
 from support.wait import until
 
 
@@ -68,7 +68,7 @@ def test_those_that_wait_go_on_waiting_until_it_is_resumed(daemon: Daemon, clien
             client.push(queue, 1)
             client.push(queue, 2)
             assert client.get(pop_target(queue)).json["reason"] == "paused"
-            until(lambda: client.metric("queend_worker_parked") >= 2, "both wait")
+            until(lambda: all_wait([before, later], client), "both wait")
             switched(client, "resume", queue)
             client.push(queue, 3)
             first = first_served([before, later])

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from .http import Answer, Closing, Wire, request, target_of
 from .tokens import bearer, token
-from .wait import PATIENCE
+from .wait import PATIENCE, until
 
 QUEUE_MODE = "__QUEUE_MODE__"
 
@@ -115,14 +115,14 @@ class Client(Closing):
         return answer.json
 
     def figures(self) -> list[str]:
-        """The lines for Prometheus. Daemons with tokens ask for one."""
+        """The lines for Prometheus. Daemons with tokens ask for one, some for one of the issuer `shop`."""
         return self.request("GET", "/metrics/prometheus", None,
-                            bearer(token(role="read-only"))).body.decode().splitlines()
+                            bearer(token(role="read-only", iss="shop"))).body.decode().splitlines()
 
     def metric(self, name: str) -> float:
-        """Sum of a metric over its labels."""
-        lines = [line for line in self.figures() if line.startswith((name + " ", name + "{"))]
-        assert lines, f"no metric {name}"
+        """Sum of a metric over its labels. A scrape lacks what the database did not tell in time."""
+        lines = until(lambda: [line for line in self.figures() if line.startswith((name + " ", name + "{"))],
+                      f"metric {name}")
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 

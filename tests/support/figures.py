@@ -75,7 +75,9 @@ def seen(client: Client, database: psycopg.Connection, chosen: Callable[[list[Pa
             client.send("GET", page.target)
         answers = [client.receive() for _ in pages]
         after = counted(database)
-        if truth != after:
+        # a scrape lacks what the database did not tell in time: its last family says whether all of it did
+        if truth != after or any(page.target == "/metrics/prometheus" and b"queend_outbox" not in answer.body
+                                 for page, answer in zip(pages, answers, strict=True)):
             continue
         for page, answer in zip(pages, answers, strict=True):
             assert answer.status == 200, (page.target, answer.status, answer.body)

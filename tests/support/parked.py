@@ -34,6 +34,14 @@ def settle(client: Client, queue: str, *partitions: str, group: str | None = Non
             client.ack(message, group=group)
 
 
+def all_wait(clients: list[Client], client: Client) -> bool:
+    """Whether as many pops are parked as these clients sent. None of them may have an answer."""
+    ready, _, _ = select.select([one.wire.socket for one in clients], [], [], 0)
+    answers = [one.receive() for one in clients if one.wire.socket in ready]
+    assert not answers, [(answer.status, answer.headers, answer.body) for answer in answers]
+    return client.metric("queend_worker_parked") >= len(clients)
+
+
 def first_served(clients: list[Client]) -> Client:
     """The one that has an answer first. Workers are threads: which of several pops they serve first, nobody says."""
     ready, _, _ = select.select([one.wire.socket for one in clients], [], [], PATIENCE)
