@@ -181,9 +181,10 @@ class _Received:
 CONTAINING = [ipaddress.ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
 # Interfaces of ISATAP (RFC 5214): the upper half of the identifier.
 ISATAP = (0x00005EFE, 0x02005EFE)
-# Holds what is not public, though `ipaddress` may call it global: NAT64 of a site, whose translator decides where the
-# IPv4 address stands (RFC 8215), documentation (RFC 9637), segment routing (RFC 9602), protocol assignments (RFC 6890),
-# relays of 6to4 (RFC 7526), and the address at which a cloud's machines reach the host below them.
+# Holds networks that are not public, though `ipaddress` may call some of them global. In this order: NAT64 of a site,
+# where the IPv4 address may stand anywhere (RFC 8215); documentation (RFC 9637); segment routing (RFC 9602); protocol
+# assignments (RFC 6890); relays of 6to4 (RFC 7526). The last is the address at which a cloud's machines reach their
+# host.
 CLOSED = [ipaddress.ip_network(text) for text in (
     "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")]
 

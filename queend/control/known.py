@@ -15,10 +15,10 @@ from ..nearby import nearest
 from .answer import Refusal
 from .route import ROUTERS, ROUTES
 
-# Bodies that count as none, of an exact route that takes none.
+# Counts as an empty body on an exact route that takes no body.
 NO_BODY = (b"", b"{}", b"null")
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
-# Of the methods that a path has, those nobody has to be told of.
+# Leaves these methods out where an answer lists the methods of a path.
 BESIDE = ("HEAD", "OPTIONS")
 
 

@@ -34,7 +34,7 @@ USUAL = ("webapp/dist", "../webapp/dist", "../../webapp/dist")
 
 # The built page of dashboard/ (`make dashboard`).
 DASHBOARD = Path(package).parent / "dashboard"
-# What its pages may do: nothing that is not from here, no text that becomes code, in no frame of others.
+# Lets the dashboard's pages load from this daemon alone, run no text as code, and stand in no frame of another site.
 GUARDED = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
                                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

@@ -112,13 +112,13 @@ cdef inline bint slice_begins(Slice s, const char* lower) noexcept nogil:
     return s.n >= n and text_folds(s.p, lower, n)
 
 cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
-    # A media type, whatever its parameters?
+    # Returns True if the value is this media type, with or without parameters.
     cdef size_t n = strlen(name)
     return slice_begins(value, name) and (value.n == n or value.p[n] == b';' or value.p[n] == b' '
                                           or value.p[n] == b'\t')
 
 cdef int media_type(Slice headers) noexcept nogil:
-    # MEDIA_*: what Content-Type says that the body is. http/known refuses a request with two of them.
+    # Returns what Content-Type says that the body is, one of MEDIA_*. http/known refuses a request with two such lines.
     cdef Slice value = header_value(headers, b"content-type")
     if not slice_begins(value, b"application/"):
         return MEDIA_OTHER

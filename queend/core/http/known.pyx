@@ -1,5 +1,5 @@
 # The header fields that say how a request is read and answered. In: each field of a head, as http/parse finds it. Out:
-# what it says, in the Head; or a refusal. All other fields are searched for by whoever wants them (http/field).
+# what it says, in the Head; or a refusal. All other fields are searched for where they are needed (http/field).
 #
 # A request with two lines of a field that is no list is refused: a proxy in front may have looked at the other line.
 
@@ -70,7 +70,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
             return head_refuse(h, 417, b"Only the expectation 100-continue is known")
         h.expects = True
     elif size == 6 and n >= 34 and text_folds(name, b"accept", 6):
-        # noted here, looked at by whoever it is for: the others pay nothing
+        # only noted here: routes that can stream events read it, the others pay nothing
         h.asks |= ASK_EVENTS
     elif size == 6 and text_folds(name, b"prefer", 6):
         if prefers_strict(v, n):

@@ -133,9 +133,9 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     discover_loaded(e)
 
 cdef void engine_notify(Slice name, bint moved) noexcept nogil:
-    # Any thread: the queue has news. The catalog is read again, and who is parked on the queue tries again. moved:
-    # cursors or partitions too, so its groups are looked at afresh; new options move nothing, and every client that
-    # starts may set them once more.
+    # Has the catalog read again, and wakes the pops that are parked on the queue. Any thread. moved: cursors or
+    # partitions changed too, so its groups are looked at afresh. New options move nothing, and every client that starts
+    # may set them once more.
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
