@@ -34,7 +34,7 @@ def failing(db, partitions, group):
             assert row.released
             pause = db.value("SELECT CASE WHEN retry_until > 0 THEN retry_until - consumed_at ELSE 0 END"
                              " FROM queend.cursors WHERE partition_id = %s", part)
-            if pause:
+            if pause:  # of a minute at least: it is not over before this pop
                 assert db.pop([part], readers)[0].until == row.retry_until
                 assert db.value("SELECT ends_at FROM queend.pauses WHERE partition_id = %s AND group_id = %s", part,
                                 readers) == row.retry_until
@@ -49,19 +49,19 @@ def test_nothing_was_configured(failing):
 
 
 def test_a_delay_that_was_configured_is_kept(failing):
-    fail = failing(retryDelay=1000)
-    assert [fail(), fail(), fail()] == [1_000_000] * 3
+    fail = failing(retryDelay=60_000)
+    assert [fail(), fail(), fail()] == [60_000_000] * 3
     assert failing(retryDelay=0)() == 0
 
 
 def test_steps_of_a_backoff_the_last_one_repeated(failing):
-    fail = failing(retryBackoff=[1000, 0, 30000], retryDelay=7)
-    assert [fail() for _ in range(5)] == [1_000_000, 0, 30_000_000, 30_000_000, 30_000_000]
+    fail = failing(retryBackoff=[60_000, 0, 180_000], retryDelay=7)
+    assert [fail() for _ in range(5)] == [60_000_000, 0, 180_000_000, 180_000_000, 180_000_000]
 
 
 def test_an_exponential_backoff_up_to_its_maximum(failing):
-    fail = failing(retryBackoff={"type": "exponential", "initial": 100, "multiplier": 3, "max": 2000})
-    assert [fail() for _ in range(5)] == [100_000, 300_000, 900_000, 2_000_000, 2_000_000]
+    fail = failing(retryBackoff={"type": "exponential", "initial": 60_000, "multiplier": 3, "max": 900_000})
+    assert [fail() for _ in range(5)] == [60_000_000, 180_000_000, 540_000_000, 900_000_000, 900_000_000]
 
 
 def test_no_number_of_failures_is_too_large(db, failing, partitions):
@@ -74,9 +74,9 @@ def test_no_number_of_failures_is_too_large(db, failing, partitions):
 
 
 def test_jitter_takes_up_to_its_share_away(failing):
-    fail = failing(retryBackoff={"type": "exponential", "initial": 1000, "multiplier": 1, "jitter": 0.5})
+    fail = failing(retryBackoff={"type": "exponential", "initial": 60_000, "multiplier": 1, "jitter": 0.5})
     pauses = [fail() for _ in range(20)]
-    assert all(500_000 <= pause <= 1_000_000 for pause in pauses) and len(set(pauses)) > 1
+    assert all(30_000_000 <= pause <= 60_000_000 for pause in pauses) and len(set(pauses)) > 1
 
 
 def test_what_is_sent_back_without_failing_comes_at_once(failing):
