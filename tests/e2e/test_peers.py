@@ -350,6 +350,25 @@ def test_a_burst_sends_packets_by_time(pair: Two, a: Client, queue: str) -> None
             got += len(b.pop(queue, autoAck=True, wait=True, timeout=SHORTER, batch=1000, partitions=64))
 
 
+def test_heartbeats_beside_what_is_told(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """A heartbeat falls between two of them; then the first worker goes on, and so does everybody."""
+    pair = Two(start_daemon, QUEEN_SYNC_HEARTBEAT_MS=10, QUEEN_SYNC_DEAD_THRESHOLD_MS=5000, NUM_WORKERS=3)
+
+    def push(number: int) -> None:
+        with pair.a.client() as own:
+            for n in range(600):
+                own.push(queue, n, partition=f"{number}.{n % 10}")
+                time.sleep((n * 7 + number) % 23 / 1000)    # heartbeats are due in pauses of some 9 ms
+
+    with Crowd() as crowd:
+        crowd.all(push, range(4))
+    with pair.b.client() as b:
+        assert sum(len(b.pop(queue, autoAck=True, batch=1000, partitions=64)) for _ in range(4)) == 2400
+    pair.a.stop()
+    pair.b.stop()
+    pair.close()
+
+
 # ---- how they are ----------------------------------------------------------------------------------------------------
 
 def test_a_daemon_that_ends_and_comes_again(start_daemon: Callable[..., Daemon]) -> None:

@@ -38,13 +38,16 @@ cdef void told_put(uint64_t key, int flags) noexcept nogil:
 cdef inline uint32_t told_cell(uint64_t key) noexcept nogil:
     return <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % TOLD_CELLS
 
-cdef ToldTable* told_take() noexcept nogil:
-    # The first worker: what was told so far, to be given back by told_done before it takes again.
+cdef ToldTable* told_take(bint done) noexcept nogil:
+    # Takes what was told so far; told_done gives it back before the next call. On the first worker. done: the message
+    # has left the inbox. A heartbeat also takes while it may lie there: put there twice, it would follow itself for
+    # ever.
     cdef ToldTable* t
     uv_mutex_lock(&told.lock)
     t = told.now
     told.now = &told.tables[1] if t is &told.tables[0] else &told.tables[0]
-    told.posted = False
+    if done:
+        told.posted = False
     uv_mutex_unlock(&told.lock)
     return t
 

@@ -8,7 +8,7 @@ cdef void peer_told(Worker* w, InboxMsg* m) noexcept nogil:
     if engine_of(w) == NULL or engine_of(w).closing or peers.armed:
         return
     if wait <= 0:
-        peers_leave()
+        peers_leave(True)
         return
     peers.armed = True
     uv_update_time(&w.loop)
@@ -16,7 +16,7 @@ cdef void peer_told(Worker* w, InboxMsg* m) noexcept nogil:
 
 cdef void peer_on_leaving(uv_timer_t* t) noexcept nogil:
     peers.armed = False
-    peers_leave()
+    peers_leave(True)
 
 cdef void peer_on_beat(uv_timer_t* t) noexcept nogil:
     cdef int64_t now = clock_mono_us()
@@ -24,10 +24,11 @@ cdef void peer_on_beat(uv_timer_t* t) noexcept nogil:
     peers_watch(now)
     uv_mutex_unlock(&peers.lock)
     if now - peers.left_us > <int64_t>peers.beat_ms * 900 and not peers.armed:
-        peers_leave()
+        peers_leave(False)
 
-cdef void peers_leave() noexcept nogil:
-    cdef ToldTable* t = told_take()
+cdef void peers_leave(bint done) noexcept nogil:
+    # done: as told_take takes it.
+    cdef ToldTable* t = told_take(done)
     cdef int at = 0
     cdef int i
     peers.left_us = clock_mono_us()

@@ -93,7 +93,7 @@ cdef struct Told:
     ToldTable* now            # of `tables`; the first worker owns the other one
     ToldTable* tables
     InboxMsg msg              # to the first worker
-    bint posted               # it is under way, or the first worker has not yet done what it says
+    bint posted               # it is in the inbox, or the first worker has not yet done what it says
 
 cdef struct PeerKept:
     size_t n
