@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-truth test-kills test-findings test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,11 @@ test-kills: build system-tests ## 200 times: a part of the embedded PostgreSQL k
 
 test-findings: build system-tests ## run scripts from outside that print OK or FAULT against daemons that are started for them (FINDINGS=folder)
 	@$(BIN)/python -m pytest tests/findings --findings "$(FINDINGS)" -q -rf --tb=line $(ARGS)
+
+test-patroni: build system-tests ## two daemons on three servers that Patroni keeps with quorum commit, TROUBLES (30) random troubles under load, judged by one checker: about 25 minutes (PATRONI_SEED, PATRONI_KINDS)
+	@SUDO="$(SUDO)" sh tools/system.sh patroni
+	@$(BIN)/python tools/requirements.py patroni | $(BIN)/pip --python /usr/bin/python3 install --quiet --disable-pip-version-check --target build/patroni --upgrade -r /dev/stdin
+	@$(BIN)/python -m pytest -s tests/patroni --patroni build/patroni $(ARGS)
 
 test-schema: build system-tests ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)

@@ -17,6 +17,7 @@ SPARK = Path(__file__).parent / "spark"
 DASHBOARD = Path(__file__).parent / "dashboard"
 PACKAGES = Path(__file__).parent / "packages"
 FINDINGS = Path(__file__).parent / "findings"
+PATRONI = Path(__file__).parent / "patroni"
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("queend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dashboard", action="store_true", help="tests/dashboard too: `make test-dashboard`")
     parser.addoption("--packages", action="store_true", help="tests/packages too: `make test-packages`")
     parser.addoption("--findings", metavar="FOLDER", help="tests/findings: scripts that print OK or FAULT")
+    parser.addoption("--patroni", metavar="FOLDER",
+                     help="tests/patroni too, with the packages in this folder: `make test-patroni`")
     parser.addoption("--clean-folder", metavar="FOLDER",
                      help="tests/packages: a Debian that debootstrap made, instead of a new one")
     parser.addoption("--print-differences", action="store_true",
@@ -45,7 +48,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if (collection_path == SPARK and not config.getoption("--spark")
                     or collection_path == DASHBOARD and not config.getoption("--dashboard")
                     or collection_path == PACKAGES and not config.getoption("--packages")
-                    or collection_path == FINDINGS and not config.getoption("--findings")) else None
+                    or collection_path == FINDINGS and not config.getoption("--findings")
+                    or collection_path == PATRONI and not config.getoption("--patroni")) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

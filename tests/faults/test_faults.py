@@ -127,7 +127,7 @@ class Round(Troubles):
                 self.trouble(kinds.pop(), end)
                 self.wait(0.0, 2.0, max(0.0, end - time.monotonic()))
             self.stage.quiet.set()
-            self.drain(crowd)
+            self.stage.drain(crowd)
         finally:
             self.stage.quiet.set()
             self.stage.over.set()
@@ -136,14 +136,6 @@ class Round(Troubles):
     def consumer(self, name: str, group: str, places: list[int], kind: str) -> Consumer:
         of = Listener if kind in STREAMED else Consumer
         return of(self.stage, name, group, places, kind)
-
-    def drain(self, crowd: Crowd) -> None:
-        """Until all of it was consumed, or for a minute nothing more was."""
-        least, since = None, time.monotonic()
-        while (missing := len(self.checker.missing())) and time.monotonic() < since + 60.0 and not crowd.failures:
-            if least is None or missing < least:
-                least, since = missing, time.monotonic()
-            self.stage.over.wait(0.5)
 
     def stop(self) -> None:
         for daemon in self.stage.daemons:

@@ -13,6 +13,7 @@ import psycopg
 
 from .checker import TAKEN, Checker
 from .client import Client, ack_of, pop_target
+from .crowd import Crowd
 from .daemon import Daemon
 from .feed import Feed
 from .http import Answer, Gone
@@ -42,6 +43,14 @@ class Stage:
 
     def tell(self, what: str, number: int = 1) -> None:
         self.told[what] = self.told.get(what, 0) + number
+
+    def drain(self, crowd: Crowd, patience: float = 60.0) -> None:
+        """Until all of it was consumed, or for so many seconds nothing more was."""
+        least, since = None, time.monotonic()
+        while (missing := len(self.checker.missing())) and time.monotonic() < since + patience and not crowd.failures:
+            if least is None or missing < least:
+                least, since = missing, time.monotonic()
+            self.over.wait(0.5)
 
 
 class Actor:
