@@ -28,13 +28,13 @@ class Pulse(Running):
     def __init__(self, core: Any, conninfo: str):
         self.core, self.conninfo = core, conninfo
         self.silent = False
-        self.commit: asyncio.Task | None = None      # waited for while commits hang
+        self.commit: asyncio.Task | None = None      # waited for while commits hang, or may
         self._waits: set[asyncio.Timeout] = set()
 
     async def _run(self) -> None:
         while True:
             doubts = self.core.database()["doubts"]
-            self._try_commit("commits_hang" in doubts)
+            self._try_commit(self.core.wants_commit())
             silent = bool(DOUBTS.intersection(doubts)) and not await self._answers()
             if silent != self.silent:
                 self.silent = silent
@@ -45,8 +45,9 @@ class Pulse(Running):
             await self._rest(LOOK_S)
 
     def _try_commit(self, wanted: bool) -> None:
-        """Makes a commit and waits for it while commits hang. When it is through, the core is told that they no longer
-        do. One at a time: the session of a commit that is given up stays at the server until its commit is through."""
+        """Makes a commit and waits for it while commits hang, or may. When it is through, the core is told that they do
+        not. One at a time: the session of a commit that is given up stays at the server until its commit is
+        through."""
         if wanted and (self.commit is None or self.commit.done()):
             self.commit = asyncio.create_task(self._commits())
         elif not wanted and self.commit is not None:

@@ -250,6 +250,11 @@ cdef class Core:
                 "risks": [name for bit, name in RISKS if risks & <int>bit],
                 "server": incarnation_now()}
 
+    def wants_commit(self):
+        """Returns True while a commit is to be tried: commits hang, or a statement that changes something waits for its
+        answer and nothing else is stored."""
+        return doubt_wanting(clock_mono_us())
+
     def committed(self):
         """Notes that the database has committed something, as far as the control plane knows."""
         with nogil:

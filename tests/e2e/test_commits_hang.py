@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -130,9 +131,9 @@ def test_pushes_are_buffered_meanwhile(start_daemon, cluster, standbys, queue, t
         answer = client.get("/readyz")
         assert (answer.status, answer.json) == (200, {"status": "buffering", "reason": "The database commits nothing"})
         assert client.push(queue, 2, partition="q")[0]["status"] == "buffered"
-        assert hanging(cluster) > 0 and client.get("/api/v1/status/buffers").json["pending"] == 1
+        assert pushing.receive().json[0]["status"] == "buffered", "it had no answer"
+        assert hanging(cluster) > 0 and client.get("/api/v1/status/buffers").json["pending"] == 2
         standbys("")
-        assert pushing.receive().json[0]["status"] == "queued"
         until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
         until(lambda: client.get("/readyz").json == {"status": "ready"}, "all is well")
         assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2]
@@ -142,8 +143,7 @@ def test_pushes_are_buffered_meanwhile(start_daemon, cluster, standbys, queue, t
 def test_a_push_without_an_answer_is_buffered(start_daemon, cluster, standbys, queue, tmp_path):
     """The database answers others, and commits nothing for them either: to split the push, or send it again, is in
     vain."""
-    daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path,
-                          LIBQUEEN_INFLIGHT_DEADLINE_MS=8_000)
+    daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path)
     with daemon.client() as client:
         client.push(queue, 1, partition="p")
         standbys("missing")
@@ -153,18 +153,40 @@ def test_a_push_without_an_answer_is_buffered(start_daemon, cluster, standbys, q
         assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2, 3]
 
 
-def test_a_lock_ends_it_as_well(start_daemon, cluster, queue):
-    """Nothing is known to be committed while the only statement that changes something waits for a lock. The commit
-    that the daemon makes to see whether any can be made is through at once."""
+def test_workers_that_hear_nothing_do_not_hide_it(start_daemon, cluster, standbys, queue):
+    """Each waits for the commit of a push, and has no other statement. The first one looks for work and is answered."""
+    old = ("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'queend'"
+           " AND clock_timestamp() - query_start > interval '8 s'")
+    daemon = start_daemon(cluster.database(), NUM_WORKERS=4, QUEEND_PUSH_STREAMS=8,
+                          LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    with daemon.client() as client, ExitStack() as stack:
+        pushing = [stack.enter_context(daemon.client()) for _ in range(16)]
+        for number in range(16):
+            client.push(queue, 1, partition=f"{number}")
+        standbys("missing")
+        for number, one in enumerate(pushing):
+            one.send("POST", "/api/v1/push",
+                     b'{"items": [{"queue": "%s", "partition": "%d", "payload": 2}]}' % (queue.encode(), number))
+        until(lambda: cluster.execute(old)[0][0] >= 4, "pushes wait for the standby")
+        assert client.get("/health").json["doubts"] == ["commits_hang"]
+        assert client.get("/readyz").json["error"] == "The database commits nothing"
+        standbys("")
+        assert {one.receive().status for one in pushing} == {201}
+
+
+def test_a_lock_is_told_apart(start_daemon, cluster, queue):
+    """Nothing is stored while the only statement that changes something waits for a lock. The commit that the daemon
+    makes to see whether any can be made is through at once."""
+    old = ("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'queend'"
+           " AND clock_timestamp() - query_start > interval '8 s'")
     database = cluster.database()
     daemon = start_daemon(database, DB_STATEMENT_TIMEOUT=0, DB_LOCK_TIMEOUT=0, LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
     with daemon.client() as client, daemon.client() as pushing, psycopg.connect(database) as holder:
         client.push(queue, 1)
         holder.execute("LOCK TABLE queend.log IN EXCLUSIVE MODE")
         pushing.send("POST", "/api/v1/push", b'{"items": [{"queue": "%s", "payload": 2}]}' % queue.encode())
-        until(lambda: daemon.line("commits_hang"), "the log tells it")
-        until(lambda: daemon.line("commits_work"), "a commit was made")
-        assert client.get("/health").status == 200
+        until(lambda: cluster.execute(old)[0][0] > 0, "the push waits")
+        assert not daemon.line("commits_hang") and "commits_hang" not in client.get("/health").json["doubts"]
         holder.rollback()
         assert pushing.receive().status == 201
 

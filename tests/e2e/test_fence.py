@@ -178,3 +178,52 @@ def test_many_pushes_while_backends_stand_still_again_and_again(slow, queue) -> 
                 crowd.join()
         got = left(client, queue, 1 + len(acknowledged))
         assert sorted(got) == sorted(["warm", *acknowledged]), json.dumps(got)
+
+
+def test_statistics_that_are_reset_end_no_statement(slow, queue) -> None:
+    """The daemon takes the server for another one. It is not: a statement that a backend has not executed yet will be,
+    so it is not sent again before it had an answer."""
+    daemon = slow(LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000, QUEEND_PUSH_STREAMS=2)
+    with (daemon.client() as client, daemon.client() as waiting, daemon.client() as pushing,
+          psycopg.connect(daemon.conninfo, autocommit=True) as admin, psycopg.connect(daemon.conninfo) as holder):
+        for name in "abcd":
+            client.push(queue, 1, partition=name)
+        lanes = {number % 2: (name, number & 63) for name, number in admin.execute(
+            "SELECT p.name, p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s",
+            (queue,))}
+        (one, lane), (other, _) = lanes[0], lanes[1]
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, %s)", (lane,))
+        push(waiting, queue, one)
+        free = until(lambda: admin.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                                           " AND classid = 1903519076").fetchone(), "a push waits for its lane")
+        still = [pid for pid in admin.execute(SLOTS).fetchall() if pid != free]
+        for pid, in still:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            calls = pushes(client)
+            push(pushing, queue, other)
+            until(lambda: pushes(client) > calls, "the other push was sent to a backend that stands still")
+            holder.rollback()
+            assert waiting.receive().status == 201
+            admin.execute("SELECT pg_stat_reset_shared('bgwriter')")
+            admin.execute("SELECT pg_terminate_backend(%s)", free)
+            until(lambda: daemon.line("server_changed"), "the daemon has noticed")
+            moment, = admin.execute("SELECT clock_timestamp()").fetchone()
+            until(lambda: admin.execute("SELECT clock_timestamp() > %s + interval '3 s'", (moment,)).fetchone() == (
+                True,), "connections were looked at since")
+        finally:
+            for pid, in still:
+                os.kill(pid, signal.SIGCONT)
+        assert pushing.receive().status == 201
+        assert data(client.pop(queue, other, batch=100, autoAck=True)) == [1, 2]
+
+
+def push(client: Client, queue: str, partition: str) -> None:
+    client.send("POST", "/api/v1/push",
+                json.dumps({"items": [{"queue": queue, "partition": partition, "payload": 2}]}).encode())
+
+
+def pushes(client: Client) -> float:
+    """How many statements were sent for pushes so far."""
+    (line,) = (line for line in client.figures() if line.startswith('queend_calls_total{type="push"}'))
+    return float(line.rsplit(" ", 1)[1])

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 
 import psycopg
 import pytest
-from support.client import pop_target
+from support.client import data, pop_target
 from support.daemon import Daemon
 from support.postgres import Postgres, running
 from support.wait import until
@@ -64,3 +65,40 @@ def test_a_statement_of_a_page_ends_with_its_connection(cluster):
             daemon.process.kill()
             until(lambda: look.execute(waits).fetchone()[0] == 0, "nobody waits for it any more")
             holder.rollback()
+
+
+def test_each_push_is_stored_once(cluster, tmp_path):
+    """The server stands still for longer than a push waits for its answer, again and again, while four clients push."""
+    ends, counts = threading.Event(), [{"queued": 0, "buffered": 0} for _ in range(4)]
+
+    def produce(partition: int) -> None:
+        told = counts[partition]
+        with daemon.client() as client:
+            while not ends.is_set():
+                n = sum(told.values())
+                told[client.push("q", n, partition=str(partition), transactionId=str(n))[0]["status"]] += 1
+
+    def more(status: str) -> None:
+        before = [told[status] for told in counts]
+        until(lambda: all(told[status] > seen for told, seen in zip(counts, before, strict=True)), status)
+
+    with Daemon(cluster.database(), QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path) as daemon:
+        producers = [threading.Thread(target=produce, args=(partition,)) for partition in range(4)]
+        for one in producers:
+            one.start()
+        try:
+            for _ in range(3):
+                more("queued")
+                with cluster.frozen():
+                    more("buffered")
+        finally:
+            ends.set()
+        for one in producers:
+            one.join()
+        with daemon.client() as client:
+            until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+            for partition, told in enumerate(counts):
+                stored: list[int] = []
+                while messages := client.pop("q", str(partition), batch=1000, autoAck=True):
+                    stored += data(messages)
+                assert stored == list(range(sum(told.values()))), told

@@ -11,6 +11,7 @@ cdef struct Refill:
     int64_t retry_at          # not before (monotonic)
     size_t want               # bytes of a record that is larger than a window, 0: none
     bint trouble              # the last step failed
+    bint unhurried            # the last chunk had no answer in time: this one may take the whole deadline
 
 cdef Refill refill
 
@@ -167,6 +168,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     r.body = slice_of(t.bytes.data, p)
     job_open(&j.job, r, &PUSH_JOB, p)
     j.drain = True
+    j.unhurried = refill.unhurried
     j.req.n = count
     j.req.items = items
     j.records = count
@@ -224,6 +226,7 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     global spill_moved
     cdef EachItem at
     cdef PushItem* it
+    refill.unhurried = j.failed == 503 and spool.doubt
     if j.failed == 503:
         refill_retry(spool.pause_us)
         return

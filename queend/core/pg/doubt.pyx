@@ -14,6 +14,8 @@ cdef enum DatabaseDoubt:
 cdef enum:
     DOUBT_SILENT_MS = 5000
     DOUBT_COMMITS_US = 5000000
+    DOUBT_WAIT_US = 2000000   # a statement that has waited for so long makes the control plane try a commit
+    DOUBT_STORED_US = 500000  # and, if nothing was stored for so long, another one
     DOUBT_TRY_US = 60000000   # while commits hang, between two pushes from the buffer that try
     DOUBT_DISK_US = 60000000  # after that a full disk is old news
     DOUBT_REPEAT_US = 60000000
@@ -23,6 +25,7 @@ cdef struct Doubt:
     int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
     int64_t why               # why connections fail, DOUBT_*
     int64_t stored_us         # monotonic, when the last statement that stored something was answered
+    int64_t waits_us          # monotonic, when a statement was last seen that waits while nothing is stored
     int64_t commits           # monotonic, since when commits hang, or when one was tried last; 0: they do not
     int64_t buffer            # the failover buffer has no room
     # how often a server turned out to be read-only under a connection: those made before are replaced
@@ -43,6 +46,11 @@ cdef inline bint doubt_others_stored(int64_t sent_us) noexcept nogil:
     # Returns True if a statement of any worker, answered after sent_us, has stored something.
     return atomic_get64(&doubt.stored_us) > sent_us
 
+cdef inline bint doubt_others_store(int64_t sent_us, int64_t now) noexcept nogil:
+    # Returns True if a statement of any worker stored something in the second half of the time that one sent at sent_us
+    # has waited.
+    return now - atomic_get64(&doubt.stored_us) < (now - sent_us) // 2
+
 cdef void doubt_stored() noexcept nogil:
     # Notes that the database has committed something. Any thread.
     atomic_set64(&doubt.stored_us, clock_mono_us())
@@ -50,15 +58,28 @@ cdef void doubt_stored() noexcept nogil:
         atomic_set64(&doubt.commits, 0)
         log_line(b"info", b"commits_work", NULL)
 
+cdef inline bint doubt_heard(int64_t now) noexcept nogil:
+    # Returns True if a statement of any worker was answered in the last DOUBT_SILENT_MS.
+    return now - atomic_get64(&doubt.answered_us) <= DOUBT_SILENT_MS * <int64_t>1000
+
+cdef inline void doubt_waits(int64_t sent_us, int64_t now) noexcept nogil:
+    # Notes a statement that changes something and waits for its answer. If it waits for a lock, the commit that the
+    # control plane tries (doubt_wanting) shows that commits do not hang.
+    if now - sent_us >= DOUBT_WAIT_US and now - atomic_get64(&doubt.stored_us) >= DOUBT_STORED_US:
+        atomic_set64(&doubt.waits_us, now)
+
+cdef inline bint doubt_wanting(int64_t now) noexcept nogil:
+    # Returns True if a commit is to be tried: commits hang, or a statement waited at the last sweep.
+    return atomic_get64(&doubt.commits) != 0 or now - atomic_get64(&doubt.waits_us) < DOUBT_WAIT_US
+
 cdef void doubt_writes(int64_t sent_us, int64_t now) noexcept nogil:
-    # Judges a statement that changes something and waits for its answer. Commits hang if it waits for 5 s, nothing else
-    # was stored meanwhile, and statements that only read are answered. Two threads may both log it.
-    if (now - sent_us < DOUBT_COMMITS_US or doubt_others_stored(sent_us) or not doubt_others_answered(sent_us, now)
-            or atomic_get64(&doubt.commits)):
+    # Judges a statement that changes something and has waited 5 s for its answer. Commits hang if nothing else was
+    # stored meanwhile, and statements that only read are answered. Two threads may both log it.
+    if doubt_others_stored(sent_us) or not doubt_others_answered(sent_us, now) or atomic_get64(&doubt.commits):
         return
     atomic_set64(&doubt.commits, now)
     log_line(b"error", b"commits_hang", b"the database answers, and commits nothing: a synchronous standby that is "
-             b"missing, a lock, a disk; queend doctor looks")
+             b"missing, a disk; queend doctor looks")
 
 cdef bint doubt_repeats(int64_t now) noexcept nogil:
     # Once a minute for the process. Two threads at the same moment may both say it.

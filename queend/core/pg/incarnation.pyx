@@ -34,6 +34,7 @@ cdef enum Risk:
 cdef struct Incarnation:
     uv_rwlock_t lock
     int64_t number            # 0: no server was seen yet
+    int64_t first             # the first number of this start of this server
     char[INCARNATION_TEXT] text
     int risks
     # drops all that is remembered, for the incarnation of that number
@@ -46,6 +47,7 @@ uv_rwlock_init(&incarnation.lock)      # once for the process
 cdef void incarnation_open(void (*forget)(int64_t number) noexcept nogil) noexcept nogil:
     # A new run: nothing is known. Before the threads start.
     incarnation.number = 0
+    incarnation.first = 0
     incarnation.text[0] = 0
     incarnation.risks = 0
     incarnation.forget = forget
@@ -53,11 +55,28 @@ cdef void incarnation_open(void (*forget)(int64_t number) noexcept nogil) noexce
 cdef inline int64_t incarnation_now() noexcept nogil:
     return atomic_get64(&incarnation.number)
 
+cdef inline bint incarnation_gone(int64_t number) noexcept nogil:
+    # Returns True if the server of that number was replaced by another, or has been started anew: what is sent to it is
+    # not stored in the one that is there now.
+    return number < atomic_get64(&incarnation.first)
+
+cdef inline size_t incarnation_start(const char* text, size_t n) noexcept nogil:
+    # Returns how many bytes of the text tell the system, its timeline and its start. Statistics that somebody has reset
+    # tell of no other server.
+    cdef size_t i = 0
+    cdef int parts = 0
+    while i < n and parts < 3:
+        parts += text[i] == b'/'
+        i += 1
+    return i
+
 cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
     # The number of the server that gave this answer. Any thread, which holds no lock.
     cdef Slice text = pg_bytes(res, 0, 0)
     cdef int64_t number
     cdef size_t n = text.n if text.n < INCARNATION_TEXT - 1 else INCARNATION_TEXT - 1
+    cdef size_t start = incarnation_start(text.p, n)
+    cdef bint another
     uv_rwlock_wrlock(&incarnation.lock)
     if strlen(incarnation.text) != n or memcmp(incarnation.text, text.p, n) != 0:
         if incarnation.number:
@@ -65,9 +84,13 @@ cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
                      b"another server, or one that was started anew: what was remembered is dropped")
         if incarnation.forget != NULL:
             incarnation.forget(incarnation.number + 1)
+        another = (incarnation_start(incarnation.text, strlen(incarnation.text)) != start
+                   or memcmp(incarnation.text, text.p, start) != 0)
         memcpy(incarnation.text, text.p, n)
         incarnation.text[n] = 0
         atomic_set64(&incarnation.number, incarnation.number + 1)
+        if another:
+            atomic_set64(&incarnation.first, incarnation.number)
     incarnation_risks(pg_int4(res, 0, 2))
     number = incarnation.number
     uv_rwlock_wrunlock(&incarnation.lock)

@@ -57,7 +57,8 @@ cdef void slotpool_spare(SlotPool* p) noexcept nogil:
         slot_break(s, b"lent to somebody who has none", SLOT_LOST)
 
 cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
-    # Replaces idle connections that are out of date, and judges statements that wait for their answers.
+    # Replaces idle connections that are out of date, and busy ones to a server that another has replaced. Judges
+    # statements that wait for their answers.
     cdef int64_t now = clock_mono_us()
     cdef Slot* s
     cdef int i
@@ -65,8 +66,12 @@ cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
         s = &p.slots[i]
         if s.state == SLOT_IDLE:
             slot_outlived(s)
+        elif s.state == SLOT_BUSY and incarnation_gone(s.server):
+            slot_break(s, b"the server was replaced", SLOT_LOST)      # its answer would count for nothing
         elif s.state == SLOT_BUSY and s.statement >= 0 and p.statements[s.statement].fenced:
-            doubt_writes(s.sent_us, now)
+            doubt_waits(s.sent_us, now)
+            if now - s.sent_us >= DOUBT_COMMITS_US:
+                doubt_writes(s.sent_us, now)
 
 cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
     # Does the database answer? At least one slot is idle or busy.

@@ -223,6 +223,7 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
             to.gather.job = part.job
             to.gather.n_jobs += 1
         to.gather.unsure = to.gather.unsure or part.unsure
+        to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
     items_evict(s, gone, False)      # together: they keep their order
     while short and it != NULL:

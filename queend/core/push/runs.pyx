@@ -164,6 +164,7 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
         return NULL
     again.since_us = b.since_us
     again.unsure = b.unsure
+    again.hurried = b.hurried
     again.plain = True
     g = b.first
     while g != NULL:

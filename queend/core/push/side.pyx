@@ -50,7 +50,6 @@ cdef void group_to_side(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogi
     if to == NULL:
         return                # no memory: it is sent again where it is
     to.learn = g.learn
-    side.gather.unsure = side.gather.unsure or b.unsure
     if side.gather.since_us == 0:
         side.gather.since_us = b.since_us
     side_pour(b, g, side.gather, to)
@@ -91,6 +90,8 @@ cdef void side_return(PushStream* side, PushBatch* b) noexcept nogil:
 cdef void side_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
     cdef PushGroup* before = NULL
     cdef PushGroup* at = b.first
+    into.unsure = into.unsure or b.unsure
+    into.hurried = into.hurried or b.hurried
     while at is not g:
         before = at
         at = at.next

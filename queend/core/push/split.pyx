@@ -9,6 +9,7 @@ cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
         return False
     batch_part(b, rest, last)
     rest.plain = b.plain
+    rest.hurried = b.hurried
     b.n_chunks = end
     rest.next = s.again
     s.again = rest
@@ -44,6 +45,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
         return
     half.since_us = b.since_us
     half.unsure = b.unsure
+    half.hurried = b.hurried
     half.plain = b.plain
     g = b.first
     if b.n_groups > 1:

@@ -158,6 +158,8 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         return
     s.flying = b
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, stream_done)
+    if spool.on and b.hurried:
+        s.call.deadline_ms = min(s.call.deadline_ms, ANSWER_MS)
     if b.has_other:
         batch_known(b, &a.known)
     if handover_begin(s, b, &a.claims) and b.has_other:
@@ -256,8 +258,10 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         # be stored: sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
-        if (outcome == SLOT_DEADLINE and doubt_others_answered(s.call.sent_us, now)
-                and not (spool.on and atomic_get64(&doubt.commits))):
+        if outcome == SLOT_DEADLINE and s.call.deadline_ms >= ANSWER_MS:
+            doubt_writes(s.call.sent_us, now)      # the sweep may not have seen the statement after 5 s
+        if outcome == SLOT_DEADLINE and stream_lags_alone(s, b, now):
+            b.hurried = False
             # One expensive statement, or one connection that hangs: each half is sent by itself, with every id checked.
             # A single item is sent again until the patience is over. While commits hang both would be in vain.
             if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
@@ -299,6 +303,13 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         log_line(b"error", b"push_put_off", pg_error(res))
         spool.doubt = spool.on
         stream_give_up(s, b, 503)
+
+cdef bint stream_lags_alone(PushStream* s, PushBatch* b, int64_t now) noexcept nogil:
+    # Returns True if only b had no answer before its deadline: the database answered other statements meanwhile. Where
+    # there is a buffer and b was hurried, or commits hang, it must have stored something for them.
+    if spool.on and (b.hurried or atomic_get64(&doubt.commits)):
+        return doubt_others_store(s.call.sent_us, now)
+    return doubt_others_answered(s.call.sent_us, now)
 
 cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
     # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes

@@ -189,8 +189,9 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         doubts |= DOUBT_DISK
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
-    if atomic_get64(&doubt.commits) and not doubts & (DOUBT_SILENT | DOUBT_AWAY):
-        doubts |= DOUBT_COMMITS
+    if atomic_get64(&doubt.commits) and not doubts & DOUBT_AWAY and (doubt_heard(now) or not doubts & DOUBT_SILENT):
+        # A worker whose statements all wait for their commits hears nothing, while others are answered.
+        doubts = doubts & ~(<int64_t>DOUBT_SILENT) | DOUBT_COMMITS
     return doubts
 
 cdef const char* process_unready(Process* p) noexcept nogil:

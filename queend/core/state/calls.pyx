@@ -11,6 +11,9 @@ cdef struct CallTexts:
     const char* refused       # nothing took effect, nor will it; NULL: as the next
     const char* put_off       # nothing took effect now
 
+cdef enum:
+    ANSWER_MS = 5000          # how long the first try of a push, or of names it makes, may take
+
 ctypedef void (*call_done)(Call* c, PGresult* res, int outcome) noexcept nogil
 
 cdef struct Call:

@@ -41,6 +41,7 @@ cdef struct PushJob:
     int failed
     const Verdict* said       # by the server, of those; NULL: it said nothing
     bint drain                # comes from the failover buffer (failover/refill); it has no client
+    bint unhurried            # may take the whole deadline: a chunk from there that had no answer before
     int records               # of those
     bint unsure               # items that came home may be stored: every id is checked
     bint unreached            # the database could not be asked for its names
@@ -129,6 +130,7 @@ cdef struct PushBatch:
     bint has_other            # some id in it that is the client's and not of version 7
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     bint named                # all heads are named
+    bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if there is one
     int tries
     int64_t since_us          # when it was first sent
     int64_t begun_us          # when it began to gather, where the operator asked for a hold
