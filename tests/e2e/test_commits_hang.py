@@ -153,6 +153,39 @@ def test_a_push_without_an_answer_is_buffered(start_daemon, cluster, standbys, q
         assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2, 3]
 
 
+def test_a_push_of_a_new_partition_is_buffered(start_daemon, cluster, standbys, queue, tmp_path):
+    """The partition cannot be made: the statement that makes it has no answer."""
+    daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path)
+    with daemon.client() as client:
+        client.push(queue, 1, partition="p")
+        standbys("missing")
+        assert client.push(queue, 1, partition="new")[0]["status"] == "buffered"
+        assert client.push(queue, 2, partition="new")[0]["status"] == "buffered"
+        standbys("")
+        until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+        assert data(client.pop(queue, "new", batch=10, autoAck=True)) == [1, 2]
+
+
+def test_a_new_group_is_refused(start_daemon, cluster, standbys, queue):
+    """Its pop has an answer, whether commits were known to hang when it came or not. A group that is there is found."""
+    database = cluster.database()
+    with start_daemon(database).client() as other:
+        other.push(queue, 1, partition="p")
+        daemon = start_daemon(database)
+        with daemon.client() as client:
+            client.pop(queue, "p", consumerGroup="first")
+            other.pop(queue, "p", consumerGroup="there")
+            standbys("missing")
+            for group in ("second", "third"):
+                answer = client.pop_answer(queue, "p", consumerGroup=group, wait=True, timeout=100_000)
+                assert (answer.status, answer.json["error"]) == (
+                    503, "The names could not be looked up: the database commits nothing; try again")
+            assert client.pop(queue, "no partition", consumerGroup="there") == []
+            standbys("")
+            until(lambda: client.get("/health").status == 200, "it is over")
+            assert data(client.pop(queue, "p", consumerGroup="second", subscriptionMode="all")) == [1]
+
+
 def test_workers_that_hear_nothing_do_not_hide_it(start_daemon, cluster, standbys, queue):
     """Each waits for the commit of a push, and has no other statement. The first one looks for work and is answered."""
     old = ("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'queend'"

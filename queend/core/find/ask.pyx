@@ -63,9 +63,9 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
 
 # ---- sent ----------------------------------------------------------------------------------------------------------
 
-cdef int ask_statement(int kind) noexcept nogil:
+cdef int ask_statement(int kind, bint finds) noexcept nogil:
     if kind == ASK_GROUP:
-        return STMT_GROUP_WITHIN
+        return STMT_GROUPS_FIND if finds else STMT_GROUP_WITHIN
     if kind == ASK_STORED:
         return STMT_IDS_STORED
     if kind == ASK_SIZE:
@@ -77,7 +77,9 @@ cdef int ask_statement(int kind) noexcept nogil:
     return STMT_PARTITIONS_FIND if kind == ASK_NAMES else STMT_RESOLVE_WITHIN
 
 cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
-    if a.kind == ASK_GROUP:
+    if a.finds:
+        group_find_write(a, <NamesArgs*>e.args.at)
+    elif a.kind == ASK_GROUP:
         group_write(e, a, <GroupArgs*>e.args.at)
     elif a.kind == ASK_STORED:
         stored_write(a, <IdsArgs*>e.args.at)
@@ -91,6 +93,10 @@ cdef void group_write(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
     if a.has_since:
         arg_int8(&p.from_us, a.since_us)
     arg_bound(&p.max_groups, e.settings.max_groups)
+
+cdef void group_find_write(Ask* a, NamesArgs* p) noexcept nogil:
+    pgarray_int4(&p.first, a.queue.id)
+    pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
 cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     # By name, or by the number of what they are in.
@@ -176,17 +182,23 @@ cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
                 break
 
 cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
-    # ASK_GROUP: one row (id), NULL where it may not be made. ASK_GROUPS: rows (ord, id). Catalog locked.
+    # ASK_GROUP: one row (id), NULL where it may not be made. ASK_GROUPS, and ASK_GROUP that finds: rows (ord, id).
+    # Catalog locked.
     cdef Queue* q
     cdef Group* g
     cdef int row, i
+    if a.finds and (PQntuples(res) == 0 or slice_is(a.mode, b"waited")):
+        # It is not there, or its start may have to be moved: both need a commit.
+        a.base.engine.round.failures += 1
+        a.base.engine.round.apart = True
+        return
     if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, 0):
         refused_add(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
         return
     uv_mutex_lock(&book.lock)
     if a.kind == ASK_GROUP:
         if PQntuples(res) and not a.queue.dead:
-            g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.at[0].first)
+            g = catalog_add_group(a.queue, pg_int4(res, 0, 1 if a.finds else 0), a.at[0].first)
             if g != NULL:
                 scan_want(g)
                 awaited_forget(awaited_key(False, a.queue.name, slice_of(NULL, 0), g.name))

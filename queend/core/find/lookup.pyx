@@ -54,7 +54,10 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
 cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
     if slotpool_take(e.slots) == NULL:
         return False
-    call_begin(&a.base, e, ask_statement(a.kind), ask_done)
+    a.finds = a.kind == ASK_GROUP and atomic_get64(&doubt.commits) != 0
+    call_begin(&a.base, e, ask_statement(a.kind, a.finds), ask_done)
+    if STATEMENTS[a.base.statement].fenced and not a.unhurried:
+        a.base.deadline_ms = min(a.base.deadline_ms, ANSWER_MS)
     ask_write(e, a)
     a.cleanings = catalog.cleanings
     if a.first_us == 0:
@@ -73,8 +76,7 @@ cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     if outcome == SLOT_OK:
         ask_take(a, res)
-    elif (a.tries < ASK_TRIES if outcome != SLOT_ERROR else
-            blame_again(v.blame, a.tries + 1, c.ended_us - a.first_us, e.patience_us)):
+    elif ask_goes_on(a, v, outcome):
         # Every slot may have lost its connection at once: more tries than slots, and a pause once it looks like that.
         a.tries += 1
         ask_again(e, a)
@@ -82,12 +84,36 @@ cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             e.round.pause_until = c.ended_us + 20000
     else:
         e.round.failures += 1
-        e.round.apart = blames_request(v.blame)
+        e.round.apart = res != NULL and blames_request(v.blame)
         e.round.said = v if res != NULL else NULL
         if v.blame == BLAME_DATA:
             e.round.why = 500
         log_line(b"error", b"lookup_refused", pg_error(res))
     lookup_drain(e)
+
+cdef bint ask_goes_on(Ask* a, const Verdict* v, int outcome) noexcept nogil:
+    # Returns True if a statement that failed, or had no answer, is sent again.
+    cdef Call* c = &a.base
+    if outcome == SLOT_ERROR:
+        return blame_again(v.blame, a.tries + 1, c.ended_us - a.first_us, c.engine.patience_us)
+    if outcome == SLOT_DEADLINE and STATEMENTS[c.statement].fenced:
+        return ask_lags(a, c.ended_us)
+    return a.tries < ASK_TRIES
+
+cdef bint ask_lags(Ask* a, int64_t now) noexcept nogil:
+    # Returns True if a statement that makes names, and had no answer before its deadline, is sent again. While commits
+    # hang nothing can be made, but a group may be found. Where there is a failover buffer, pushes go there if nothing
+    # was stored for others either.
+    cdef Call* c = &a.base
+    if c.deadline_ms >= ANSWER_MS:
+        doubt_writes(c.sent_us, now)
+    if atomic_get64(&doubt.commits):
+        return a.kind == ASK_GROUP
+    if spool.on and a.kind != ASK_GROUP and not a.unhurried and not doubt_others_store(c.sent_us, now):
+        spool.doubt = True
+        return False
+    a.unhurried = True
+    return now - a.first_us <= c.engine.patience_us
 
 cdef inline void ask_again(Engine* e, Ask* a) noexcept nogil:
     a.next = e.round.waiting
@@ -112,7 +138,10 @@ cdef void round_end(Engine* e) noexcept nogil:
     if failed and e.round.said != NULL:
         verdict_text(text, NAMES_NOT, e.round.said)
     elif failed:
-        snprintf(text, sizeof(text), b"%s: the database did not answer in time; try again", NAMES_NOT)
+        snprintf(text, sizeof(text), b"%s: the database %s; try again", NAMES_NOT,
+                 b"commits nothing" if atomic_get64(&doubt.commits) else b"did not answer in time")
+    if failed and spool.on and (spool.doubt or atomic_get64(&doubt.commits)):
+        round_hurry(e, text)
     while job != NULL:
         following = job.next
         job.next = NULL
@@ -127,6 +156,18 @@ cdef void round_end(Engine* e) noexcept nogil:
         else:
             job.kind.retry(e, job)
         job = following
+
+cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
+    # Refuses jobs that have the failover buffer and would wait for the next round.
+    cdef int n = e.resolving.n
+    cdef Job* job
+    while n > 0:
+        n -= 1
+        job = joblist_take(&e.resolving)
+        if job.kind.hurries:
+            job.kind.refuse(job, 503, text)
+        else:
+            joblist_add(&e.resolving, job)
 
 cdef void round_expire(Engine* e) noexcept nogil:
     # No connection for too long: the oldest of the round decides for all of it.

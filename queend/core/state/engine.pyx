@@ -36,6 +36,8 @@ cdef struct Ask:
     bint has_since
     int tries
     int64_t first_us          # when it was first sent
+    bint finds                # ASK_GROUP while commits hang: the group is looked for, not made
+    bint unhurried            # had no answer after ANSWER_MS: may take the whole deadline
 
 cdef struct Round:
     bint running
