@@ -130,6 +130,7 @@ def test_pushes_are_buffered_meanwhile(start_daemon, cluster, standbys, queue, t
         until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
         answer = client.get("/readyz")
         assert (answer.status, answer.json) == (200, {"status": "buffering", "reason": "The database commits nothing"})
+        assert daemon.line("buffering")["detail"] == "the database commits nothing"
         assert client.push(queue, 2, partition="q")[0]["status"] == "buffered"
         assert pushing.receive().json[0]["status"] == "buffered", "it had no answer"
         assert hanging(cluster) > 0 and client.get("/api/v1/status/buffers").json["pending"] == 2

@@ -167,6 +167,20 @@ cdef inline bint spill_away(Engine* e) noexcept nogil:
     # As far as the first worker knows.
     return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt or atomic_get64(&doubt.commits)
 
+cdef const char* spill_reason(Engine* e) noexcept nogil:
+    # Returns why the gate is shut, for the log.
+    if spool.paused:
+        return b"push maintenance"
+    if not slotpool_ready(e.slots):
+        return b"the first worker has no connection to the database"
+    if not catalog.loaded:
+        return b"the names are not loaded from the database"
+    if atomic_get64(&doubt.commits):
+        return b"the database commits nothing"
+    if atomic_get64(&doubt.disk_us):
+        return b"the database has no space on its disk"
+    return b"the database does not answer"
+
 cdef void spill_gate(Engine* e) noexcept nogil:
     # The one place where the gate moves.
     global spill_moved
@@ -178,7 +192,7 @@ cdef void spill_gate(Engine* e) noexcept nogil:
     if gate == spool.gate:
         return
     if gate == GATE_SHUT:
-        log_line(b"warn", b"buffering", b"push maintenance" if spool.paused else b"the database does not answer")
+        log_line(b"warn", b"buffering", spill_reason(e))
     elif spool.gate == GATE_SHUT and gate == GATE_SOME:
         log_line(b"info", b"buffer_drains", NULL)
     elif gate == GATE_OPEN and spool.taken:
