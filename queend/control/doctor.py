@@ -31,6 +31,7 @@ Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
 Finding = tuple[str, str, str, str]      # level, what it is, what was seen, what to do
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
+REASONS = {"read_only", "refused", "crowded"}      # why a database is away
 TITLES = {"commits_hang": "the database commits nothing", "buffer_full": "the failover buffer has no room"}
 
 HORIZON = """
@@ -161,7 +162,9 @@ async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     known = control.core.database()
     for doubt in known["doubts"]:
-        yield ("critical" if doubt in FATAL else "warning",
+        if doubt == "away" and REASONS.intersection(known["doubts"]):
+            continue      # the reason is a finding
+        yield ("critical" if doubt in FATAL | REASONS else "warning",
                TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
                f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
     for risk in known["risks"]:

@@ -61,6 +61,9 @@ def test_a_server_that_became_read_only_is_left(start_daemon, cluster, read_only
         until(lambda: ready(client) == (200, "The database is read-only"), "it buffers: a worker has no connection")
         until(lambda: doubts(client) == (503, ["away", "read_only"]), "no worker has one")
         assert client.metric("queend_database_doubts") == 2
+        told = {one["title"]: one["level"] for one in client.get("/api/v1/system/doctor").json["findings"]
+                if one["check"] == "daemon"}
+        assert told["the database is read only"] == "critical" and "the database is away" not in told
         read_only(False)
         until(lambda: ready(client) == (200, ""), "ready again")
         assert not before & connections(database)
