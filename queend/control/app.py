@@ -62,8 +62,9 @@ class Control:
         self.retention = Retention(settings, conninfo)
         self.relay = Relay(conninfo, core)
         self.stats = Stats(settings, conninfo)
-        self.stats.silent = lambda: self.pulse.silent
         self.metrics = Metrics(settings, core, self.pool)
+        for one in (self.stats, self.metrics):
+            one.barren, one.writing = self.pulse.barren, self.pulse.writing
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
         self.backlog = live.Backlog()

@@ -3,6 +3,8 @@ every page would wait for it as long as a statement may take."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -30,6 +32,7 @@ class Pulse(Running):
         self.silent = False
         self.commit: asyncio.Task | None = None      # waited for while commits hang, or may
         self._waits: set[asyncio.Timeout] = set()
+        self._writes: set[asyncio.Timeout] = set()
 
     async def _run(self) -> None:
         while True:
@@ -41,7 +44,9 @@ class Pulse(Running):
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
                          f"{TEXT}: pages say so" if silent else "pages ask it again")
             if silent:
-                self._cut()
+                self._cut(self._waits)
+            if self.barren():
+                self._cut(self._writes)
             await self._rest(LOOK_S)
 
     def _try_commit(self, wanted: bool) -> None:
@@ -76,9 +81,24 @@ class Pulse(Running):
         except (psycopg.Error, OSError, TimeoutError):
             return False
 
-    def _cut(self) -> None:
+    def barren(self) -> bool:
+        """Returns True while nothing is stored, as far as known: figures are not written before a page then."""
+        return self.silent or "commits_hang" in self.core.database()["doubts"]
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Raises TimeoutError in what runs in it once nothing is stored."""
+        limit = asyncio.timeout(None)
+        self._writes.add(limit)
+        try:
+            async with limit:
+                yield
+        finally:
+            self._writes.discard(limit)
+
+    def _cut(self, waits: set[asyncio.Timeout]) -> None:
         now = asyncio.get_running_loop().time()
-        for wait in self._waits:
+        for wait in waits:
             if not wait.expired():
                 wait.reschedule(now)
 

@@ -12,6 +12,8 @@ import os
 import resource
 import socket
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from operator import add, sub
 from typing import Any
 
@@ -139,6 +141,8 @@ class Metrics(Running):
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task] = set()
         self._kept_at = self._cost = 0.0
+        self.barren: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
+        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
         self.steps = 0      # of writing, so far
 
     async def close(self) -> None:
@@ -239,8 +243,10 @@ class Metrics(Running):
 
     async def fresh(self) -> None:
         """Writes what came since the last write, before a page answers."""
-        if time.monotonic() - self._kept_at > max(PAGE_AGE_S, SHARE * self._cost):
-            await self.keep()
+        if time.monotonic() - self._kept_at > max(PAGE_AGE_S, SHARE * self._cost) and not self.barren():
+            with suppress(TimeoutError):
+                async with self.writing():
+                    await self.keep()
 
     async def keep(self) -> None:
         """Adds to the database what came since the last time; what cannot be written now is written the next time,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
@@ -59,7 +61,8 @@ class Stats(Running):
         self._lock = asyncio.Lock()
         self._began = 0.0      # the last look; monotonic
         self._partitions = 0
-        self.silent = lambda: False      # whether the database is known not to answer
+        self.barren: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
+        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
 
     async def close(self) -> None:
         await super().close()
@@ -95,7 +98,7 @@ class Stats(Running):
         """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks
         it next and tells."""
         asked = time.monotonic()
-        if self._partitions > SMALL or self.silent():
+        if self._partitions > SMALL or self.barren():
             return
         try:
             await asyncio.wait_for(self._lock.acquire(), WAIT_S)
@@ -103,7 +106,7 @@ class Stats(Running):
             return
         try:
             if self._began < asked:      # else one began after the question
-                async with asyncio.timeout(FRESH_S):
+                async with self.writing(), asyncio.timeout(FRESH_S):
                     await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
         except (psycopg.Error, TimeoutError) as error:
             self._failed("stats_failed", str(error) or "the database does not answer")

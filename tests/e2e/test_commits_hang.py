@@ -76,6 +76,7 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         assert 'queend_database_doubt{doubt="commits_hang"} 1.0' in scrape
         assert 'queend_database_doubt{doubt="away"} 0.0' in scrape
         assert hanging(cluster) > 0, "the scrape has not waited for it"
+        assert client.get("/api/v1/status").status == 200, "what needs no commit is shown"
         told = findings(client, "standbys")["commits wait for a synchronous standby"]
         assert told.startswith("critical: ") and "SyncRep" in told
         assert f"{STANDBYS} = 'missing'; standbys that stream: none" in told
