@@ -5,22 +5,23 @@
 -- about 8 MB; stored and gone from the outbox in one transaction, so each exactly once. One row per queue: how many
 -- were moved. One caller at a time; a second one gets a row with -1. A session draws ids in the order of its
 -- transactions, and the lock is held until the commit: what one session pushed is stored in its order.
--- What is for an encrypted queue cannot be stored here: it is marked and passed by (a row with 0), and keeps nobody
--- waiting.
+-- What is for an encrypted queue cannot be stored here, nor what is larger than payload_most (who may insert into the
+-- outbox is not bound by queen.push): it is marked and passed by (a row with 0), and keeps nobody waiting.
 CREATE OR REPLACE FUNCTION queend.relay(p_limit int DEFAULT 1000, p_from bigint DEFAULT 0)
 RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_ids bigint[];
-    v     record;
+    v_ids   bigint[];
+    v_large bigint[];
+    v       record;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(1903519077, 1) THEN
         RETURN QUERY SELECT NULL::text, -1::bigint;
         RETURN;
     END IF;
-    SELECT array_agg(r.id) INTO v_ids
-      FROM (SELECT x.id, sum(x.size) OVER (ORDER BY x.id) - x.size AS before
+    SELECT array_agg(r.id), array_agg(r.id) FILTER (WHERE r.size > queend.payload_most()) INTO v_ids, v_large
+      FROM (SELECT x.id, x.size, sum(x.size) OVER (ORDER BY x.id) - x.size AS before
               FROM (SELECT o.id, octet_length(o.payload::text) AS size FROM queend.outbox o
                      WHERE o.id >= p_from AND o.refused IS NULL
                      ORDER BY o.id LIMIT p_limit) AS x) AS r
@@ -30,8 +31,14 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH marked AS (
-        UPDATE queend.outbox o SET refused = 'the queue is encrypted: SQL cannot seal what is pushed to it'
-          FROM queend.queues q WHERE o.id = ANY (v_ids) AND q.name = o.queue AND q.encryption_enabled RETURNING o.queue)
+        UPDATE queend.outbox o SET refused = x.why
+          FROM (SELECT u.id, 'the payload has more than ' || queend.payload_most() || ' bytes' AS why
+                  FROM unnest(v_large) AS u (id)
+                UNION ALL
+                SELECT e.id, 'the queue is encrypted: SQL cannot seal what is pushed to it'
+                  FROM queend.outbox e JOIN queend.queues q ON q.name = e.queue
+                 WHERE e.id = ANY (v_ids) AND e.id <> ALL (COALESCE(v_large, '{}')) AND q.encryption_enabled) AS x
+         WHERE o.id = x.id RETURNING o.queue)
     SELECT DISTINCT m.queue, 0::bigint FROM marked m;
     WITH taken AS (DELETE FROM queend.outbox o WHERE o.id = ANY (v_ids) AND o.refused IS NULL RETURNING o.*)
     SELECT array_agg(t.queue ORDER BY t.id) AS queue, array_agg(t.partition ORDER BY t.id) AS partition,

@@ -139,6 +139,20 @@ BEGIN
     END IF;
 END $$;
 
+-- Refuses a payload of more bytes than a request over HTTP may have by default (54000, program_limit_exceeded). A
+-- larger one takes the relay longer than a statement may, and what was pushed after it waits.
+CREATE OR REPLACE FUNCTION queend.payload_check(p_payload text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF octet_length(p_payload) > queend.payload_most() THEN
+        RAISE program_limit_exceeded USING MESSAGE =
+              format('A payload has at most %s bytes, and has %s', queend.payload_most(), octet_length(p_payload));
+    END IF;
+END $$;
+
+-- Returns how many bytes a payload may have that SQL pushes.
+CREATE OR REPLACE FUNCTION queend.payload_most() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 67108864';
+
 -- Refuses items (a JSON array) of which one has a member that SQL does not support, or a misspelled one
 -- (members_checked). To drop the member would make another message than its sender meant. Error 22023.
 CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void

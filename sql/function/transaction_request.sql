@@ -56,8 +56,8 @@ BEGIN
            array_agg(COALESCE(o.v->'v'->'payload', '{}')::text ORDER BY o.ord) AS payload,
            array_agg(NULLIF(o.v->'v'->>'traceId', '')::uuid ORDER BY o.ord) AS trace
       INTO v_names FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord) WHERE o.v->>'type' = 'push';
-    PERFORM queend.item_check(u.q, u.p, u.t)
-       FROM unnest(v_names.queue, v_names.partition, v_names.transaction) AS u (q, p, t);
+    PERFORM queend.item_check(u.q, u.p, u.t), queend.payload_check(u.v)
+       FROM unnest(v_names.queue, v_names.partition, v_names.transaction, v_names.payload) AS u (q, p, t, v);
 
     FOR v_round IN 1 .. 10 LOOP
         BEGIN

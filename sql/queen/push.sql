@@ -7,7 +7,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_id text := COALESCE(NULLIF(transaction_id, ''), queend.id_make()::text);
 BEGIN
-    PERFORM queend.item_check(queue, COALESCE(partition, 'Default'), v_id);
+    PERFORM queend.item_check(queue, COALESCE(partition, 'Default'), v_id), queend.payload_check(payload::text);
     IF EXISTS (SELECT FROM queend.queues q WHERE q.name = queue AND q.encryption_enabled) THEN
         RAISE feature_not_supported
               USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', queue);
@@ -21,8 +21,8 @@ COMMENT ON FUNCTION queen.push(text, text, json, text, uuid) IS
 'A message that is stored if, and only if, the transaction it is called in commits; a daemon moves it into its queue
 right after (queend.relay), in the order of commits as far as one session goes. Takes no lock anybody waits for.
 partition NULL: Default; transaction_id NULL: one is made. Returns the transaction id. A partition that holds the id
-already when the message arrives there keeps the older one. Errors: 22023 a name that is too long or empty, 0A000
-the queue is encrypted.';
+already when the message arrives there keeps the older one. Errors: 22023 a name that is too long or empty, 54000 a
+payload of more than 64 MiB, 0A000 the queue is encrypted.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL,
     trace_id uuid DEFAULT NULL) RETURNS text
@@ -58,7 +58,8 @@ BEGIN
                    COALESCE(e.v->'payload', '{}')::text AS payload, NULLIF(e.v->>'traceId', '')::uuid AS trace,
                    NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
               FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)) AS x;
-    PERFORM queend.item_check(u.q, u.p, u.t) FROM unnest(i.queue, i.partition, i.transaction) AS u (q, p, t);
+    PERFORM queend.item_check(u.q, u.p, u.t), queend.payload_check(u.v)
+       FROM unnest(i.queue, i.partition, i.transaction, i.payload) AS u (q, p, t, v);
     IF i.queue IS NULL THEN
         RETURN '{"items": [], "partition_updates": []}';
     END IF;
