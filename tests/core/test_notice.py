@@ -112,6 +112,20 @@ def test_as_many_senders_as_there_is_room_for():
     assert verdicts[-1] == ("good", True) and senders[0][0] == b"more:1" and len(senders) == 64
 
 
+@pytest.mark.parametrize("forged", [heard(1, began=2**62), heard(2**62), heard(*range(3, 99))],
+                         ids=["a later session", "a later number", "the next numbers"])
+def test_without_a_secret_nobody_is_silenced(forged):
+    verdicts, _ = probe_senders([*heard(1, 2), *forged, *heard(3, 4)], verified=False)
+    assert [word for word, _ in verdicts[-2:]] == ["good", "good"]
+    assert "good" not in [word for word, _ in probe_senders([*heard(1, 2), *forged, *heard(3, 4)])[0][-2:]]
+
+
+def test_without_a_secret_made_up_senders_crowd_nobody_out():
+    many = [(b"s%d:1" % i, 1, 1, 0, i, 0) for i in range(200)]
+    verdicts, senders = probe_senders([*many, *heard(1, at=300)], verified=False)
+    assert verdicts[-1] == ("good", True) and len(senders) == 64 and b"a:1" in [name for name, *_ in senders]
+
+
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=300))
 def test_nothing_is_taken_twice(numbers):
     verdicts, ((_, packets, lost, _),) = probe_senders(heard(*numbers))

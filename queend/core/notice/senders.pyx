@@ -39,7 +39,8 @@ cdef Sender* sender_find(Senders* all, const char* name) noexcept nogil:
     return NULL
 
 cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
-    # For one that was not heard before: a free one, or that of who is silent for longest. NULL: all of them live.
+    # For one that was not heard before: a free one, or that of who is silent for longest. NULL: all of them live, and
+    # are who they say.
     cdef int i
     cdef Sender* s = NULL
     if all.n < SENDERS_MOST:
@@ -48,11 +49,12 @@ cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
     for i in range(all.n):
         if s == NULL or all.all[i].heard_us < s.heard_us:
             s = &all.all[i]
-    return s if now - s.heard_us > all.dead_us else NULL
+    return s if now - s.heard_us > all.dead_us or not all.verified else NULL
 
 cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
-    # PACKET_GOOD: it is news. gap: there may have been news that did not come, among them whatever was said before
-    # its sender was heard for the first time. now is monotonic.
+    # PACKET_GOOD: it is to be heeded. gap: there may have been news that did not come, among them whatever was said
+    # before its sender was heard for the first time. now is monotonic. Without a secret anybody may speak in a peer's
+    # name, of a later session or with a later number: what the peer says is heeded all the same.
     cdef Sender* s = sender_find(all, m.name)
     cdef bint again
     gap[0] = False
@@ -67,7 +69,7 @@ cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, b
         again = True
     else:
         again = s.began != m.began or s.random != m.random
-        if again and m.began <= s.began and now - s.heard_us <= all.dead_us:
+        if again and all.verified and m.began <= s.began and now - s.heard_us <= all.dead_us:
             return PACKET_ENDED       # but a clock may have been set back before a start
         s.restarts += again
     if again:
@@ -75,9 +77,10 @@ cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, b
         s.random = m.random
         s.lost += window_lost(&s.window)
         memset(&s.window, 0, sizeof(Window))
-    if not window_take(&s.window, m.sequence, gap):
+    if window_take(&s.window, m.sequence, gap):
+        s.packets += 1
+    elif all.verified:
         return PACKET_AGAIN
     gap[0] |= again
     s.heard_us = now
-    s.packets += 1
     return PACKET_GOOD

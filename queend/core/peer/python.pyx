@@ -30,6 +30,7 @@ def peers_begin(str name, bytes secret, list sockets, int beat_ms, int dead_ms, 
     peers.posts = posts
     peers.beat_ms = beat_ms
     peers.senders.dead_us = <int64_t>dead_ms * 1000
+    peers.senders.verified = len(secret) > 0
     peers.me.began = <uint64_t>clock_wall_us()
     while getrandom(&peers.me.random, sizeof(peers.me.random), 0) != sizeof(peers.me.random):
         pass

@@ -34,14 +34,15 @@ def probe_packet_read(bytes secret, bytes packet):
     free(copy)
     return out
 
-def probe_senders(list heard, int64_t dead_us=5000000):
-    """heard: (name, began, sequence, sent_us, now, wall). Of each (verdict, gap); then of each sender (name, packets,
-    lost, restarts)."""
+def probe_senders(list heard, int64_t dead_us=5000000, bint verified=True):
+    """heard: (name, began, sequence, sent_us, now, wall). verified: with a secret. Of each (verdict, gap); then of each
+    sender (name, packets, lost, restarts)."""
     cdef Senders* all = <Senders*>calloc(1, sizeof(Senders))
     cdef Notice m
     cdef bint gap
     cdef int i
     all.dead_us = dead_us
+    all.verified = verified
     out = []
     for name, began, sequence, sent_us, now, wall in heard:
         memset(&m, 0, sizeof(Notice))

@@ -70,6 +70,7 @@ cdef struct Senders:
     Sender[SENDERS_MOST] all
     int n
     int64_t dead_us           # one that is silent for so long is gone
+    bint verified             # there is a secret: a packet is of whom it names
 
 cdef enum:
     TOLD_MOST = 4096          # entries that wait to leave; beyond: NOTICE_LOOK stands for them
