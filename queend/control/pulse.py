@@ -3,7 +3,7 @@ every page would wait for it as long as a statement may take."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..service.running import Running
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane
 PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent
+LATE_S = 1.0           # a statement of a page that has waited for so long makes one ask
 COMMIT_S = 60.0        # then a commit that is waited for is tried anew: it may wait at a server that has gone
 # It writes to the log of the server (WAL) and nowhere else; its commit waits as every other one does.
 WRITE = "SELECT pg_logical_emit_message(true, 'queend', '')"
@@ -23,22 +24,24 @@ TEXT = "the database does not answer"
 
 
 class Pulse(Running):
-    """Probes the database while the data plane doubts it. `silent`: the last probe was not answered. Then statements of
-    pages that are under way are cut off, and new ones fail at once, until a probe is answered. A statement of the data
-    plane that waits for a lock is no silence: the probe is answered meanwhile."""
+    """Probes the database while the data plane doubts it, or a page waits for it. `silent`: the last probe was not
+    answered. Then statements of pages that are under way are cut off, and new ones fail at once, until a probe is
+    answered. A statement that waits for a lock, or takes long, is no silence: the probe is answered meanwhile."""
 
     def __init__(self, core: Any, conninfo: str):
         self.core, self.conninfo = core, conninfo
         self.silent = False
         self.commit: asyncio.Task | None = None      # waited for while commits hang, or may
-        self._waits: set[asyncio.Timeout] = set()
-        self._writes: set[asyncio.Timeout] = set()
+        # of the statements of pages, and of figures that are written before a page: since when (the loop's clock)
+        self._waits: dict[asyncio.Timeout, float] = {}
+        self._writes: dict[asyncio.Timeout, float] = {}
 
     async def _run(self) -> None:
         while True:
             doubts = self.core.database()["doubts"]
             self._try_commit(self.core.wants_commit())
-            silent = bool(DOUBTS.intersection(doubts)) and not await self._answers()
+            doubted = bool(DOUBTS.intersection(doubts)) or self.silent
+            silent = (doubted or self._late()) and not await self._answers(doubted)
             if silent != self.silent:
                 self.silent = silent
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
@@ -72,14 +75,23 @@ class Pulse(Running):
         self._try_commit(False)
         await super().close()
 
-    async def _answers(self) -> bool:
+    def _late(self) -> bool:
+        """Returns True if a page has waited for LATE_S."""
+        before = asyncio.get_running_loop().time() - LATE_S
+        return any(at < before for waits in (self._waits, self._writes) for at in waits.values())
+
+    async def _answers(self, doubted: bool) -> bool:
+        """Returns True if the database answers. Where it is not doubted, an error is an answer: it may only have no
+        connection left."""
         try:
             async with asyncio.timeout(PROBE_S):
                 async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
                     await connection.execute("SELECT 1")
             return True
-        except (psycopg.Error, OSError, TimeoutError):
+        except TimeoutError:
             return False
+        except (psycopg.Error, OSError):
+            return not doubted
 
     def barren(self) -> bool:
         """Returns True while nothing is stored, as far as known: figures are not written before a page then."""
@@ -89,14 +101,14 @@ class Pulse(Running):
     async def writing(self) -> AsyncIterator[None]:
         """Raises TimeoutError in what runs in it once nothing is stored."""
         limit = asyncio.timeout(None)
-        self._writes.add(limit)
+        self._writes[limit] = asyncio.get_running_loop().time()
         try:
             async with limit:
                 yield
         finally:
-            self._writes.discard(limit)
+            del self._writes[limit]
 
-    def _cut(self, waits: set[asyncio.Timeout]) -> None:
+    def _cut(self, waits: Iterable[asyncio.Timeout]) -> None:
         now = asyncio.get_running_loop().time()
         for wait in waits:
             if not wait.expired():
@@ -104,10 +116,10 @@ class Pulse(Running):
 
     def began(self, wait: asyncio.Timeout) -> None:
         """A statement is waited for, which silence ends."""
-        self._waits.add(wait)
+        self._waits[wait] = asyncio.get_running_loop().time()
 
     def ended(self, wait: asyncio.Timeout) -> None:
-        self._waits.discard(wait)
+        self._waits.pop(wait, None)
 
 
 class Pool(AsyncConnectionPool):

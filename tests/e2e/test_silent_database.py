@@ -80,6 +80,21 @@ def test_it_is_told_everywhere(cluster: Postgres, proxy: Proxy, how: str, tmp_pa
         until(lambda: client.get("/api/v1/system/live").json["ready"], "the dashboard's figures are well again")
 
 
+def test_a_page_asks_whether_somebody_is_there(cluster: Postgres, proxy: Proxy) -> None:
+    """Its statement is lost, and the data plane has answers. Nothing but silence ends the statement."""
+    database = psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]
+    with Daemon(cluster.dsn(port=proxy.port, dbname=database), DB_STATEMENT_TIMEOUT=0) as daemon:
+        with daemon.client() as client:
+            client.push("q", 1)
+            assert client.get("/api/v1/resources/queues").status == 200
+            lost = (b"queend control", b"queend.queues q")      # new sessions of pages, and what the page asks
+            proxy.rule = lambda to_server, data: [MUTE] if to_server and any(one in data for one in lost) else [data]
+            assert client.get("/api/v1/status").status == 503
+            client.push("q", 2)
+            proxy.rule = pass_on
+            until(lambda: client.get("/api/v1/status").status == 200, "pages are shown")
+
+
 def test_pages_are_shown_while_a_statement_waits(cluster: Postgres) -> None:
     """The data plane hears nothing for the lock that it waits for. Pages that need no such lock are shown."""
     conninfo = cluster.database()
