@@ -35,7 +35,8 @@ SELECT c.relname AS name, t.relname AS of FROM pg_index i
  WHERE c.relnamespace = to_regnamespace('queend') AND NOT (i.indisvalid AND i.indisready) ORDER BY 1 LIMIT 20"""
 WAITING = f"""
 SELECT k.objid::int AS lane, count(*) FILTER (WHERE NOT k.granted)::int AS waiting,
-       min(k.pid) FILTER (WHERE k.granted) AS holder
+       min(k.pid) FILTER (WHERE k.granted) AS holder,
+       (SELECT h.usename FROM pg_stat_activity h WHERE h.pid = min(k.pid) FILTER (WHERE k.granted)) AS role
   FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid AND a.wait_event = 'SyncRep'
   JOIN pg_database d ON d.oid = k.database AND d.datname = current_database()
  WHERE k.locktype = 'advisory' AND k.classid = {LANES} AND k.objsubid = 2
@@ -76,17 +77,19 @@ async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
     """Some looks within a fifth of a second: a lane in which somebody waits in most of them is crowded. A lane whose
     holder waits for a synchronous standby is not: the check standbys tells of that."""
     seen: dict[int, int] = {}
-    most: dict[int, tuple[int, int | None]] = {}
+    most: dict[int, tuple[int, int, str]] = {}
     for _ in range(LOOKS):
         for row in await ask(WAITING):
             seen[row["lane"]] = seen.get(row["lane"], 0) + 1
-            most[row["lane"]] = max(most.get(row["lane"], (0, None)), (row["waiting"], row["holder"] or 0))
+            most[row["lane"]] = max(most.get(row["lane"], (0, 0, "")),
+                                    (row["waiting"], row["holder"] or 0, row["role"] or ""))
         await asyncio.sleep(PAUSE_S)
     for lane, times in sorted(seen.items(), key=lambda one: -one[1]):
         if times > LOOKS // 2:
-            waiting, holder = most[lane]
-            held = f"; session {holder} held it" if holder else ""
+            waiting, holder, role = most[lane]
+            held = f"; session {holder} of the role {role} held it" if holder else ""
             yield ("warning", f"pushes wait for each other in lane {lane}",
                    f"in {times} of {LOOKS} looks, {waiting} at most{held}",
                    "A lane is held to the commit. A program that pushes from SQL must commit soon; partitions whose id "
-                   f"has the remainder {lane} by 64 share it: push larger batches, or spread over more partitions")
+                   f"has the remainder {lane} by 64 share it: push larger batches, or spread over more partitions. "
+                   "A role that has no business here: pg_terminate_backend, and REVOKE CONNECT on the database")

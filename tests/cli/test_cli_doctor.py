@@ -55,7 +55,8 @@ def test_a_lane_in_which_pushes_wait(cli, daemon):
         holder.execute("SELECT pg_advisory_xact_lock(%s, 7)", (LANES,))
         waiter.pgconn.send_query(f"SELECT pg_advisory_xact_lock({LANES}, 7)".encode())
         (one,) = until(lambda: found(cli, "lanes"), "it waits")
-        assert "lane 7" in one["title"] and f"session {holder.info.backend_pid}" in one["evidence"]
+        assert "lane 7" in one["title"]
+        assert f"session {holder.info.backend_pid} of the role {holder.info.user}" in one["evidence"]
         holder.rollback()
     waiter.close()
     assert not found(cli, "lanes")
