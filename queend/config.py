@@ -126,7 +126,8 @@ class Server(BaseSettings):
         "acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
     queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
-    queend_max_queued_bytes: int = size(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", ge=1 << 20)
+    queend_max_queued_bytes: int = size(128 << 20, "memory for requests that are not answered yet, of all workers in "
+                                        "equal shares; beyond: large ones wait unread", ge=1 << 20)
     queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and "
                                          "the watchdog is not fed; 0: never", "ms")
     queend_control_stuck_ms: int = count(600_000, "the same of the control plane's loop; 0: never", "ms")

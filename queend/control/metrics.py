@@ -37,8 +37,8 @@ router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # as it is now, or the most so far; the rest only grows
-LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "streams", "push_streams",
-        "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
+LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "held", "streams",
+        "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
 STORE_S = 1.5               # for all that the database is asked; a scrape is answered within 2 s
 COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which it is not asked
 OUTBOX_MOST = 100_000      # counted

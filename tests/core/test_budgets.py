@@ -2,6 +2,7 @@
 served meanwhile."""
 import contextlib
 import socket
+import struct
 
 import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
@@ -282,3 +283,75 @@ def test_one_connection_may_not_have_too_many_answers(start):
         sock.sendall(get("/big/5000000"))      # one answer of any size is no such case
         assert len(answers(sock, 1)[0][2]) == 5_000_000
     until(lambda: clients(edge)["untaken"] == 0, "all is given back")
+
+
+# -- requests in hand --------------------------------------------------------------------------------------------------
+
+def push(length, path="/x"):
+    return head(length, path) + b"x" * length
+
+
+def abort(sock):
+    """Closes it so that the kernel sends a reset."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+@contextlib.contextmanager
+def full(start, **settings):
+    """A worker whose requests in hand take more than they may."""
+    edge = start(workers=1, max_queued_bytes=200_000, **settings)
+    socks = [edge.connect() for _ in range(2)]
+    for number, sock in enumerate(socks):
+        sock.sendall(push(150_000, "/hold"))
+        edge.wait(number + 1, "held")
+    yield edge
+    edge.release()
+    assert [answers(sock, 1)[0][0] for sock in socks] == [200, 200]
+    close(*socks)
+    until(lambda: counted(edge, "held") == 0, "all is given back")
+
+
+def test_a_large_request_waits_for_room_and_small_ones_do_not(start):
+    with full(start) as edge, contextlib.closing(edge.connect()) as large:
+        large.sendall(push(20_000) + push(10))
+        until(lambda: counted(edge, "waited_room") == 1, "it waits")
+        with contextlib.closing(edge.connect()) as small:
+            small.sendall(push(1000))
+            assert answers(small, 1)[0][0] == 200
+        assert served(edge) and len(edge.seen) == 3 and counted(edge, "refused") == 0
+        edge.release()
+        assert [len(body(one)["body"]) for one in answers(large, 2)] == [20_000, 10]
+
+
+def test_one_connection_has_its_share_in_hand(start):
+    """A second request comes while the first is in hand, a third does not: others have no such request to wait for."""
+    edge = start(workers=1)
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(push(700_000, "/hold") * 3)
+        edge.wait(2, "held")
+        assert served(edge) and len(edge.held) == 2
+        edge.release()
+        assert [one[0] for one in answers(sock, 2)] == [200, 200]
+        edge.wait(1, "held")
+        edge.release()
+        assert answers(sock, 1)[0][0] == 200
+
+
+def test_who_leaves_while_a_request_waits_is_forgotten(start):
+    with full(start) as edge:
+        for _ in range(3):
+            sock = edge.connect()
+            sock.sendall(push(20_000))
+            until(lambda: clients(edge)["arriving"] > 20_000, "it waits")
+            abort(sock)
+            until(lambda: clients(edge)["arriving"] == 0, "it is forgotten")
+        assert len(edge.seen) == 2
+
+
+def test_a_request_that_waits_too_long_is_refused(start):
+    with full(start, patience_ms=300) as edge, contextlib.closing(edge.connect()) as large:
+        large.sendall(push(20_000))
+        [(status, headers, text)] = answers(large, 1)
+        assert (status, headers["retry-after"], body((0, 0, text))) == (
+            503, "1", {"error": "Too many requests are waiting; try again"})

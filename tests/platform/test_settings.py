@@ -276,15 +276,18 @@ LANES = "SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 
 def test_sizes_and_numbers(bounded: Daemon) -> None:
     def body(size: int) -> bytes:
         return json.dumps({"items": [{"queue": "sizes", "payload": "x" * size}]}).encode()
-    with bounded.client() as client:
+    with bounded.client() as client, bounded.client() as small:
         client.push("sizes", 1)
         for path, size, status in (("configure", 3000, 200), ("configure", 5000, 413), ("push", 850_000, 201),
                                    ("push", 950_000, 413)):
             sent = body(size) if path == "push" else json.dumps({"queue": "sizes", "other": "x" * size}).encode()
             assert client.request("POST", f"/api/v1/{path}", sent).status == status, (path, size)
-        with at_once(bounded, LANES, "POST", "/api/v1/push", [json.loads(body(600_000))] * 2):
-            until(lambda: client.metric("queend_worker_jobs") == 2, "both wait")
-            assert client.request("POST", "/api/v1/push", body(10)).status == 503
+        with at_once(bounded, LANES, "POST", "/api/v1/push", [json.loads(body(600_000))] * 3):
+            until(lambda: client.metric("queend_worker_waited_room_total") == 1, "the third waits for room")
+            assert client.metric("queend_worker_jobs") == 2
+            small.send("POST", "/api/v1/push", body(10))
+            until(lambda: client.metric("queend_worker_jobs") == 3, "a small one does not wait for room")
+        assert small.receive().status == 201
     clients = [bounded.client() for _ in range(30)]
     try:
         answers = []

@@ -29,6 +29,7 @@ cdef struct Arena:
     ChunkPool* pool
     Chunk* chunks
     Adopted* adopted
+    size_t size               # bytes of all of them
     char* at
     char* end
     bint picky                # of the request: names that nobody knows are refused (Prefer: handling=strict)
@@ -38,6 +39,7 @@ cdef inline void arena_open(Arena* a, ChunkPool* pool) noexcept nogil:
     a.picky = False
     a.chunks = NULL
     a.adopted = NULL
+    a.size = 0
     a.at = NULL
     a.end = NULL
 
@@ -60,6 +62,7 @@ cdef void* arena_more(Arena* a, size_t n) noexcept nogil:
         c.size = size
     c.next = a.chunks
     a.chunks = c
+    a.size += sizeof(Chunk) + c.size
     a.at = <char*>c + sizeof(Chunk) + n
     a.end = <char*>c + sizeof(Chunk) + c.size
     return <char*>c + sizeof(Chunk)
@@ -104,6 +107,7 @@ cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     one.size = size
     one.next = a.adopted
     a.adopted = one
+    a.size += size
     return True
 
 cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept nogil:
@@ -147,6 +151,7 @@ cdef void arena_close(Arena* a) noexcept nogil:
             block_free(a.pool, c, sizeof(Chunk) + c.size)
         c = following
     a.chunks = NULL
+    a.size = 0
     a.at = NULL
     a.end = NULL
 

@@ -50,6 +50,7 @@ cdef struct Counters:
     uint64_t not_parked       # pops refused, because too many were waiting
     uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # refused, because too much was being received
+    uint64_t waited_room      # large requests that waited for room
     uint64_t logged           # lines of the request log
     uint64_t spans            # of traces (net/spans)
     uint64_t spans_dropped    # for want of room
@@ -68,6 +69,7 @@ cdef struct Counters:
     int64_t live_slots
     int64_t live_handles
     int64_t parked
+    int64_t held              # bytes of requests in hand (net/held)
 
 cdef extern from *:
     int __builtin_clzll(unsigned long long v) noexcept nogil

@@ -76,6 +76,7 @@ cdef void feed_sit(Feed* f, Conn* c) noexcept nogil:
     c.ended = True
     c.mode = READ_FRAMES if f.req.feed == FEED_SOCKET else READ_NOTHING
     conn_drop(c)
+    held_drop(f.r)            # streams have a bound of their own
     # who is cut off does not answer, and the kernel would go on for a quarter of an hour
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
     conn_dirty(c)

@@ -99,6 +99,10 @@ cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
     if n < at + length:
         f.want = at + <size_t>length
         return 0
+    if held_waits(c, <int64_t>(length + f.parts.len)):
+        held_wait(c, NULL)
+        return 0
+    c.has_room = False
     for i in range(<size_t>length):
         (<char*>data)[at + i] ^= data[at - 4 + (i & 3)]
     f.silences = 0

@@ -9,10 +9,12 @@ cdef void job_move(Job* j, int state) noexcept nogil:
     if j.state == state:
         return
     if j.state == JOB_PARKED:
+        held_count(j.r)
         j.r.worker.counters.parked -= 1
         e.queued_jobs += 1
     j.state = state
     if state == JOB_PARKED:
+        held_drop(j.r)        # they have a bound of their own
         j.r.worker.counters.parked += 1
         e.queued_jobs -= 1
     elif state == JOB_DONE:
@@ -21,7 +23,6 @@ cdef void job_move(Job* j, int state) noexcept nogil:
             atomic_add64(&jobs_standing, -1)
         j.r.worker.counters.live_jobs -= 1
         e.queued_jobs -= 1
-        e.queued_bytes -= <int64_t>j.bytes
 
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     # It met an error that was not its own. Once more?
@@ -43,7 +44,7 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexce
     r.op = kind.op
     r.worker.counters.live_jobs += 1
     engine_of(r.worker).queued_jobs += 1
-    engine_of(r.worker).queued_bytes += <int64_t>bytes
+    held_count(r)
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
     # It waits for a statement.

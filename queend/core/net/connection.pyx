@@ -91,6 +91,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     c.owed = 0
     conn_drop(c)
     unread_del(c)
+    held_leave(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
         following = r.next
@@ -188,6 +189,8 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
     else:
         buf.base = c.worker.input
         buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
+    if held_over(c.worker) and (c.mode == READ_HEAD or c.mode == READ_FRAMES):
+        buf.len = min(buf.len, <size_t>INPUT_HEAD)
     if c.worker.counters.bytes_in >= c.worker.turn_full:
         if c.mode != READ_HEAD or c.head.len:
             buf.len = 0
@@ -260,9 +263,9 @@ cdef inline bint conn_sated(Conn* c) noexcept nogil:
     return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
-    # Returns True if the next request has to wait: for a token to be verified, for the reading of the one before, or
-    # for answers.
-    return (c.mode == READ_LATER or c.beside or c.owed >= c.worker.settings.max_pipeline or conn_sated(c)
+    # Returns True if the next request has to wait: for a token, for the body before it, for room, or for answers.
+    return (c.mode == READ_LATER or c.beside or c.waits_room or c.owed >= c.worker.settings.max_pipeline
+            or conn_sated(c) or held_full(c)
             or c.feed != NULL and (c.feed.n_commands >= c.worker.settings.max_pipeline
                                    or grant_stale(c.feed.r.grant)))
 

@@ -25,6 +25,8 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
 cdef void request_leave(Request* r) noexcept nogil:
     # Its client has left, or it has none; it goes on all the same.
     cdef Worker* w = r.worker
+    if r.conn != NULL:
+        r.conn.held -= r.held
     r.conn = NULL
     r.alone = True
     r.before = NULL
@@ -55,6 +57,8 @@ cdef void request_close(Request* r) noexcept nogil:
         request_settle(r)
     if r.charged:
         untaken_add(w, r.conn, -r.charged)
+    if r.held:
+        held_drop(r)
     arena_close(&r.arena)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
@@ -96,6 +100,9 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     if outcome < 0:
         conn_refuse(c, h.status, h.reason)
         return n
+    if held_waits(c, h.length):
+        held_wait(c, NULL)
+        return 0
     r = request_open(w, c)
     if r == NULL or not request_take(r, &h):
         if r != NULL:
@@ -229,7 +236,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     elif r.coding:
         unpack_begin(w, r, c.most)
     else:
-        service.request(w, r)
+        held_take(c, r)
 
 cdef void conn_again(Conn* c, Request* r) noexcept nogil:
     # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the

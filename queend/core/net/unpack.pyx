@@ -20,7 +20,7 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     cdef size_t told
     r.unpacks_to = most
     if r.body.n == 0:
-        service.request(w, r)
+        held_take(r.conn, r)
         return
     told = coded_told(r.coding, r.body)
     if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
@@ -53,7 +53,7 @@ cdef void unpack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e)
     elif r.conn == NULL:
         reply_empty(r)
     else:
-        service.request(w, r)
+        held_take(r.conn, r)
 
 cdef int unpack_large(ApiError* e) noexcept nogil:
     error_set(e, 413, b"The request body is too large when it is unpacked")

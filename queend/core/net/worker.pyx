@@ -48,6 +48,8 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
+    if w.room_first != NULL and not w.ending and held_go(w):
+        worker_turn(w)
     if w.digs:
         service.dig(w)
     if chunkpool_turn(&w.chunks) and not w.ending:
@@ -65,6 +67,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     arriving_look(w)
     untaken_look(w)
+    held_look(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
     unread_look(w)
@@ -191,6 +194,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.limits.max_head = <size_t>s.max_head
     w.limits.max_target = <size_t>s.max_target
     w.limits.max_body = s.max_body
+    w.held_most = s.max_queued_bytes // s.workers
     w.input = <char*>malloc(INPUT_SIZE)
     if (w.input == NULL or not requestlog_open(&w.requestlog, s.request_log)
             or not spans_open(&w.spans, s.trace_share)):

@@ -22,7 +22,7 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     it.more = x
     w.counters.sealed += 1
     j.bytes += n
-    engine_of(w).queued_bytes += <int64_t>n
+    held_count(j.r)
     return True
 
 cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:

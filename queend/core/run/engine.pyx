@@ -139,7 +139,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if not catalog.loaded and not (spool.on and route.buffered):
         reply_error(r, 503, doubt_why())
         return
-    if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
+    if e.queued_jobs >= e.settings.max_queued_jobs:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
     if route.delivers and untaken_over():

@@ -190,7 +190,6 @@ cdef struct Engine:
     int64_t reload_pause
     int rotate
     int64_t queued_jobs
-    int64_t queued_bytes
     JobList resolving
     JobList wait_reload
     JobQueue pops             # with candidates

@@ -39,6 +39,7 @@ cdef struct Request:
     Buf out                   # the whole answer
     int64_t charged           # of it, in the budget (net/untaken)
     int64_t arriving          # bytes of its body, in the budget of what arrives (net/beside, net/unpack)
+    int64_t held              # bytes of its arena, in the budget of its worker (net/held)
     uint8_t coding            # CODING_* of its body, as it came
     int64_t unpacks_to        # bytes its body may have, unpacked
     size_t head_size          # of it: status line and headers
@@ -101,6 +102,9 @@ cdef struct Conn:
     Request* first            # answers owed, in order
     Request* last
     Request* reading          # head complete, body not
+    Request* unread_request   # complete, and not read while it waits for room; NULL: its next head or frame waits
+    Conn* room_prev           # in the worker's list of those that wait for room
+    Conn* room_next
     Feed* feed                # what its last request has become
     Buf head                  # bytes that are not a complete request yet; answers owed may hold some back, too
     size_t body_got           # READ_FIXED
@@ -123,10 +127,13 @@ cdef struct Conn:
     uint8_t asked             # requests of it that were taken: none, one, more
     uint8_t ended             # after the last answer owed: no more requests, close
     uint8_t beside            # its last request is being read beside the loop (net/beside)
+    uint8_t waits_room        # it stands in the worker's list of those that wait for room (net/held)
+    uint8_t has_room          # it stood there, and its large request may be read
     uint64_t from_            # whose it is (address_key), 0: it was never admitted
     int64_t arriving          # bytes of the budget it has (net/arriving)
     int64_t most              # bytes of the body that is read
     int64_t untaken           # bytes of its answers in the budget (net/untaken)
+    int64_t held              # bytes of its requests in hand (net/held)
     int64_t handed            # ever, to the loop, of what the kernel did not take at once
     Pace pace                 # of its body, or of its answers
 

@@ -108,6 +108,9 @@ cdef struct Worker:
     Beside* beside_last
     RequestPool requests
     Request* alone            # requests that are not done and have no client (any more)
+    int64_t held_most         # bytes that its requests in hand may have
+    Conn* room_first          # connections whose large requests wait for room (net/held)
+    Conn* room_last
     int64_t untaken           # bytes of answers that have not gone
     int64_t untaken_told      # of them, in the budget of all
     ChunkPool chunks

@@ -1,0 +1,143 @@
+# Requests in hand: those that arrived in whole and are not answered. A request counts with the blocks of its arena,
+# which hold its body and what was made of it. It is counted when it is complete and when it has become a job, and given
+# back when it is closed or parked. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes no atomic
+# operation.
+#
+# What one client holds refuses no request of another. A connection with HELD_OF_ONE in hand is not read until some of
+# it is answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a large request waits. It
+# is large if its body has HELD_LITTLE bytes, or may be compressed. One request of each connection waits, in order. Its
+# body keeps its place in the budget of what arrives. After the patience it is answered 503.
+
+cdef enum:
+    HELD_OF_ONE = 1 << 20
+    HELD_LITTLE = 8192
+    HELD_GO_US = 2000         # a turn goes on with requests that waited
+    HELD_GO_HEADS = 4         # and has so many connections read a body that waited
+
+cdef inline bint held_over(Worker* w) noexcept nogil:
+    return w.counters.held >= w.held_most
+
+cdef void held_count(Request* r) noexcept nogil:
+    # Counts what the request's arena took since it was counted last.
+    cdef int64_t more = <int64_t>r.arena.size - r.held
+    r.held += more
+    r.worker.counters.held += more
+    if r.conn != NULL:
+        r.conn.held += more
+
+cdef void held_drop(Request* r) noexcept nogil:
+    # Gives back all the request was counted with.
+    r.worker.counters.held -= r.held
+    if r.conn != NULL:
+        r.conn.held -= r.held
+    r.held = 0
+
+cdef inline bint held_full(Conn* c) noexcept nogil:
+    # Returns True if the connection has as many bytes in hand as it may.
+    return c.held > HELD_LITTLE and (c.held > HELD_OF_ONE or held_over(c.worker))
+
+cdef bint held_waits(Conn* c, int64_t size) noexcept nogil:
+    # Returns True if a request of the connection with a body of `size` bytes has to wait. A connection that waited is
+    # not sent behind the others again.
+    cdef Worker* w = c.worker
+    return size >= HELD_LITTLE and (held_over(w) or w.room_first != NULL and not c.has_room)
+
+cdef inline bint held_unpacks(Request* r) noexcept nogil:
+    # Returns True if a few bytes of the request's body may become many.
+    cdef int form
+    if r.route == NULL or r.body.n == 0:
+        return False
+    form = push_form(r.headers_raw, r.body)
+    return form == PUSH_FRAMES or form == PUSH_ARROW
+
+cdef void held_take(Conn* c, Request* r) noexcept nogil:
+    # Sends a complete request, the last one owed, to the engine, or has it wait for room.
+    cdef Worker* w = c.worker
+    cdef bint waits = held_waits(c, <int64_t>r.body.n)
+    if not waits and w.counters.held > w.held_most // 2:
+        waits = held_unpacks(r)
+    c.has_room = False
+    if not waits:
+        held_count(r)
+        service.request(w, r)
+        return
+    atomic_add64(&budget.arriving, <int64_t>r.arena.size - r.arriving - c.arriving)
+    r.arriving = <int64_t>r.arena.size
+    c.arriving = 0
+    r.on_gone = held_gone
+    held_wait(c, r)
+
+cdef void held_wait(Conn* c, Request* r) noexcept nogil:
+    # Adds the connection to those that wait for room. r: its complete request; NULL: its next head or frame waits. The
+    # caller takes nothing more from the connection.
+    cdef Worker* w = c.worker
+    w.counters.waited_room += 1
+    c.unread_request = r
+    c.waits_room = True
+    c.room_next = NULL
+    c.room_prev = w.room_last
+    if w.room_last != NULL:
+        w.room_last.room_next = c
+    else:
+        w.room_first = c
+    w.room_last = c
+
+cdef void held_leave(Conn* c) noexcept nogil:
+    # Removes the connection from those that wait for room, if it is one.
+    cdef Worker* w = c.worker
+    if not c.waits_room:
+        return
+    c.waits_room = False
+    c.unread_request = NULL
+    if c.room_prev != NULL:
+        c.room_prev.room_next = c.room_next
+    else:
+        w.room_first = c.room_next
+    if c.room_next != NULL:
+        c.room_next.room_prev = c.room_prev
+    else:
+        w.room_last = c.room_prev
+
+cdef void held_gone(Request* r) noexcept nogil:
+    # Forgets a request whose client left before it was read.
+    request_close(r)
+
+cdef bint held_go(Worker* w) noexcept nogil:
+    # Goes on with requests that waited while there is room, for HELD_GO_US. Returns True if there is something to
+    # flush.
+    cdef int64_t began = clock_mono_us()
+    cdef int heads = HELD_GO_HEADS
+    cdef Conn* c
+    cdef Request* r
+    while w.room_first != NULL and heads and not held_over(w):
+        c = w.room_first
+        r = c.unread_request
+        held_leave(c)
+        conn_dirty(c)
+        if r == NULL:
+            c.has_room = True
+            heads -= 1
+        else:
+            request_settle(r)
+            r.on_gone = NULL
+            held_count(r)
+            service.request(w, r)
+        if clock_mono_us() - began > HELD_GO_US:
+            break
+    if w.room_first != NULL and not held_over(w):
+        uv_async_send(&w.inbox.wake)      # the others in the next turn, which comes at once
+    return w.dirty != NULL
+
+cdef void held_look(Worker* w) noexcept nogil:
+    # Refuses requests that waited longer than the patience.
+    cdef Conn* c = w.room_first
+    cdef Conn* following
+    cdef Request* r
+    cdef int64_t oldest = clock_mono_us() - <int64_t>w.settings.patience_ms * 1000
+    while c != NULL:
+        following = c.room_next
+        r = c.unread_request
+        if r != NULL and r.started_us < oldest:
+            held_leave(c)
+            reply_error(r, 503, b"Too many requests are waiting; try again")
+        c = following
