@@ -6,6 +6,7 @@
 cdef enum:
     SOCKET_MOST = 256 << 10   # bytes of a message
     SOCKET_REF = 256          # of a ref
+    SOCKET_TIMED = 64         # frames after which the turn's clock is asked
     SOCKET_NORMAL = 1000      # why it is closed
     SOCKET_AWAY = 1001
     SOCKET_WRONG = 1002
@@ -107,6 +108,9 @@ cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
         (<char*>data)[at + i] ^= data[at - 4 + (i & 3)]
     f.silences = 0
     f.half = False
+    f.frames += 1
+    if f.frames % SOCKET_TIMED == 0:
+        turn_taken(f.worker, clock_mono_us())
     socket_frame_in(f, p[0], slice_of(data + at, <size_t>length))
     return at + <size_t>length
 
@@ -213,6 +217,7 @@ cdef void socket_said(Feed* f, Slice text) noexcept nogil:
     q.next = f.commands
     f.commands = q
     f.n_commands += 1
+    turn_taken(f.worker, q.started_us)
     if not socket_read(f, q, slice_of(copy, text.n), &e):
         reply_error(q, e.status, e.text)
 

@@ -228,9 +228,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         c.mode = READ_NOTHING
         c.ended = True
     r.started_us = clock_mono_us()
-    w.taken_us = r.started_us
-    if w.turn_us == 0:
-        w.turn_us = w.taken_us
+    turn_taken(w, r.started_us)
     if r.method == METHOD_OPTIONS:
         reply_options(r)
     elif r.coding:

@@ -109,6 +109,12 @@ cdef enum:
 cdef inline bint turn_over(Worker* w) noexcept nogil:
     return w.taken_us - w.turn_us > TURN_US
 
+cdef inline void turn_taken(Worker* w, int64_t now) noexcept nogil:
+    # A request was taken, or as much work as one is.
+    w.taken_us = now
+    if w.turn_us == 0:
+        w.turn_us = now
+
 cdef inline bint turn_full(Worker* w) noexcept nogil:
     return w.counters.bytes_in >= w.turn_full
 

@@ -40,6 +40,7 @@ cdef struct Feed:
     bint half                 # at the last sign of life a frame had begun
     bint parted               # a message in parts has begun
     Buf parts
+    uint32_t frames           # that its client sent
     size_t want               # bytes that the frame that has begun needs at least
     char[29] accept           # the answer to its client's key
     # guarded by book.lock
