@@ -1,6 +1,7 @@
 """Streams of messages over a WebSocket: what flows, what its client says, and nonsense."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -296,6 +297,28 @@ def test_half_a_frame(client: Client, socket) -> None:
     with pytest.raises(Gone):
         while True:
             stream.frame()
+
+
+def test_messages_in_parts_have_a_budget(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """What is beyond it is closed; whoever leaves, or ends its message, gives back what it had."""
+    daemon = start_daemon(QUEEND_MAX_BODY_BYTES=1 << 20, QUEEND_MAX_ARRIVING_BYTES=1 << 20)
+    part = frame(TEXT, b'{"credit":1,' + b" " * 50_000, last=False)
+    with contextlib.ExitStack() as opened:
+        streams_ = [opened.enter_context(SocketFeed(daemon.address, queue)) for _ in range(5)]
+        for stream in streams_[:4]:
+            stream.wire.send(part + frame(PING, b"there"))
+            assert stream.frame() == (PONG, b"there")
+        streams_[4].wire.send(part)
+        assert streams_[4].closed()[0] == 1013
+        streams_[0].wire.send(frame(0, b'"ref":1}'))
+        assert streams_[0].answer()["ref"] == 1
+        streams_[1].wire.abort()
+        client = opened.enter_context(daemon.client())
+        until(lambda: streams(client) == 3, "what two had is given back")
+        for _ in range(2):
+            stream = opened.enter_context(SocketFeed(daemon.address, queue))
+            stream.wire.send(part + frame(PING, b"there"))
+            assert stream.frame() == (PONG, b"there")
 
 
 def test_stop(start_daemon: Callable[..., Daemon], queue: str) -> None:

@@ -206,6 +206,8 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     if f.begun and f.req.feed == FEED_SOCKET and socket_dead(f):
         conn_close(f.r.conn)
         return
+    if f.parts_held and now >= f.parts_until:
+        socket_close(f, SOCKET_POLICY, b"A message in parts took longer than 30 s")
     if f.begun and not f.r.conn.out_pending and now - f.wrote_us >= beat:
         if f.req.feed == FEED_SOCKET:
             socket_ping(f)
@@ -213,7 +215,8 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
             feed_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now
     due = feedgrant_until(f.r, f.wrote_us, f.ask.beat_s)
-    heap_add(&e.beats, &f.beat, due if due > now else now + beat)
+    due = due if due > now else now + beat
+    heap_add(&e.beats, &f.beat, min(due, f.parts_until) if f.parts_held and not f.last else due)
     conn_dirty(f.r.conn)
 
 cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
@@ -292,7 +295,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
         f.commands = q.next
         q.feed = NULL         # it is done all the same
         request_leave(q)
-    buf_free(&f.parts)
+    parts_drop(f)
     uv_mutex_lock(&book.lock)
     while f.out != NULL:
         if f.ask.release and not e.closing and f.out.cursor.state == CURSOR_LEASED:

@@ -7,6 +7,7 @@ cdef enum:
     SOCKET_MOST = 256 << 10   # bytes of a message
     SOCKET_REF = 256          # of a ref
     SOCKET_TIMED = 64         # frames after which the turn's clock is asked
+    SOCKET_PARTS_US = 30000000          # a message in parts that is counted may take so long
     SOCKET_NORMAL = 1000      # why it is closed
     SOCKET_AWAY = 1001
     SOCKET_WRONG = 1002
@@ -14,6 +15,7 @@ cdef enum:
     SOCKET_TEXT_BAD = 1007
     SOCKET_POLICY = 1008
     SOCKET_LARGE = 1009
+    SOCKET_LATER = 1013
     SOCKET_CLOSE = 0x88       # first bytes of frames
     SOCKET_PING = 0x89
     SOCKET_PONG = 0x8a
@@ -145,10 +147,35 @@ cdef void socket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
         f.parted = not first & 0x80
         if f.parts.failed:
             socket_close(f, SOCKET_LARGE, b"Out of memory")
+        elif f.parted and not parts_count(f):
+            socket_close(f, SOCKET_LATER, b"Too many messages in parts are incomplete; try again")
         elif not f.parted:
             socket_said(f, slice_of(f.parts.data, f.parts.len))
         if not f.parted:
-            buf_free(&f.parts)
+            parts_drop(f)
+
+cdef bint parts_count(Feed* f) noexcept nogil:
+    # Counts the memory of a message in parts in the budget of all. Returns False if there is no room. Messages of at
+    # most ARRIVING_FREE bytes do not count.
+    cdef int64_t more = <int64_t>f.parts.cap - f.parts_held
+    if f.parts.cap <= ARRIVING_FREE or more == 0:
+        return True
+    if atomic_add64(&budget.parts, more) > budget.most_arriving // 4:
+        atomic_add64(&budget.parts, -more)
+        return False
+    if f.parts_held == 0:
+        f.parts_until = clock_mono_us() + SOCKET_PARTS_US
+        if f.beat.at > f.parts_until:
+            heap_add(&engine_of(f.worker).beats, &f.beat, f.parts_until)
+    f.parts_held += more
+    return True
+
+cdef void parts_drop(Feed* f) noexcept nogil:
+    # Frees the message in parts, and gives back its place in the budget.
+    if f.parts_held:
+        atomic_add64(&budget.parts, -f.parts_held)
+        f.parts_held = 0
+    buf_free(&f.parts)
 
 cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
     # The client says that it goes, and why: it hears the same.

@@ -40,6 +40,8 @@ cdef struct Feed:
     bint half                 # at the last sign of life a frame had begun
     bint parted               # a message in parts has begun
     Buf parts
+    int64_t parts_held        # bytes of them, in the budget of all
+    int64_t parts_until       # monotonic: the message is whole by then, or the stream ends
     uint32_t frames           # that its client sent
     size_t want               # bytes that the frame that has begun needs at least
     char[29] accept           # the answer to its client's key

@@ -166,6 +166,7 @@ cdef enum Admission:
 cdef struct Budget:
     int64_t connections
     int64_t arriving          # bytes held for requests that are not complete
+    int64_t parts             # bytes of WebSocket messages in parts that are not complete
     int64_t untaken           # bytes of answers that have not gone
     int64_t expected          # bytes that large pops are about to bring
     int64_t short_ms          # loop time when something found no room, 0: never
