@@ -267,7 +267,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
 cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.
     cdef int64_t until = j.until_us
-    if j.until_us and not j.job.stands and atomic_get64(&jobs_standing) >= e.settings.max_parked:
+    if j.until_us and not j.job.stands and job_crowded(&j.job):
         e.worker.counters.not_parked += 1
         return "Too many pops are waiting; try again"
     if pop_outdated(j):
@@ -280,8 +280,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
         heap_del(&e.deadlines, &j.deadline)
         return "Out of memory"
     if j.until_us and not j.job.stands:
-        j.job.stands = True
-        atomic_add64(&jobs_standing, 1)
+        job_stand(&j.job)
     pop_move(j, POP_PARKED)
     job_move(&j.job, JOB_PARKED)
     return NULL

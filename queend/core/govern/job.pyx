@@ -1,6 +1,9 @@
 # A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
 # Everything on it happens on its request's worker; what another thread does for it comes back through the inbox.
 
+cdef enum:
+    PARKED_UNIT = 16384       # bytes of a long poll beyond which it counts as one more
+
 cdef int64_t jobs_standing      # long polls that were parked, until they are answered, of all workers
 
 cdef void job_move(Job* j, int state) noexcept nogil:
@@ -19,10 +22,22 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         e.queued_jobs -= 1
     elif state == JOB_DONE:
         if j.stands:
-            j.stands = False
-            atomic_add64(&jobs_standing, -1)
+            atomic_add64(&jobs_standing, -j.stands)
+            j.stands = 0
         j.r.worker.counters.live_jobs -= 1
         e.queued_jobs -= 1
+
+cdef inline bint job_crowded(Job* j) noexcept nogil:
+    # Returns True if a long poll may not park: max_parked are parked. The second half is for connections with one
+    # request in hand.
+    cdef int64_t n = atomic_get64(&jobs_standing)
+    cdef int64_t most = j.r.worker.settings.max_parked
+    return n >= most or n >= (most + 1) // 2 and j.r.conn != NULL and j.r.conn.owed > 1
+
+cdef inline void job_stand(Job* j) noexcept nogil:
+    # A long poll parks for the first time. One with a large head counts as several.
+    j.stands = 1 + <int>(j.r.arena.size // PARKED_UNIT)
+    atomic_add64(&jobs_standing, j.stands)
 
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     # It met an error that was not its own. Once more?

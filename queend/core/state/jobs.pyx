@@ -26,7 +26,8 @@ cdef struct Job:
     uint8_t tries             # how often it went back to resolve or was sent again
     int64_t server            # the incarnation whose names and numbers it has
     uint8_t errors            # of the server, since it last had none (pg/verdict)
-    bint stands               # a long poll that was parked: it may be again, however many are
+    # a long poll that was parked, which may be again however many are: how many it counts as; 0: it was not
+    int stands
     uint8_t bound             # a name it asked for may not be made (find/bounds)
     Slice bound_at            # and its queue
     bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
