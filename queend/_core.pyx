@@ -142,6 +142,7 @@ include "core/net/reply.pyx"              # their answers, made
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/connection.pyx"         # opened, read, closed
 include "core/net/held.pyx"               # requests in hand, within their budget
+include "core/net/trim.pyx"               # memory given back when they are fewer
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs

@@ -1,8 +1,10 @@
 """What clients may take together: descriptors, bodies that have not arrived, answers that are not taken. Others are
 served meanwhile."""
 import contextlib
+import gzip
 import socket
 import struct
+import threading
 
 import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
@@ -339,19 +341,79 @@ def test_one_connection_has_its_share_in_hand(start):
 
 
 def test_who_leaves_while_a_request_waits_is_forgotten(start):
+    """Before its body is read, and with it."""
+    packed = gzip.compress(b"x" * 300_000)
     with full(start) as edge:
-        for _ in range(3):
-            sock = edge.connect()
-            sock.sendall(push(20_000))
-            until(lambda: clients(edge)["arriving"] > 20_000, "it waits")
-            abort(sock)
-            until(lambda: clients(edge)["arriving"] == 0, "it is forgotten")
+        for number in range(1, 4):
+            plain, coded = edge.connect(), edge.connect()
+            plain.sendall(push(20_000))
+            coded.sendall(head(len(packed), more="Content-Encoding: gzip\r\n") + packed)
+            until(lambda: counted(edge, "waited_room") == 2 * number, "both wait")
+            assert clients(edge)["arriving"] > len(packed)
+            abort(plain)
+            abort(coded)
+            until(lambda: clients(edge)["connections"] == 2 and clients(edge)["arriving"] == 0, "both are forgotten")
         assert len(edge.seen) == 2
 
 
 def test_a_request_that_waits_too_long_is_refused(start):
-    with full(start, patience_ms=300) as edge, contextlib.closing(edge.connect()) as large:
-        large.sendall(push(20_000))
-        [(status, headers, text)] = answers(large, 1)
+    packed = gzip.compress(b"x" * 300_000)
+    with full(start, patience_ms=300) as edge, contextlib.closing(edge.connect()) as coded:
+        coded.sendall(head(len(packed), more="Content-Encoding: gzip\r\n") + packed)
+        [(status, headers, text)] = answers(coded, 1)
         assert (status, headers["retry-after"], body((0, 0, text))) == (
             503, "1", {"error": "Too many requests are waiting; try again"})
+
+
+def test_a_request_larger_than_the_budget_is_served_when_it_is_alone(start):
+    with full(start) as edge, contextlib.closing(edge.connect()) as large:
+        large.sendall(push(3 * MIB))
+        until(lambda: counted(edge, "waited_room") == 1, "it waits")
+        edge.release()
+        assert len(body(answers(large, 1)[0])["body"]) == 3 * MIB
+
+
+def test_a_stop_ends_while_requests_wait_for_room(start):
+    edge = start(workers=1, max_queued_bytes=100_000)
+    with contextlib.closing(edge.connect()) as first, contextlib.closing(edge.connect()) as waiting:
+        first.sendall(push(150_000, "/hold"))
+        edge.wait(1, "held")
+        waiting.sendall(push(20_000))
+        until(lambda: counted(edge, "waited_room") == 1, "it waits")
+        stopping = threading.Thread(target=edge.stop)
+        stopping.start()
+        edge.release()
+        assert answers(first, 1)[0][0] == 200
+        assert answers(waiting, 1)[0][0] == 200
+        stopping.join()
+
+
+def test_a_body_that_unpacks_waits_while_half_of_the_room_is_taken(start):
+    """300 bytes that become 300 kB; plain bodies of that size do not wait."""
+    packed = gzip.compress(b"x" * 300_000)
+    edge = start(workers=1, max_queued_bytes=400_000)
+    with contextlib.closing(edge.connect()) as first, contextlib.closing(edge.connect()) as other:
+        first.sendall(push(220_000, "/hold"))
+        edge.wait(1, "held")
+        other.sendall(head(len(packed), more="Content-Encoding: gzip\r\n") + packed)
+        until(lambda: counted(edge, "waited_room") == 1, "it waits")
+        assert served(edge)
+        edge.release()
+        assert answers(first, 1)[0][0] == 200
+        assert len(body(answers(other, 1)[0])["body"]) == 300_000
+
+
+def test_bodies_are_unpacked_one_by_one_and_count_as_in_hand(start):
+    packed = gzip.compress(b"x" * 3 * MIB)
+    edge = start(workers=1, max_queued_bytes=4 * MIB, max_body=4 * MIB)
+    socks = [edge.connect() for _ in range(4)]
+    for sock in socks:
+        sock.sendall(head(len(packed), "/hold", "Content-Encoding: gzip\r\n") + packed)
+    for _ in socks:
+        edge.wait(1, "held")
+        assert served(edge) and len(edge.held) == 1
+        assert 3 * MIB < counted(edge, "held") < 4 * MIB
+        edge.release()
+    assert [len(body(answers(sock, 1)[0])["body"]) for sock in socks] == [3 * MIB] * 4
+    close(*socks)
+    until(lambda: counted(edge, "held") == clients(edge)["arriving"] == 0, "all is given back")

@@ -24,6 +24,7 @@ cdef struct ChunkPool:
     Chunk* free_list
     int kept
     Ruin* ruins
+    int64_t ruined            # bytes of them that may have pages
 
 cdef struct Arena:
     ChunkPool* pool
@@ -119,21 +120,23 @@ cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept 
     r.left = size
     r.next = pool.ruins
     pool.ruins = r
+    pool.ruined += <int64_t>size
 
-cdef bint chunkpool_turn(ChunkPool* pool) noexcept nogil:
-    # A slice of what was large. False: there is nothing left.
+cdef void chunkpool_turn(ChunkPool* pool) noexcept nogil:
+    # Gives back a slice of what was large.
     cdef Ruin* r = pool.ruins
     cdef size_t at
     if r == NULL:
-        return False
+        return
     if r.left > 2 * RUIN_SLICE:
         at = (<size_t>r + r.left - RUIN_SLICE) & ~(<size_t>RUIN_SLICE - 1)      # whole pages, whatever their size
         madvise(<void*>at, (<size_t>r + r.left - at) & ~(<size_t>65535), MADV_DONTNEED)
+        pool.ruined -= <int64_t>(<size_t>r + r.left - at)
         r.left = at - <size_t>r
     else:
         pool.ruins = r.next
+        pool.ruined -= <int64_t>r.left
         free(r)
-    return pool.ruins != NULL
 
 cdef void arena_close(Arena* a) noexcept nogil:
     cdef Chunk* c = a.chunks
@@ -163,6 +166,7 @@ cdef void chunkpool_close(ChunkPool* pool) noexcept nogil:
         pool.free_list = c.next
         free(c)
     pool.kept = 0
+    pool.ruined = 0
     while pool.ruins != NULL:
         r = pool.ruins
         pool.ruins = r.next

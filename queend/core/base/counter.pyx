@@ -51,6 +51,7 @@ cdef struct Counters:
     uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # refused, because too much was being received
     uint64_t waited_room      # large requests that waited for room
+    uint64_t trimmed          # times that free memory was given back to the system (net/trim)
     uint64_t logged           # lines of the request log
     uint64_t spans            # of traces (net/spans)
     uint64_t spans_dropped    # for want of room

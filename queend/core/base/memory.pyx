@@ -13,5 +13,22 @@ cdef extern from *:
         mallopt(M_MMAP_THRESHOLD, 8 << 20);    /* smaller blocks come from a heap */
     #endif
     }
+    static void memory_give_top(void) {
+        /* Gives back the free end of the calling thread's heap: malloc_trim leaves it where the heap is not the first. */
+    #ifdef M_TRIM_THRESHOLD
+        mallopt(M_TRIM_THRESHOLD, 1 << 20);
+        void* volatile p = malloc(256 << 10);      /* free() of more than 64 KiB looks at the end */
+        free(p);
+        mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    #endif
+    }
+    static void memory_give_rest(void) {
+        /* Gives back whole pages inside all heaps. */
+    #ifdef M_TRIM_THRESHOLD
+        malloc_trim(0);
+    #endif
+    }
     """
     void memory_keep() nogil
+    void memory_give_top() nogil
+    void memory_give_rest() nogil

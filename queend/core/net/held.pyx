@@ -15,13 +15,23 @@ cdef enum:
     HELD_GO_HEADS = 4         # and has so many connections read a body that waited
 
 cdef inline bint held_over(Worker* w) noexcept nogil:
-    return w.counters.held >= w.held_most
+    return held_bytes(w) >= w.held_most
+
+cdef inline int64_t held_bytes(Worker* w) noexcept nogil:
+    # Returns the bytes in hand, with those of large blocks whose pages are given back in the next turns.
+    return w.counters.held + w.chunks.ruined
+
+cdef inline bint held_half(Worker* w) noexcept nogil:
+    # Returns True if there is no room for a request that unpacks.
+    return held_bytes(w) > w.held_most // 2
 
 cdef void held_count(Request* r) noexcept nogil:
     # Counts what the request's arena took since it was counted last.
     cdef int64_t more = <int64_t>r.arena.size - r.held
     r.held += more
     r.worker.counters.held += more
+    if r.worker.counters.held > r.worker.held_peak:
+        r.worker.held_peak = r.worker.counters.held
     if r.conn != NULL:
         r.conn.held += more
 
@@ -45,6 +55,8 @@ cdef bint held_waits(Conn* c, int64_t size) noexcept nogil:
 cdef inline bint held_unpacks(Request* r) noexcept nogil:
     # Returns True if a few bytes of the request's body may become many.
     cdef int form
+    if r.unpacks_to:
+        return True
     if r.route == NULL or r.body.n == 0:
         return False
     form = push_form(r.headers_raw, r.body)
@@ -53,19 +65,25 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
     # Sends a complete request, the last one owed, to the engine, or has it wait for room.
     cdef Worker* w = c.worker
-    cdef bint waits = held_waits(c, <int64_t>r.body.n)
-    if not waits and w.counters.held > w.held_most // 2:
+    cdef bint waits = held_waits(c, <int64_t>r.body.n) or r.unpacks_to and w.unpacking
+    if not waits and held_half(w):
         waits = held_unpacks(r)
     c.has_room = False
     if not waits:
-        held_count(r)
-        service.request(w, r)
+        held_pass(w, r)
         return
     atomic_add64(&budget.arriving, <int64_t>r.arena.size - r.arriving - c.arriving)
     r.arriving = <int64_t>r.arena.size
     c.arriving = 0
     r.on_gone = held_gone
     held_wait(c, r)
+
+cdef void held_pass(Worker* w, Request* r) noexcept nogil:
+    held_count(r)
+    if r.unpacks_to:
+        unpack_beside(w, r)
+    else:
+        service.request(w, r)
 
 cdef void held_wait(Conn* c, Request* r) noexcept nogil:
     # Adds the connection to those that wait for room. r: its complete request; NULL: its next head or frame waits. The
@@ -102,6 +120,14 @@ cdef void held_gone(Request* r) noexcept nogil:
     # Forgets a request whose client left before it was read.
     request_close(r)
 
+cdef bint held_may_go(Worker* w) noexcept nogil:
+    # Returns True if there is room for the first connection that waits. A lone request has room whatever it takes.
+    cdef Request* r
+    if w.room_first == NULL or held_over(w):
+        return False
+    r = w.room_first.unread_request
+    return r == NULL or not held_unpacks(r) or not held_half(w) and not (r.unpacks_to and w.unpacking)
+
 cdef bint held_go(Worker* w) noexcept nogil:
     # Goes on with requests that waited while there is room, for HELD_GO_US. Returns True if there is something to
     # flush.
@@ -109,7 +135,7 @@ cdef bint held_go(Worker* w) noexcept nogil:
     cdef int heads = HELD_GO_HEADS
     cdef Conn* c
     cdef Request* r
-    while w.room_first != NULL and heads and not held_over(w):
+    while heads and held_may_go(w):
         c = w.room_first
         r = c.unread_request
         held_leave(c)
@@ -120,11 +146,10 @@ cdef bint held_go(Worker* w) noexcept nogil:
         else:
             request_settle(r)
             r.on_gone = NULL
-            held_count(r)
-            service.request(w, r)
+            held_pass(w, r)
         if clock_mono_us() - began > HELD_GO_US:
             break
-    if w.room_first != NULL and not held_over(w):
+    if held_may_go(w):
         uv_async_send(&w.inbox.wake)      # the others in the next turn, which comes at once
     return w.dirty != NULL
 

@@ -1,7 +1,8 @@
 # Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a request that is
 # whole. Out: the same request, its body plain; or a refusal. The unpacked body has the bound of a plain body of its
-# route. It takes its place in the budget of what arrives (net/budget) before it is unpacked. A body of UNPACK_ATONCE or
-# more is unpacked beside the loop (net/beside).
+# route. Its memory takes its place in the budget of what arrives (net/budget) before it is made; when the body is whole,
+# it counts as in hand (net/held). A body of UNPACK_ATONCE or more is unpacked beside the loop (net/beside), one of a
+# worker at a time, when there is room for it in hand.
 
 cdef enum:
     UNPACK_ATONCE = 262144    # bytes, packed and unpacked: 1 ms
@@ -14,11 +15,10 @@ cdef enum UnpackResult:
     UNPACK_REFUSED = 2
 
 cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
-    # most: bytes that the body may have, unpacked. Passes the request on, now or later, or answers it.
+    # Passes the request on, now or later, or answers it. most: bytes that the body may have, unpacked.
     cdef ApiError e
     cdef int outcome = UNPACK_LONG
     cdef size_t told
-    r.unpacks_to = most
     if r.body.n == 0:
         held_take(r.conn, r)
         return
@@ -28,14 +28,27 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
         if outcome == UNPACK_LONG and most <= UNPACK_ATONCE:
             outcome = unpack_large(&e)
     if outcome == UNPACK_LONG:
-        if beside_add(w, r, NULL, unpack_read, unpack_taken):
-            return
-        outcome = unpack_body(r, most, &e)
-        if outcome == UNPACK_LONG:
-            outcome = unpack_large(&e)
+        r.unpacks_to = most
+        held_take(r.conn, r)
+        return
     # a plain body of this size comes with one read and has no place in the budget
-    if outcome == UNPACK_OK and r.arriving < BESIDE_LEAST:
-        request_settle(r)
+    request_settle(r)
+    if outcome == UNPACK_OK:
+        held_take(r.conn, r)
+    else:
+        unpack_refuse(r, &e)
+
+cdef void unpack_beside(Worker* w, Request* r) noexcept nogil:
+    # Unpacks a large body. There is room for it in the budget of requests in hand, and no other body of the worker's is
+    # unpacked meanwhile.
+    cdef ApiError e
+    cdef int outcome
+    w.unpacking = True
+    if beside_add(w, r, NULL, unpack_read, unpack_taken):
+        return
+    outcome = unpack_body(r, r.unpacks_to, &e)
+    if outcome == UNPACK_LONG:
+        unpack_large(&e)
     unpack_taken(w, r, NULL, outcome == UNPACK_OK, &e)
 
 cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
@@ -46,14 +59,22 @@ cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
     return outcome == UNPACK_OK
 
 cdef void unpack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
-    if not good and e.status == 415:
-        reply_error_more(r, 415, ACCEPTS, e.text)
-    elif not good:
-        reply_error(r, e.status, e.text)
+    # Counts what was made of the body as in hand, and passes the request on.
+    w.unpacking = False
+    r.unpacks_to = 0
+    request_settle(r)
+    if not good:
+        unpack_refuse(r, e)
     elif r.conn == NULL:
         reply_empty(r)
     else:
-        held_take(r.conn, r)
+        held_pass(w, r)
+
+cdef void unpack_refuse(Request* r, const ApiError* e) noexcept nogil:
+    if e.status == 415:
+        reply_error_more(r, 415, ACCEPTS, e.text)
+    else:
+        reply_error(r, e.status, e.text)
 
 cdef int unpack_large(ApiError* e) noexcept nogil:
     error_set(e, 413, b"The request body is too large when it is unpacked")

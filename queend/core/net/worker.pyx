@@ -48,11 +48,12 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
+    chunkpool_turn(&w.chunks)
     if w.room_first != NULL and not w.ending and held_go(w):
         worker_turn(w)
     if w.digs:
         service.dig(w)
-    if chunkpool_turn(&w.chunks) and not w.ending:
+    if w.chunks.ruins != NULL and not w.ending:
         uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w, CONN_IDLE):
         w.drained = True
@@ -68,6 +69,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     arriving_look(w)
     untaken_look(w)
     held_look(w)
+    trim_look(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
     unread_look(w)

@@ -84,6 +84,12 @@ cdef struct Routine:          # net/routine
     bint running
     bint ends
 
+cdef struct Trim:             # net/trim
+    uv_work_t work
+    uint64_t looked           # uv_now of the last look
+    int64_t grown             # most bytes in hand since memory was given back last; 0: less than TRIM_LEAST
+    bint running
+
 cdef struct Worker:
     Counters counters         # first: the structure is aligned to a cache line
     uv_loop_t loop
@@ -109,8 +115,11 @@ cdef struct Worker:
     RequestPool requests
     Request* alone            # requests that are not done and have no client (any more)
     int64_t held_most         # bytes that its requests in hand may have
+    int64_t held_peak         # most bytes in hand since the last look (net/trim)
+    Trim trim
     Conn* room_first          # connections whose large requests wait for room (net/held)
     Conn* room_last
+    bint unpacking            # a body of a request is unpacked beside the loop (net/unpack)
     int64_t untaken           # bytes of answers that have not gone
     int64_t untaken_told      # of them, in the budget of all
     ChunkPool chunks
