@@ -1,12 +1,14 @@
 # Requests in hand: those that arrived in whole and are not answered. A request counts with the blocks of its arena,
-# which hold its body and what was made of it. It is counted when it is complete and when it has become a job, and given
-# back when it is closed or parked. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes no atomic
+# which hold its body and what was made of it. It is counted when it is complete, when its body is unpacked, and when it
+# has become a job; and given back when it is closed or parked. Large blocks, whose pages go back to the system a slice
+# in a turn, count until they are gone. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes no atomic
 # operation.
 #
 # What one client holds refuses no request of another. A connection with HELD_OF_ONE in hand is not read until some of
-# it is answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a large request waits. It
-# is large if its body has HELD_LITTLE bytes, or may be compressed. One request of each connection waits, in order. Its
-# body keeps its place in the budget of what arrives. After the patience it is answered 503.
+# it is answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a request waits whose body
+# has HELD_LITTLE bytes. A request that unpacks waits while the worker has half of its share. One request of each
+# connection waits, in order: before its body is read, or with it. A body that was read keeps its place in the budget of
+# what arrives; its request is answered 503 after the patience. A request that is alone has room whatever it takes.
 
 cdef enum:
     HELD_OF_ONE = 1 << 20
@@ -121,7 +123,7 @@ cdef void held_gone(Request* r) noexcept nogil:
     request_close(r)
 
 cdef bint held_may_go(Worker* w) noexcept nogil:
-    # Returns True if there is room for the first connection that waits. A lone request has room whatever it takes.
+    # Returns True if there is room for the first connection that waits.
     cdef Request* r
     if w.room_first == NULL or held_over(w):
         return False
