@@ -14,7 +14,7 @@ cdef extern from *:
     #endif
     }
     static void memory_give_top(void) {
-        /* Gives back the free end of the calling thread's heap: malloc_trim leaves it where the heap is not the first. */
+        /* Gives back the free end of the calling thread's heap. malloc_trim does so for the first heap alone. */
     #ifdef M_TRIM_THRESHOLD
         mallopt(M_TRIM_THRESHOLD, 1 << 20);
         void* volatile p = malloc(256 << 10);      /* free() of more than 64 KiB looks at the end */

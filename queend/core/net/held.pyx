@@ -1,10 +1,10 @@
 # Requests in hand: those that arrived in whole and are not answered. A request counts with the blocks of its arena,
 # which hold its body and what was made of it. It is counted when it is complete, when its body is unpacked, and when it
-# has become a job; and given back when it is closed or parked. Large blocks, whose pages go back to the system a slice
-# in a turn, count until they are gone. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes no atomic
-# operation.
+# has become a job. Its bytes are given back when it is closed or parked. Large blocks, whose pages go back to the
+# system a slice in a turn, count until they are gone. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes
+# no atomic operation.
 #
-# What one client holds refuses no request of another. A connection with HELD_OF_ONE in hand is not read until some of
+# No request is refused for what other clients hold. A connection with HELD_OF_ONE in hand is not read until some of
 # it is answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a request waits whose body
 # has HELD_LITTLE bytes. A request that unpacks waits while the worker has half of its share. One request of each
 # connection waits, in order: before its body is read, or with it. A body that was read keeps its place in the budget of

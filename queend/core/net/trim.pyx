@@ -1,6 +1,7 @@
-# Memory that the allocator keeps (base/memory) is given back to the system when a worker's requests in hand have fallen.
-# A worker looks every TRIM_LOOK_MS: once it had TRIM_LEAST or more, and had less than a quarter of that since the last
-# look, it trims. The end of its own heap is given back on its thread, the pages inside all heaps on one of the pool.
+# Memory that the allocator keeps (base/memory) is given back to the system when a worker's requests in hand have
+# fallen. A worker looks every TRIM_LOOK_MS: once it had TRIM_LEAST or more, and had less than a quarter of that since
+# the last look, it trims. The end of its own heap is given back on its thread, the pages inside all heaps on one of the
+# pool.
 
 cdef enum:
     TRIM_LOOK_MS = 10000
