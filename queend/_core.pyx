@@ -227,6 +227,7 @@ include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
 
 # Items into the log. In: items. Out: offsets, once they are committed. Owns the push streams, each its worker's.
 include "core/push/batch.pyx"             # parts of requests, gathered by partition
+include "core/push/pusher.pyx"            # connections that push much take turns
 include "core/push/runs.pyx"              # runs in a batch, and out of it
 include "core/push/heads.pyx"             # where its partitions' logs end
 include "core/push/rows.pyx"              # a batch as rows of the log

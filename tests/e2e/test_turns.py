@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import psycopg
 from support.client import Client
 from support.daemon import Daemon
 from support.http import Wire, request
@@ -71,3 +72,146 @@ def test_those_that_wait_for_their_turn_may_leave(start_daemon: Callable[..., Da
                 assert wire.receive().status == 201
             wire.close()
         until(lambda: Client(daemon.address).get("/livez").status == 200, "it serves")
+
+
+WIDE, PIPELINED = 2000, 6      # items of a push, each for a partition of its own, and such pushes one after the other
+LOCKED = ("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+          " AND application_name = 'queend'")
+STORED_BEFORE = ("SELECT count(*) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+                 " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND l.created_at < ("
+                 "SELECT max(o.created_at) FROM queend.log o JOIN queend.partitions r ON r.id = o.partition_id"
+                 " JOIN queend.queues s ON s.id = r.queue_id WHERE s.name = %s)")
+ROWS = ("SELECT count(*) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+        " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s")
+MADE = ("SELECT count(*) FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+        " WHERE q.name = %s AND p.name = 'p-0'")
+
+
+def wide(queue: str, made: str) -> bytes:
+    return request("POST", "/api/v1/push", json.dumps({"items": [
+        {"queue": queue, "partition": f"{made}-{i}", "payload": made} for i in range(WIDE)]}).encode())
+
+
+def jobs(client: Client) -> int:
+    """Requests that are not answered yet."""
+    return sum(int(float(line.split()[-1])) for line in client.get("/metrics/prometheus").body.decode().splitlines()
+               if line.startswith("queend_worker_jobs{"))
+
+
+def test_a_wide_push_is_stored_in_turns(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """One connection sends 12 000 items while the lane of a partition is held; a push that comes after them all is
+    stored with the first of them."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
+    other = queue + "-other"
+    with (daemon.client() as client, Wire(daemon.address) as one, Wire(daemon.address) as another,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(other, "first", partition="p")
+        one.send(wide(queue, "p"))
+        assert one.receive().status == 201
+        before, = database.execute(STORED_BEFORE, (queue, queue)).fetchone()
+        assert before < WIDE
+        (number,) = database.execute("SELECT min(p.id) FROM queend.partitions p JOIN queend.queues q"
+                                     " ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, %s)", (number & 63,))
+        one.send(wide(queue, "p") * PIPELINED)
+        until(lambda: database.execute(LOCKED).fetchone()[0], "a push waits for the lane")
+        until(lambda: jobs(client) == PIPELINED, "all have arrived")
+        another.send(push(other, "late"))
+        until(lambda: jobs(client) == PIPELINED + 1, "and the other one")
+        holder.rollback()
+        assert another.receive().status == 201
+        for _ in range(PIPELINED):
+            assert one.receive().status == 201
+        stored, = database.execute(STORED_BEFORE, (queue, other)).fetchone()
+        assert stored - WIDE < WIDE, "no more than the batch in flight and the next one"
+        rows, = database.execute(ROWS, (queue,)).fetchone()
+        assert rows - WIDE <= 2 * WIDE, "a row takes what later pushes bring for its partition"
+
+
+def test_names_are_made_in_turns_and_pushes_keep_their_order(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """One connection makes 12 000 partitions, then pushes to the first ones again; another one that needs a new
+    partition has it after a round. The pushes of the first connection stand in their order."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
+    other = queue + "-other"
+    with (daemon.client() as client, Wire(daemon.address) as one, Wire(daemon.address) as another,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first", partition="p")
+        client.push(other, "first", partition="p")
+        holder.execute("LOCK TABLE queend.partitions IN SHARE ROW EXCLUSIVE MODE")
+        one.send(b"".join(wide(queue, made) for made in "abcdef"[:PIPELINED]))
+        for made in "abc":
+            one.send(push_to(queue, f"{made}-0", "again"))
+        until(lambda: database.execute(LOCKED).fetchone()[0], "a partition cannot be made")
+        until(lambda: jobs(client) == PIPELINED + 3, "all have arrived")
+        another.send(push_to(other, "new", "late"))
+        until(lambda: jobs(client) == PIPELINED + 4, "and the other one")
+        holder.rollback()
+        assert another.receive().status == 201
+        for _ in range(PIPELINED + 3):
+            assert one.receive().status == 201
+        stored, = database.execute(STORED_BEFORE, (queue, other)).fetchone()
+        assert stored <= WIDE, "no more than what one push stores"
+        for made in "abc":
+            assert [each["data"] for each in client.pop(queue, f"{made}-0", batch=10)] == [made, "again"]
+
+
+def push_to(queue: str, partition: str, text: str) -> bytes:
+    return request("POST", "/api/v1/push", json.dumps(
+        {"items": [{"queue": queue, "partition": partition, "payload": text}]}).encode())
+
+
+def test_pushes_that_fit_into_a_batch_are_not_cut(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Four connections push to the same partitions at once. None of them reaches a partition after newer ids of
+    another: PostgreSQL would have to look up each of its ids."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
+    fits = request("POST", "/api/v1/push", json.dumps({"items": [
+        {"queue": queue, "partition": f"p-{i}", "payload": i} for i in range(WIDE // 2)]}).encode())
+    other = queue + "-other"
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        wires = [Wire(daemon.address) for _ in range(5)]
+        *four, another = wires
+        another.send(fits)
+        assert another.receive().status == 201
+        client.push(other, "first", partition="p")
+        (number,) = database.execute("SELECT min(p.id) FROM queend.partitions p JOIN queend.queues q"
+                                     " ON q.id = p.queue_id WHERE q.name = %s", (other,)).fetchone()
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, %s)", (number & 63,))
+        another.send(push(other, "held"))
+        until(lambda: database.execute(LOCKED).fetchone()[0], "a push waits for the lane")
+        for wire in four:
+            wire.send(fits)
+        until(lambda: jobs(client) == 5, "all have arrived")
+        holder.rollback()
+        for wire in wires:
+            assert wire.receive().status == 201
+            wire.close()
+        rows, = database.execute(ROWS, (queue,)).fetchone()
+        assert rows == WIDE, "one batch: a row for each partition with records of all four"
+
+
+def test_a_push_does_not_overtake_one_that_waits_for_names(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """One of the partitions that a push needs cannot be made yet, while another one is there already. The push that
+    follows on its connection needs only that one."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    other = queue + "-other"
+    with (daemon.client() as client, Wire(daemon.address) as one,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(other, "first", partition="p")
+        client.push(queue, "first", partition="first")
+        holder.execute("INSERT INTO queend.partitions (queue_id, name) SELECT q.id, %s FROM queend.queues q"
+                       " WHERE q.name = %s", (f"p-{WIDE - 1}", queue))
+        one.send(wide(queue, "p"))
+        until(lambda: database.execute(LOCKED).fetchone()[0], "a partition cannot be made")
+        until(lambda: database.execute(MADE, (queue,)).fetchone()[0], "another one is made")
+        client.push(other, "meanwhile", partition="p")
+        one.send(push_to(queue, "p-0", "later"))
+        until(lambda: jobs(client) == 2, "both have arrived")
+        client.push(other, "after both", partition="p")
+        holder.rollback()
+        for _ in range(2):
+            assert one.receive().status == 201
+        assert [each["data"] for each in client.pop(queue, "p-0", batch=10)] == ["p", "later"]

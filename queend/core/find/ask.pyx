@@ -3,7 +3,7 @@
 # (find/bounds).
 
 cdef enum:
-    ASK_ROOM = 1000           # of one statement
+    ASK_ROOM = 250            # of one statement; those of a round are in flight side by side
 
 # ---- gathered ------------------------------------------------------------------------------------------------------
 
@@ -29,7 +29,7 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
 
 cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
-    cdef Ask* a = ask_of(e, kind)
+    cdef Ask* a = ask_of(e, kind) if e.round.room else NULL
     cdef Asked* last = &a.at[a.n - 1] if a != NULL and a.n else NULL
     if a == NULL or last != NULL and last.id == id and slice_eq(last.first, first) and slice_eq(last.second, second):
         return
@@ -37,6 +37,7 @@ cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) 
     a.at[a.n].second = second
     a.at[a.n].id = id
     a.n += 1
+    e.round.room -= 1
 
 cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
     # Its job waits for the round.

@@ -1,24 +1,55 @@
-# Names to ids. Jobs that miss a name wait in `resolving`; a round asks for everything they miss, a statement per kind,
-# adds the answers to the catalog and tries the jobs again. One round at a time per worker: what misses something
-# meanwhile joins the next one.
+# Names to ids. Jobs that miss a name wait in `resolving`. A round asks for what they miss, a statement per kind, adds
+# the answers to the catalog and tries the jobs again. One round at a time per worker: a job that misses a name
+# meanwhile joins the next one. A round has at most ROUND_NAMES, and clients share it: one that makes thousands of
+# names delays others by a round.
 
 cdef enum:
     ASK_TRIES = 200           # of a statement whose connection was lost
+    ROUND_NAMES = 500         # of a round; each that is made takes 65 us
+    ROUND_SHARE = 250         # of one client, where several ask
 
 cdef const char* NAMES_NOT = "The names could not be looked up"
 
-cdef Job* round_take(JobList* waiting) noexcept nogil:
-    # Those a round asks for: one that goes alone, or all up to it.
-    cdef Job* first = joblist_take(waiting)
-    cdef Job* last = first
-    while not last.alone and waiting.first != NULL and not waiting.first.alone:
-        last.next = joblist_take(waiting)
-        last = last.next
-    return first
+cdef void round_ask(Engine* e) noexcept nogil:
+    # Lets jobs ask for what they miss, in the order they came, until the round has ROUND_NAMES. A job that goes alone
+    # has a round of its own. Where several clients ask, each asks for at most ROUND_SHARE names. A job that misses more
+    # asks again in the rounds to come; clients that arrive later have their share before that. Requires catalog.lock.
+    cdef Round* r = &e.round
+    cdef Job** end = &r.jobs
+    cdef Job* job = e.resolving.first
+    cdef int share = ROUND_NAMES
+    cdef int had
+    cdef int room
+    while job != NULL and share > ROUND_SHARE:
+        if job.client != e.resolving.first.client:
+            share = ROUND_SHARE
+        job = job.next
+    table_init(&r.asked)
+    memset(&r.passed, 0, sizeof(JobList))
+    r.jobs = NULL
+    r.names = 0
+    while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.alone and r.jobs != NULL):
+        job = joblist_take(&e.resolving)
+        had = <int><uintptr_t>table_get(&r.asked, job.client)
+        if had >= share:
+            joblist_add(&r.passed, job)
+            continue
+        room = min(share - had, ROUND_NAMES - r.names)
+        r.room = room
+        job.kind.ask(e, job)
+        if r.room == 0 and job.tries:
+            job.tries -= 1        # it did not ask for all it misses: this round is no try
+        if r.room < room:
+            r.names += room - r.room
+            table_put(&r.asked, job.client, <void*><uintptr_t>(had + room - r.room))
+        end[0] = job
+        end = &job.next
+        if job.alone:
+            break
+    table_free(&r.asked)
 
 cdef void lookup_drain(Engine* e) noexcept nogil:
     # Starts a round when there is something to ask, sends what was not sent yet.
-    cdef Job* job
     if not e.round.running:
         if e.resolving.first == NULL:
             return
@@ -31,13 +62,9 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         table_init(&e.round.refused)
         arena_open(&e.round.arena, &e.worker.chunks)
         e.round.waiting = NULL
-        e.round.jobs = round_take(&e.resolving)
         uv_rwlock_rdlock(&catalog.lock)
         e.round.server = catalog.server
-        job = e.round.jobs
-        while job != NULL:
-            job.kind.ask(e, job)
-            job = job.next
+        round_ask(e)
         uv_rwlock_rdunlock(&catalog.lock)
     if e.round.server != catalog.server:
         e.round.waiting = NULL        # its numbers mean other things now: everyone asks anew
@@ -156,11 +183,16 @@ cdef void round_end(Engine* e) noexcept nogil:
         else:
             job.kind.retry(e, job)
         job = following
+    while e.round.passed.first != NULL:
+        joblist_add(&e.resolving, joblist_take(&e.round.passed))
 
 cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
     # Refuses jobs that have the failover buffer and would wait for the next round.
-    cdef int n = e.resolving.n
+    cdef int n
     cdef Job* job
+    while e.round.passed.first != NULL:
+        joblist_add(&e.resolving, joblist_take(&e.round.passed))
+    n = e.resolving.n
     while n > 0:
         n -= 1
         job = joblist_take(&e.resolving)
@@ -193,6 +225,8 @@ cdef void round_expire(Engine* e) noexcept nogil:
             else:
                 joblist_add(&e.resolving, job)
         job = following
+    while e.round.passed.first != NULL:
+        joblist_add(&e.resolving, joblist_take(&e.round.passed))
 
 cdef bint round_hurries(Job* job) noexcept nogil:
     while job != NULL and not job.kind.hurries:

@@ -180,24 +180,26 @@ cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
 
 # ---- parts ---------------------------------------------------------------------------------------------------------
 
-cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
-    # Takes over a part sent to s; on its thread. What does not fit waits, in order, for the next batch.
+cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
+    # Places a part sent to s, on its thread; of: its pusher, or NULL. Returns False if items of the part wait: the part
+    # has only these now. Requires that what waits of earlier parts of its client is for partitions without a group, and
+    # that pushers cannot add groups any more. After True the part may be gone.
     cdef PushStream* to
-    cdef PushItem* it
+    cdef PushItem* it = part.items
     cdef PushItem* following
     cdef PushItem* gone = NULL
     cdef PushItem** gone_end = &gone
+    cdef PushItem* kept = NULL
+    cdef PushItem** kept_end = &kept
     cdef Partition* p
     cdef bint short = False
-    if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
-        batch_overflow(s, part)
-        return
-    it = part.items
+    if part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
+        return False
     while it != NULL:
         p = it.partition
+        following = it.next
         if p.dead:
             # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
-            following = it.next
             it.next = NULL
             gone_end[0] = it
             gone_end = &it.next
@@ -210,14 +212,28 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
                 to.gather.server = catalog.server
                 to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
         short = to.gather == NULL
-        if short or batch_full(to.gather, part.job, s.hold.max_jobs):
+        if short:
             break
-        following = it.next
+        if batch_full(to.gather, part.job, s.hold.max_jobs) or pushers_full(s, of, to.gather):
+            s.full = True
+            break
+        if p.open == NULL and of != NULL and of.client != 1 and to.gather.n_groups >= PUSHERS_GROUPS:
+            # It waits. Items of partitions that have a group already go on: they cost no row more.
+            it.next = NULL
+            kept_end[0] = it
+            kept_end = &it.next
+            s.passed_by += 1
+            it = following
+            continue
         if p.open == NULL:
             p.open = batch_group(to.gather, p)
             short = p.open == NULL
             if short:
                 break
+            if of != NULL:
+                of.groups += 1
+        if of != NULL:
+            of.bytes += it.payload.n + 64
         batch_place(to.gather, p.open, it)
         if to.gather.job is not part.job:
             to.gather.job = part.job
@@ -226,30 +242,9 @@ cdef void batch_gather(PushStream* s, PushPart* part) noexcept nogil:
         to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
     items_evict(s, gone, False)      # together: they keep their order
-    while short and it != NULL:
-        following = it.next
-        item_refuse(s, it)    # the last of them may end the request, and the part with it
-        it = following
-    if it != NULL:
-        part.items = it
-        batch_overflow(s, part)
-
-cdef void batch_overflow(PushStream* s, PushPart* part) noexcept nogil:
-    part.msg.next = NULL
-    if s.overflow_last != NULL:
-        s.overflow_last.msg.next = &part.msg
-    else:
-        s.overflow_first = part
-    s.overflow_last = part
-
-cdef void batch_refill(PushStream* s) noexcept nogil:
-    # The gathering batch is new: parts that waited go in first.
-    cdef PushPart* part = s.overflow_first
-    cdef PushPart* following
-    s.overflow_first = NULL
-    s.overflow_last = NULL
-    while part != NULL:
-        following = <PushPart*>part.msg.next
-        part.msg.next = NULL
-        batch_gather(s, part)
-        part = following
+    kept_end[0] = it
+    if short:
+        items_refuse(s, kept)
+    elif kept != NULL:
+        part.items = kept
+    return short or kept == NULL

@@ -25,8 +25,8 @@ cdef void stream_reloaded(PushStream* s) noexcept nogil:
         b = s.gather
         s.gather = NULL
         batch_free(b)
-    if stream_main(s).overflow_first != NULL and s.gather == NULL:
-        batch_refill(stream_main(s))
+    if stream_main(s).pushers != NULL and s.gather == NULL:
+        pushers_turn(stream_main(s))
 
 cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
     cdef PushGroup* g = b.first

@@ -69,12 +69,16 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     cdef Queue* q = NULL
     cdef Partition* p = NULL
     cdef PushItem* before = NULL
+    cdef Engine* e = engine_of(w)
     cdef bint missing = False
+    cdef bint follows
     cdef bint sealed = False
     cdef bint limited = False
+    push_names(j, False)
     if it == NULL:
         push_decided(j)
         return
+    follows = e.naming and push_follows(j)
     uv_rwlock_rdlock(&catalog.lock)
     while it != NULL:
         # those of one partition, one after the other, cost one look-up
@@ -87,14 +91,29 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         before = it
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
-    if not missing:
+    if not missing and not follows:
         if (not limited or capacity_admit(w, j)) and (not sealed or push_seal(w, j)):
             push_dispatch(w, j)
-    elif j.job.tries >= 10:
+    elif missing and j.job.tries >= 10:
         push_give_up(w, j)
     else:
-        j.job.tries += 1
-        joblist_add(&engine_of(w).resolving, &j.job)
+        j.job.tries += missing
+        push_names(j, True)
+        joblist_add(&e.resolving, &j.job)
+
+cdef inline void push_names(PushJob* j, bint naming) noexcept nogil:
+    # The one place where PushJob.naming changes.
+    engine_of(j.job.r.worker).naming += naming - j.naming
+    j.naming = naming
+
+cdef bint push_follows(PushJob* j) noexcept nogil:
+    # Returns True if an earlier push of its connection waits for names: it waits too, so that both keep their order.
+    cdef Request* r = j.job.r.conn.first if j.job.r.conn != NULL else NULL
+    while r != NULL and r is not j.job.r:
+        if r.op == OP_PUSH and r.job != NULL and (<PushJob*>r.job).naming:
+            return True
+        r = r.next
+    return False
 
 cdef void push_decided(PushJob* j) noexcept nogil:
     # It came to be looked up, and nothing of it is to be sent.
@@ -192,7 +211,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         if tails[i] == NULL:
             continue
         if streams[i].worker is w:
-            batch_gather(&streams[i], &parts[i])
+            pusher_gather(&streams[i], &parts[i])
         else:
             parts[i].msg.run = push_part_arrive
             worker_post(streams[i].worker, &parts[i].msg)
@@ -207,7 +226,7 @@ cdef void push_release(PushJob* j) noexcept nogil:
 
 cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PushPart* part = <PushPart*>m
-    batch_gather(part.stream, part)
+    pusher_gather(part.stream, part)
 
 cdef void push_ask(Engine* e, Job* job) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
@@ -234,6 +253,7 @@ cdef void push_retry(Engine* e, Job* job) noexcept nogil:
     push_go(e.worker, <PushJob*>job)
 
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
+    push_names(<PushJob*>job, False)
     if status == 409:
         push_bounded(job.r.worker, <PushJob*>job, text)
     else:

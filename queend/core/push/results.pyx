@@ -202,6 +202,14 @@ cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
     it.of_part.failed = 503
     item_done(s, it)
 
+cdef void items_refuse(PushStream* s, PushItem* it) noexcept nogil:
+    # Refuses a chain of items. The last of them may end the request, and their part with it.
+    cdef PushItem* following
+    while it != NULL:
+        following = it.next
+        item_refuse(s, it)
+        it = following
+
 cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
     cdef PushPart* part = it.of_part
     part.left -= 1

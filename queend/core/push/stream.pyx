@@ -41,7 +41,7 @@ cdef inline int streams_of(Worker* w) noexcept nogil:
     return n_streams // workers + (w.index < n_streams % workers)
 
 cdef inline PushStream* stream_main(PushStream* s) noexcept nogil:
-    # The stream that keeps the parts which found a batch full.
+    # The stream that keeps the pushers.
     return s if s.main == NULL else s.main
 
 cdef void streams_close() noexcept nogil:
@@ -52,6 +52,7 @@ cdef void streams_close() noexcept nogil:
         s = &streams[i]
         batch_free(s.gather)
         batch_free(s.flying)
+        pushers_close(s)
     free(streams)
     streams = NULL
 
@@ -91,8 +92,8 @@ cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
         b.next = NULL
         return b
     b = stream_take(s)
-    if stream_main(s).overflow_first != NULL:
-        batch_refill(stream_main(s))
+    if stream_main(s).pushers != NULL:
+        pushers_turn(stream_main(s))
     return b
 
 cdef PushBatch* stream_take(PushStream* s) noexcept nogil:

@@ -267,6 +267,7 @@ cdef const char* left_stream(Engine* e, Job* j) noexcept nogil:
     cdef PushStream* s
     cdef PushBatch* b
     cdef PushPart* part
+    cdef Pusher* pusher
     cdef int i
     for i in range(streams_all):
         s = &streams[i]
@@ -281,11 +282,14 @@ cdef const char* left_stream(Engine* e, Job* j) noexcept nogil:
             b = b.next
         if batch_has(s.gather, j):
             return b"in a batch that gathers"
-        part = s.overflow_first
-        while part != NULL:
-            if &part.job.job is j:
-                return b"behind a full batch"
-            part = <PushPart*>part.msg.next
+        pusher = s.pushers
+        while pusher != NULL:
+            part = pusher.first
+            while part != NULL:
+                if &part.job.job is j:
+                    return b"behind a full batch"
+                part = <PushPart*>part.msg.next
+            pusher = pusher.next
     return NULL
 
 cdef bint batch_has(PushBatch* b, Job* j) noexcept nogil:

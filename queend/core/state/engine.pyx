@@ -44,6 +44,10 @@ cdef struct Round:
     int64_t server            # the incarnation whose numbers it asks with
     Arena arena
     Job* jobs
+    JobList passed            # jobs whose clients had their share of the round: they go behind those that came since
+    Table asked               # names asked for by each client (Job.client)
+    int names                 # and by all
+    int room                  # names that the job that asks may still ask for
     Ask* waiting              # not sent yet
     int flying
     int failures
@@ -191,6 +195,7 @@ cdef struct Engine:
     int rotate
     int64_t queued_jobs
     JobList resolving
+    int naming                # pushes that wait for a round of look-ups (PushJob.naming)
     JobList wait_reload
     JobQueue pops             # with candidates
     # the same, their records in memory, and what travels with them: much shorter calls, which would make the others

@@ -34,6 +34,7 @@ cdef struct Job:
     int64_t born_us
     int64_t queued_us         # since when it waits for a statement
     size_t bytes
+    uint64_t client           # which connection sent it, 1: none; a number, never looked at behind it
 
 cdef struct JobList:
     Job* first

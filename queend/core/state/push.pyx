@@ -13,6 +13,13 @@ cdef enum:
     BATCH_BYTES = 16777216
     BATCH_GROUPS = 4000
     HASH_FROM = 8             # from this many records on, ids out of order are looked up in a hash
+    PUSHERS_GROUPS = 1000     # partitions, bytes and items of a batch up to which parts of pushers are taken
+    PUSHERS_BYTES = 4194304
+    PUSHERS_ITEMS = 19000
+    SHARE_GROUPS = 250        # partitions and bytes of a batch with which a pusher has its share
+    SHARE_BYTES = 2097152
+    SMALL_ITEMS = 16          # of a part that finds room beside those of pushers
+    SMALL_BYTES = 65536
 
 cdef struct PushPart:
     # The items of one push request that belong to one stream; travels there and back.
@@ -34,6 +41,7 @@ cdef struct PushJob:
     PushPart one              # the only part when there is one stream to send parts to
     bint held                 # items came home and are not on their way again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
+    bint naming               # it waits for a round of look-ups because of those, or of an earlier push's
     bint limited              # some of it takes room of a queue with a bound
     bint doubts               # some for which there was none may be stored already
     # why items could not be stored, the largest of all: 0 all were stored, 500 the database refuses them, 501 nobody
@@ -146,6 +154,15 @@ cdef struct Claim:
     uint64_t place            # of the cursor, once it is made
     bint answers              # its waiter is answered, and this is its first
 
+cdef struct Pusher:
+    # A connection that takes turns: it brought to the batch that gathers, or has parts that wait (push/pusher).
+    Pusher* next              # in its stream's list of pushers, or of free ones
+    uint64_t client           # Job.client
+    PushPart* first           # parts that wait, in their order
+    PushPart* last
+    int groups                # partitions it brought to the batch that gathers
+    size_t bytes              # and bytes
+
 cdef struct PushStream:
     Call call                 # first: what is in flight
     int index
@@ -158,8 +175,12 @@ cdef struct PushStream:
     PushBatch* again          # to be sent before anything gathered: retries and halves of a split
     PushBatch* dropped        # while the batch before is still to be scattered: freed with it
     bint leaving              # the next batch leaves, that one is not scattered yet
-    PushPart* overflow_first  # parts that found the gathering batch full
-    PushPart* overflow_last
+    Pusher* pushers           # whose turn comes first, first
+    Pusher* pushers_last
+    Pusher* pushers_free
+    Table by_client           # pushers, by their clients
+    bint full                 # the batch that gathers: parts of pushers wait for the next turn
+    int passed_by             # items that opened no group since the last turn
     int64_t retry_at          # not before (monotonic), after a failure
     Hold hold
     bint stale                # waits for the catalog to be reloaded
