@@ -40,8 +40,8 @@ class Pulse(Running):
         while True:
             doubts = self.core.database()["doubts"]
             self._try_commit(self.core.wants_commit())
-            doubted = bool(DOUBTS.intersection(doubts)) or self.silent
-            silent = (doubted or self._late()) and not await self._answers(doubted)
+            doubted = bool(DOUBTS.intersection(doubts))
+            silent = (doubted or self.silent or self._late()) and not await self._answers(doubted)
             if silent != self.silent:
                 self.silent = silent
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
@@ -81,8 +81,8 @@ class Pulse(Running):
         return any(at < before for waits in (self._waits, self._writes) for at in waits.values())
 
     async def _answers(self, doubted: bool) -> bool:
-        """Returns True if the database answers. Where it is not doubted, an error is an answer: it may only have no
-        connection left."""
+        """Returns True if the database answers. Where the data plane does not doubt it, an error is an answer: it may
+        only have no connection left for the probe."""
         try:
             async with asyncio.timeout(PROBE_S):
                 async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
