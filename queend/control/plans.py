@@ -92,4 +92,4 @@ async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
                    f"in {times} of {LOOKS} looks, {waiting} at most{held}",
                    "A lane is held to the commit. A program that pushes from SQL must commit soon; partitions whose id "
                    f"has the remainder {lane} by 64 share it: push larger batches, or spread over more partitions. "
-                   "A role that has no business here: pg_terminate_backend, and REVOKE CONNECT on the database")
+                   "If the role should not be here, end its session (pg_terminate_backend) and REVOKE CONNECT")

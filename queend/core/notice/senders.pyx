@@ -39,8 +39,8 @@ cdef Sender* sender_find(Senders* all, const char* name) noexcept nogil:
     return NULL
 
 cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
-    # For one that was not heard before: a free one, or that of who is silent for longest. NULL: all of them live, and
-    # are who they say.
+    # Returns a place for a sender not heard before: a free one, or the place of the sender that is silent for longest.
+    # With a secret a place is taken only from a sender that counts as gone; NULL if there is none.
     cdef int i
     cdef Sender* s = NULL
     if all.n < SENDERS_MOST:
@@ -52,9 +52,9 @@ cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
     return s if now - s.heard_us > all.dead_us or not all.verified else NULL
 
 cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
-    # PACKET_GOOD: it is to be heeded. gap: there may have been news that did not come, among them whatever was said
-    # before its sender was heard for the first time. now is monotonic. Without a secret anybody may speak in a peer's
-    # name, of a later session or with a later number: what the peer says is heeded all the same.
+    # Returns PACKET_GOOD if the packet is to be heeded. gap: an earlier packet may be missing, as always with the first
+    # packet of a session. now is monotonic. Without a secret anybody can send in the name of a peer, as a later session
+    # or with a later number. So packets of earlier sessions and numbers are heeded then.
     cdef Sender* s = sender_find(all, m.name)
     cdef bint again
     gap[0] = False
