@@ -254,7 +254,9 @@ class History:
         if only:
             one = self.partitions[only]
             place = len(one.messages) if to == "end" else min(at, len(one.messages))
-            assert answer.json["updated"] or group in one.cursors and one.cursors[group].next == place, answer.body
+            # A cursor may stand further than the model's: a pop passes over what was deleted or is for another group.
+            stood = place >= one.cursors[group].next and all(left >= place for left in one.left(group))
+            assert answer.json["updated"] or stood, answer.body
         else:
             # with the partition Default, which a queue has where it was configured
             assert len(made) <= answer.json["partitionsUpdated"] <= len(self.partitions) + 1, (answer.body, made)
