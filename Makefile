@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,11 @@ test-tsan: $(VENV)/.ready system-tests ## run the tests of workers and storms un
 
 test-faults: build system-tests ## 20 minutes of random histories while everything goes wrong that can, judged by one checker (FAULT_SECONDS, FAULT_SEED, FAULT_KINDS)
 	@FAULT_SECONDS=$${FAULT_SECONDS:-1200} $(BIN)/python -m pytest -s tests/faults $(ARGS)
+
+# Tests that throw dice: they throw the same ones in `make test`.
+test-seeds: build system-tests ## run the tests that throw dice again and again with other seeds (ROUNDS: 10); a failure prints its SEED
+	@for round in $$(seq $(or $(ROUNDS),10)); do SEED=random $(BIN)/python -m pytest $(SIDE_BY_SIDE) -q \
+	  $$(grep -rlE 'seed_of_run\(\)|^ *@given' tests --include=test_*.py | grep -v tests/spark) $(ARGS) || exit 1; done
 
 test-truth: build system-tests ## a random history of TRUTH_STEPS steps (20 000) from TRUTH_SEED on: every figure is compared with a count by hand after each TRUTH_EVERY (5); then faults are planted, and found
 	@TRUTH_STEPS=$${TRUTH_STEPS:-20000} $(BIN)/python -m pytest -s tests/truth $(ARGS)

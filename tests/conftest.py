@@ -11,6 +11,7 @@ from support import shared
 from support.client import Client
 from support.daemon import Daemon
 from support.postgres import Postgres, running
+from support.seeds import DRAWN
 from support.wait import until
 
 SPARK = Path(__file__).parent / "spark"
@@ -20,7 +21,8 @@ FINDINGS = Path(__file__).parent / "findings"
 PATRONI = Path(__file__).parent / "patroni"
 
 # How long an example takes says more about the machine than about what is tested.
-settings.register_profile("queend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("queend", deadline=None, derandomize=not DRAWN,
+                          suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("queend")
 
 

@@ -13,6 +13,7 @@ from psycopg import sql
 from psycopg.rows import namedtuple_row
 from support.client import Client, data
 from support.daemon import Daemon
+from support.seeds import seed_of_run
 from support.wait import until
 
 from queend._core import record_read, row_records
@@ -277,7 +278,7 @@ def test_a_long_log_is_gone_through_in_steps(client, queue, database) -> None:
 def test_beside_pops_acknowledgments_and_retention(daemon, queue, database, big) -> None:
     """Groups take, fail and finish messages while persons are erased: no payload is empty, and each message that
     stays comes to each group."""
-    seed = random.randrange(1 << 30)
+    seed = seed_of_run()
     dice = random.Random(seed)
     total, names = 600, [f"eve-{uuid.uuid4()}" for _ in range(20)]
     client = Client(daemon.address)

@@ -15,6 +15,7 @@ from support.daemon import Daemon
 from support.http import Answer, Gone
 from support.postgres import Postgres, running
 from support.remembered import NOTHING, remembered
+from support.seeds import seed_of_run
 from support.wait import until
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "8"))
@@ -161,8 +162,7 @@ def settled(client: Client) -> None:
 
 @pytest.mark.parametrize("streams", [1, 6])
 def test_deletions_in_a_storm(start_daemon, streams: int) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print("SEED", seed)
+    seed = seed_of_run()
     daemon = start_daemon(QUEEND_PUSH_STREAMS=streams, **OFTEN)
     chaos = Chaos(daemon, seed)
     chaos.run(SECONDS, None)
@@ -173,8 +173,7 @@ def test_deletions_in_a_storm(start_daemon, streams: int) -> None:
 
 
 def test_deletions_while_the_server_changes(server) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print("SEED", seed)
+    seed = seed_of_run()
     with Daemon(server.database(), QUEEND_SLOTS=4, **OFTEN) as daemon:
         chaos = Chaos(daemon, seed)
         chaos.run(SECONDS, server.restart)

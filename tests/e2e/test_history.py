@@ -2,13 +2,13 @@
 fails."""
 from __future__ import annotations
 
-import os
 import random
 import time
 
 from support.client import Client
 from support.daemon import Daemon
 from support.history import History
+from support.seeds import seed_of_run
 
 SECONDS = 12
 
@@ -25,8 +25,7 @@ def test_any_history_over_two_daemons(start_daemon, client: Client, daemon: Daem
 
 
 def play(clients: list[Client], queue: str, seconds: float) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     chance = random.Random(seed)
     end = time.monotonic() + seconds
     total = 0

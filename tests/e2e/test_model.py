@@ -4,7 +4,6 @@ The model is that of support/history.py. The seed of a run is printed when it fa
 """
 from __future__ import annotations
 
-import os
 import random
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from support.client import Client
 from support.history import MOVES, History
+from support.seeds import seed_of_run
 
 STEPS = 100          # of a history
 HISTORIES = 110      # more than 10 000 moves in all
@@ -37,8 +37,7 @@ def test_no_history_is_unlike_the_model(client: Client, queue: str) -> None:
             self.history.chance.seed(0)
             self.history.drain()
 
-    number = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"SEED={number}")
+    number = seed_of_run()
     run_state_machine_as_test(seed(number)(Machine), settings=settings(
         max_examples=HISTORIES, stateful_step_count=STEPS, database=None,
         suppress_health_check=[*HealthCheck], phases=[Phase.generate, Phase.shrink], print_blob=True))

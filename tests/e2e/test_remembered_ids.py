@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 import uuid
@@ -12,6 +11,7 @@ import psycopg
 import pytest
 from support.client import Client
 from support.daemon import Daemon
+from support.seeds import seed_of_run
 
 # Enough for three partitions of some hundred ids and no more; everything; nothing.
 ROOM = {"little": 8192, "plenty": 1 << 28, "none": 0}
@@ -80,8 +80,7 @@ def listed(conninfo: str, queue: str) -> int:
 
 @pytest.mark.parametrize("room", ROOM)
 def test_a_partition_is_a_set(start_daemon: Callable[..., Daemon], queue: str, room: str) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     model = Partitions(queue, seed)
     daemons = [start_daemon(QUEEND_DEDUPE_BYTES=ROOM[room])]
     conninfo = daemons[0].conninfo

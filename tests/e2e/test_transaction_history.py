@@ -8,6 +8,7 @@ from collections import Counter
 
 import psycopg
 from support.client import Client, pop_target
+from support.seeds import seed_of_run
 from support.wait import PATIENCE, until
 
 MESSAGES, WORKERS, PARTITIONS, KILLS = 240, 4, 6, 12
@@ -76,8 +77,7 @@ class Mover(threading.Thread):
 
 
 def test_all_or_nothing(start_daemon, queue: str) -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     daemon = start_daemon(QUEEND_PATIENCE_MS=2000)
     chance = random.Random(seed)
     with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as admin:

@@ -171,7 +171,7 @@ def play(seed: str, seconds: float, major: int | None, waiter: str | None) -> Co
 def test_a_queue_stays_a_queue(request: pytest.FixtureRequest) -> None:
     """In the ordinary run one round of a few seconds, else rounds of a minute."""
     end, seeds, happened = time.monotonic() + SECONDS, random.Random(), Counter()
-    seed = os.environ.get("FAULT_SEED") or str(seeds.randrange(10**9))
+    seed = os.environ.get("FAULT_SEED", "1")
     for waiter in itertools.cycle([*([None] if MIXED else []), *ALONE]):
         happened += play(seed, ROUND, request.config.getoption("--postgres"), waiter)
         if time.monotonic() + ROUND > end:

@@ -7,6 +7,7 @@ import time
 import uuid
 
 from sql.records import batch, id4, id7
+from support.seeds import seed_of_run
 
 PARTITIONS, PRODUCERS, CALLS, CONSUMERS = 6, 3, 60, 5
 CUMULATIVE = b"\4"      # the status
@@ -62,8 +63,7 @@ def test_everything_is_delivered_once_and_in_order(session, partitions, group):
                 if len(done) < len(mine):
                     db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [who], [lease])
 
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     consumers = [guarded(consume, session(), random.Random(seed + i), groups[i % 2]) for i in range(CONSUMERS)]
     producers = [guarded(produce, session(), random.Random(seed - i)) for i in range(PRODUCERS)]
     for thread in producers:

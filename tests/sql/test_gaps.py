@@ -3,13 +3,13 @@ end, nothing is skipped, nothing comes again after its acknowledgment was confir
 first message that is left."""
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable
 
 from sql.calls import ACK_LEASED, CLAIM, transaction
 from sql.records import Session, batch, id7, new_lease
+from support.seeds import seed_of_run
 
 MESSAGES, ROWS, PARTITIONS, ROUNDS = 300, 12, 3, 4
 COMPLETED, FAILED, DLQ, RETRY, UPTO = range(5)
@@ -164,8 +164,7 @@ class Consumer:
 
 
 def test_nothing_is_skipped_nor_comes_again(session: Callable[[], Session], db: Session, partitions, group) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     for round_ in range(ROUNDS):
         parts = partitions(PARTITIONS)
         readers = group(parts[0])

@@ -9,6 +9,7 @@ import pytest
 from sql.calls import Waiting
 from sql.records import PUSH, Batch, Session, as_uuid, batch, id4, id7, new_lease, push_arrays
 from sql.retained import head, live, retain
+from support.seeds import seed_of_run
 
 SECOND = 1_000_000
 NAMED = -1
@@ -210,8 +211,7 @@ def test_nobody_is_told_of_a_row_that_order_does_not_prove(db, partitions, one):
 
 def test_any_history_is_without_gaps_and_twins(session, partitions):
     """Two who remember what they wrote and name it, right or wrong, beside one who looks, and a retention."""
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"SEED={seed}")
+    seed = seed_of_run()
     chance = random.Random(seed)
     daemons = [(session(), {}) for _ in range(2)]
     plain = session()
