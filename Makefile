@@ -175,7 +175,7 @@ $(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/mai
 	@FUZZ_FLAGS='$(FUZZ_FLAGS)' sh tools/fuzz.sh $(BIN)/python $(FUZZ)
 
 fuzz: $(FUZZ)/fuzz ## libFuzzer on every reader of what strangers send, so many seconds each (FUZZ_SECONDS=60); FUZZ_KEEP=1 keeps what it learns
-	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/python -m pytest -p no:cacheprovider tests/fuzz $(ARGS)
+	@SEED=$${SEED:-random} FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/python -m pytest -p no:cacheprovider tests/fuzz $(ARGS)
 
 bench: build system-tests ## run the benchmark: one JSON line per scenario, a table on standard error
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.seeds import seed_of_run
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).parent / "corpus"
@@ -58,7 +59,8 @@ def test_readers_stand_what_strangers_send(programs: Path, words: Path, target: 
     files = sorted((CORPUS / target).iterdir())
     assert files
     run(programs, target, tmp_path, *files)
-    run(programs, target, tmp_path, f"-max_total_time={SECONDS}", f"-dict={words}", learned, CORPUS / target)
+    run(programs, target, tmp_path, f"-seed={seed_of_run()}", f"-max_total_time={SECONDS}", f"-dict={words}", learned,
+        CORPUS / target)
     if KEEP:
         keep(programs, target, tmp_path, learned)
 
