@@ -64,7 +64,7 @@ class Control:
         self.stats = Stats(settings, conninfo)
         self.metrics = Metrics(settings, core, self.pool)
         for one in (self.stats, self.metrics):
-            one.barren, one.writing = self.pulse.barren, self.pulse.writing
+            one.stores_nothing, one.writing = self.pulse.stores_nothing, self.pulse.writing
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
         self.backlog = live.Backlog()

@@ -48,7 +48,7 @@ class Pulse(Running):
                          f"{TEXT}: pages say so" if silent else "pages ask it again")
             if silent:
                 self._cut(self._waits)
-            if self.barren():
+            if self.stores_nothing():
                 self._cut(self._writes)
             await self._rest(LOOK_S)
 
@@ -93,7 +93,7 @@ class Pulse(Running):
         except (psycopg.Error, OSError):
             return not doubted
 
-    def barren(self) -> bool:
+    def stores_nothing(self) -> bool:
         """Returns True while nothing is stored, as far as known: figures are not written before a page then."""
         return self.silent or "commits_hang" in self.core.database()["doubts"]
 

@@ -141,7 +141,7 @@ class Metrics(Running):
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task] = set()
         self._kept_at = self._cost = 0.0
-        self.barren: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
+        self.stores_nothing: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
         self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
         self.steps = 0      # of writing, so far
 
@@ -243,7 +243,7 @@ class Metrics(Running):
 
     async def fresh(self) -> None:
         """Writes what came since the last write, before a page answers."""
-        if time.monotonic() - self._kept_at > max(PAGE_AGE_S, SHARE * self._cost) and not self.barren():
+        if time.monotonic() - self._kept_at > max(PAGE_AGE_S, SHARE * self._cost) and not self.stores_nothing():
             with suppress(TimeoutError):
                 async with self.writing():
                     await self.keep()

@@ -61,7 +61,7 @@ class Stats(Running):
         self._lock = asyncio.Lock()
         self._began = 0.0      # the last look; monotonic
         self._partitions = 0
-        self.barren: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
+        self.stores_nothing: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
         self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class Stats(Running):
         """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks
         it next and tells."""
         asked = time.monotonic()
-        if self._partitions > SMALL or self.barren():
+        if self._partitions > SMALL or self.stores_nothing():
             return
         try:
             await asyncio.wait_for(self._lock.acquire(), WAIT_S)
