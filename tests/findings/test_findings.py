@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.daemon import Daemon
 from support.ports import free_port
-from support.postgres import Postgres
+from support.postgres import Postgres, running
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -33,6 +34,7 @@ class Stage:
     start: Callable[..., Daemon]
     folder: Path
     environment: dict[str, str]
+    ending: ExitStack
 
     def url(self, **settings: object) -> str:
         return self.start(**settings).url
@@ -86,7 +88,53 @@ def url(stage: Stage) -> list[str]:
     return [stage.url()]
 
 
+def place(stage: Stage, *more: str, **settings: object) -> list[str]:
+    """Host, port and process of a daemon with the database of all tests."""
+    daemon = stage.start(**settings)
+    return ["127.0.0.1", str(daemon.port), str(daemon.pid), *more]
+
+
+def beside_psql(stage: Stage, **settings: object) -> list[str]:
+    """URL of a daemon, and how psql reaches its database as the superuser: on a server that lets all roles in."""
+    server = stage.ending.enter_context(running(tcp=True))
+    conninfo = server.database()
+    return [stage.start(conninfo, **settings).url, "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres",
+            "-d", socket_of(conninfo)[1]]
+
+
+def peers(stage: Stage, **settings: object) -> list[str]:
+    """Host, HTTP port and UDP port of a daemon whose only peer does not answer."""
+    port = free_port()
+    daemon = stage.start(QUEEN_UDP_PEERS=f"127.0.0.1:{free_port()}", QUEEN_UDP_NOTIFY_PORT=port, **settings)
+    return ["127.0.0.1", str(daemon.port), str(port)]
+
+
+def queue(stage: Stage) -> list[str]:
+    daemon = stage.start()
+    with daemon.client() as client:
+        client.push("some", 1)
+    return [daemon.url, "some"]
+
+
+# What takes everything at once: the script names its attacks, and each is a case of its own.
+STORM = "abuse/storm.py"
+
 NEEDS: dict[str, Callable[[Stage], list[str]]] = {
+    "abuse/budgets.py": place,
+    "abuse/group_memory.py": place,
+    "abuse/lanes.sh": lambda stage: throw_away(stage)[::-1],
+    "abuse/notify_bypass.py": lambda stage: peers(stage, **TOKENS, QUEEN_SYNC_SECRET="5" * 64),
+    "abuse/push_queue.py": place,
+    "abuse/udp_silence.py": peers,
+    "abuse/ws_parts.py": place,
+    "abuse/zbomb.py": place,
+    "interop/cli_limit.sh": queue,
+    "interop/content_encoding.sh": url,
+    "interop/cors_headers.sh": lambda stage: [stage.url(CORS_ORIGINS="https://app.example"), "https://app.example"],
+    "interop/http_raw.py": place,
+    "interop/publication_retention.sh": lambda stage: beside_psql(stage, RETENTION_INTERVAL=2000),
+    "interop/sql_roles.sh": beside_psql,
+    "ha/*.sh": lambda stage: [str(free_port()), str(free_port()), str(ROOT)],
     "answers/06_partition_ids_run_out.py": throw_away,
     "answers/12_delay_by_two_clocks.sh": without_daemon,
     "answers/*.py": url,
@@ -120,6 +168,10 @@ def scripts(folder: Path) -> list[tuple[str, str]]:
     for pattern in NEEDS:
         for path in sorted(folder.glob(pattern)):
             found.setdefault(str(path.relative_to(folder)), pattern)
+    storm = folder / STORM
+    if storm.exists():
+        told = subprocess.run([sys.executable, storm, "", "0", "0", "list"], capture_output=True, text=True, check=True)
+        found |= {f"{STORM} {attack}": STORM for attack in told.stdout.split()}
     return list(found.items())
 
 
@@ -133,16 +185,18 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
     # Not pytest's folder: the user for whom a script starts PostgreSQL may not look into that.
     folder = Path(tempfile.mkdtemp(prefix="queend-findings-"))
     folder.chmod(0o755)
-    stage = Stage(postgres, start_daemon, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
-    file = Path(request.config.getoption("--findings")).resolve() / script
+    stage = Stage(postgres, start_daemon, folder, {**os.environ, "PYTHONPATH": str(ROOT)}, ExitStack())
+    name, *words = script.split()
+    file = Path(request.config.getoption("--findings")).resolve() / name
     interpreter = sys.executable if file.suffix == ".py" else "sh" if "#!/bin/sh" in file.read_text()[:20] else "bash"
-    arguments = NEEDS[pattern](stage)
+    arguments = place(stage, *words) if pattern == STORM else NEEDS[pattern](stage)
     try:
         done = subprocess.run([interpreter, file, *arguments], env=stage.environment, capture_output=True, text=True,
                               cwd=ROOT, timeout=LONGEST)
     finally:
         if "STOP" in stage.environment:
             os.kill(int(stage.environment["STOP"]), 15)
+        stage.ending.close()
         shutil.rmtree(folder, ignore_errors=True)
     told = done.stdout + done.stderr
     print(told)
