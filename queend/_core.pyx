@@ -237,6 +237,7 @@ include "core/push/capacity.pyx"          # room in queues with a bound
 include "core/push/handover.pyx"          # parked pops served by the push itself
 include "core/push/side.pyx"              # partitions whose ids must be loaded first
 include "core/push/results.pyx"           # what was stored where, told
+include "core/push/compare.pyx"           # ids that come again, among those of rows of the log
 include "core/push/stream.pyx"            # push streams by lane
 include "core/push/answer.pyx"            # the answer to a request
 include "core/push/push.pyx"              # a push request

@@ -288,6 +288,34 @@ BEGIN
     END IF;
 END $$;
 
+-- Returns the rows of a partition where a producer in step stored its version-7 ids from p_lo to p_hi, by rising base.
+-- times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the first row whose
+-- `high` reaches it, or in one of the same `high`: then these ids are sent again, as a rule. Returns no row if a record
+-- behind that place was deleted, or if more than p_most records stand between that place and the row that reaches p_hi.
+CREATE OR REPLACE FUNCTION queend.ids_near(p_part int, p_lo uuid, p_hi uuid, p_most bigint)
+RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_row bigint := queend.high_since(p_part, p_lo);
+BEGIN
+    RETURN QUERY
+    SELECT r.base, r.created_at, r.times, r.ids
+      FROM (SELECT l.*, bool_or(l.first AND position(uuid_send(p_lo) IN l.ids) % 16 = 1) OVER () AS met
+              FROM (SELECT x.base, x.created_at, x.ids || '' AS ids,
+                           x.high = first_value(x.high) OVER (ORDER BY x.base) AS first,
+                           CASE WHEN octet_length(x.meta) > 0
+                                THEN queend.record_times(x.created_at, x.meta) END AS times
+                      FROM queend.log x
+                     WHERE x.partition_id = p_part AND x.base >= v_row AND x.base < v_row + p_most
+                       AND x.high <= (SELECT y.high FROM queend.log y
+                                       WHERE y.partition_id = p_part AND y.base >= v_row AND y.base < v_row + p_most
+                                         AND y.high >= p_hi ORDER BY y.base LIMIT 1)
+                       AND NOT EXISTS (SELECT FROM queend.holes h
+                                        WHERE h.partition_id = p_part AND h.record_offset >= v_row)
+                     OFFSET 0) AS l) AS r
+     WHERE r.met ORDER BY r.base;
+END $$;
+
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
 -- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
 -- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are
@@ -305,15 +333,13 @@ DECLARE
     v_at     bigint[];
     deleted  int;
 BEGIN
-    IF v_timely THEN
-        v_row := queend.high_since(p_part, p_lo);
-    ELSIF p_kind = 2 AND cardinality(p_from) > 0 THEN
+    IF p_kind = 2 AND cardinality(p_from) > 0 AND NOT v_holes THEN
         SELECT l.base INTO v_row FROM queend.log l
          WHERE l.partition_id = p_part AND l.base <= (SELECT min(f) FROM unnest(p_from) AS f)
            AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
          ORDER BY l.base DESC LIMIT 1;
     END IF;
-    IF v_row IS NOT NULL AND NOT v_holes THEN
+    IF v_row IS NOT NULL THEN
         SELECT f.dup_offset, f.dup_at INTO dup_offset, dup_at FROM queend.ids_in_order(p_part, v_row, p_ids) AS f;
         IF dup_offset IS NOT NULL THEN
             RETURN;
@@ -327,7 +353,7 @@ BEGIN
           FROM queend.ids_others(p_part, p_known, p_from, p_to, p_ids) AS f;
     ELSE
         SELECT array_agg(f.ord), array_agg(f.at), array_agg(f.stored_at) INTO v_ord, v_found, v_at
-          FROM queend.ids_timely(p_part, v_row, p_lo, p_hi, p_ids) AS f;
+          FROM queend.ids_timely(p_part, queend.high_since(p_part, p_lo), p_lo, p_hi, p_ids) AS f;
     END IF;
     IF v_ord IS NULL THEN
         RETURN;

@@ -27,12 +27,17 @@
 --              p_part (from 1); so -2 begins to remember. 0: it knows nothing, and will remember if some daemon does
 --              already (late_ids lacks ids then). -1: it has no room to remember, late_ids must hold all ids. NULL: it
 --              never will.
+--   p_compares the caller can compare version-7 ids with rows of the log by itself (status 4)
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment, negative
 -- if it was deleted; the others got base, base + 1, … in order (base -1: none); status 3 nothing of the partition was
 -- stored. Either a compressed row, which cannot be cut here, holds a duplicate beside a new record, or may; or there is
 -- more to learn, or to list. The caller learns `seen` and sends the partition's records again, plain. seen: what a
 -- caller that remembers did not know yet (ids_seen).
+-- Status 4, with p_compares: the row is one of the log that may hold records of the partition, of which nothing was
+-- stored. ord is that of the partition's first batch row. base and created_at are those of the row of the log, `seen`
+-- has its ids, dup_at the moments of its records (NULL: all are created_at). If the rows of status 4 hold all ids of
+-- the partition, its records are duplicates. Otherwise the caller sends them again without p_compares.
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
@@ -51,7 +56,9 @@
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
 --      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more).
 --      The rest, and the partitions of which an id was there, go to ids_held, once for all records of a partition of
---      this call: the cost of a look-up must not grow with the rows. push_rest appends what is new.
+--      this call: the cost of a look-up must not grow with the rows. push_rest appends what is new. With p_compares,
+--      version-7 ids that are sent again go to the caller instead (ids_near). It gets at most eight ids of the log for
+--      each of its own, and 200 000 more for all partitions together.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
@@ -59,7 +66,7 @@ CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part i
     p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL,
     p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
     p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
-    p_look_to bigint[] DEFAULT '{}')
+    p_look_to bigint[] DEFAULT '{}', p_compares boolean DEFAULT false)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[],
                seen bytea)
 LANGUAGE plpgsql AS $$
@@ -262,11 +269,26 @@ BEGIN
     slow AS MATERIALIZED (
         SELECT g.*, a.before, a.seen, COALESCE(a.ready, true) AS ready
           FROM g
-          LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at) WHERE g.skip = 0) AS a
+          LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at)
+                              WHERE g.skip = 0 AND g.known IS NOT NULL) AS a
             ON true
-         WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t))
+         WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)),
+    part AS MATERIALIZED (
+        SELECT k.part, min(k.ord) AS ord, bool_and(k.ready) AS ready, bool_and(k.alone) AS alone,
+               bool_or(k.late) AS late, COALESCE(max(k.before), 0) AS before, min(k.kind) AS kind,
+               (array_agg(k.lo))[1] AS lo, (array_agg(k.hi))[1] AS hi, string_agg(k.ids, '' ORDER BY k.skip) AS ids,
+               array_agg(k.skip) FILTER (WHERE get_byte(k.body, 0) <> 16) AS skips,
+               array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns
+          FROM slow k GROUP BY k.part),
+    near AS MATERIALIZED (
+        SELECT p.part, p.ord, r.base, r.created_at, r.times, r.ids
+          FROM (SELECT x.*, 200000 / count(*) OVER () AS room FROM part x WHERE x.kind < 2 AND NOT x.late) AS p
+         CROSS JOIN LATERAL queend.ids_near(p.part, p.lo, p.hi, octet_length(p.ids) / 2 + p.room) AS r
+         WHERE p_compares)
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
+    UNION ALL
+    SELECT n.ord::int - 1, 4::smallint, n.base, n.created_at, NULL::bigint[], n.times, n.ids FROM near n
     UNION ALL
     SELECT r.ord::int - 1, s.status, s.base, s.created_at, s.dup_offset, s.dup_at, r.seen
       FROM (SELECT k.ord, k.part, k.skip, k.n, k.ids, k.body, k.meta, k.known, k.late, k.seen, p.refused,
@@ -282,13 +304,7 @@ BEGIN
                       FROM (SELECT g.*, NOT g.ready OR g.skips IS NOT NULL AND NOT g.alone AND g.before = 0
                                         AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = g.part)
                                         AS refused
-                              FROM (SELECT k.part, bool_and(k.ready) AS ready, bool_and(k.alone) AS alone,
-                                           COALESCE(max(k.before), 0) AS before, min(k.kind) AS kind,
-                                           (array_agg(k.lo))[1] AS lo, (array_agg(k.hi))[1] AS hi,
-                                           string_agg(k.ids, '' ORDER BY k.skip) AS ids,
-                                           array_agg(k.skip) FILTER (WHERE get_byte(k.body, 0) <> 16) AS skips,
-                                           array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns
-                                      FROM slow k GROUP BY k.part) AS g) AS c
+                              FROM part g WHERE g.part NOT IN (SELECT n.part FROM near n)) AS c
                       LEFT JOIN (SELECT p_part[l.r] AS part, array_agg(l.a) AS a, array_agg(l.b) AS b
                                    FROM unnest(p_look_row, p_look_from, p_look_to) AS l (r, a, b) GROUP BY 1) AS w
                         ON w.part = c.part
@@ -387,7 +403,7 @@ CREATE OR REPLACE FUNCTION queend.push_due(p_version bigint, p_lanes int[], p_pa
     p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL,
     p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
     p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
-    p_look_to bigint[] DEFAULT '{}')
+    p_look_to bigint[] DEFAULT '{}', p_compares boolean DEFAULT false)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[],
                seen bytea)
 LANGUAGE plpgsql AS $$
@@ -399,7 +415,7 @@ BEGIN
           FROM queend.push(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint,
                            p_claim_row, p_claim_group,
                            p_claim_take, p_claim_whole, p_claim_lease, p_claim_us, p_known, p_known_at, p_look_row,
-                           p_look_from, p_look_to)
+                           p_look_from, p_look_to, p_compares)
     LOOP
         IF r.status IN (0, 1) AND r.base >= 0 AND p_meta[r.ord + 1] IS NOT NULL THEN
             PERFORM queend.schedule_add(p_part[r.ord + 1], r.base);

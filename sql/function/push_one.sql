@@ -8,7 +8,7 @@
 CREATE OR REPLACE FUNCTION queend.push_one(p_version bigint, p_lane int, p_part int, p_skip int, p_n int,
     p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea, p_body bytea, p_meta bytea, p_hint bigint, p_claim_row int,
     p_claim_group int, p_claim_take int, p_claim_whole boolean, p_claim_lease uuid, p_claim_us bigint, p_known bigint,
-    p_known_at bigint)
+    p_known_at bigint, p_compares boolean DEFAULT false)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[],
                seen bytea)
 LANGUAGE plpgsql AS $$
@@ -56,7 +56,7 @@ BEGIN
                                   ARRAY[p_lo], ARRAY[p_hi], ARRAY[p_ids], ARRAY[p_body], ARRAY[p_meta], ARRAY[p_hint],
                                   CASE WHEN p_claim_row IS NOT NULL THEN ARRAY[p_claim_row] END, ARRAY[p_claim_group],
                                   ARRAY[p_claim_take], ARRAY[p_claim_whole], ARRAY[p_claim_lease], ARRAY[p_claim_us],
-                                  ARRAY[p_known], ARRAY[p_known_at]);
+                                  ARRAY[p_known], ARRAY[p_known_at], p_compares => p_compares);
         RETURN;
     END IF;
     created_at := v_now;

@@ -111,6 +111,7 @@ def batch(part: int, ids: list[bytes], payloads: list[bytes] | None = None, meta
                  body(payloads), meta(metas or {}))
 
 
+COMPARE = 4      # status of a row of the log that may hold records of a partition
 PUSH = "%s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[], %s::bytea[]"
 
 
@@ -138,10 +139,24 @@ class Session:
     def value(self, query: str, *values):
         return self.rows(query, *values)[0][0]
 
-    def push(self, *batches: Batch, version: int = 0) -> list:
+    def push(self, *batches: Batch, version: int = 0, compares: bool = False) -> list:
         lanes = sorted({b.part & 63 for b in batches})
-        return sorted(self.rows(f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})", version, lanes,
-                                *push_arrays(list(batches))))
+        return sorted(self.rows(f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, p_compares => %s)", version, lanes,
+                                *push_arrays(list(batches)), compares))
+
+    def push_comparing(self, one: Batch):
+        """A push as a daemon makes it, which compares ids by itself where it gets rows of the log. The answer of its
+        second statement, if there is one."""
+        rows = self.push(one, compares=True)
+        if {row.status for row in rows} != {COMPARE}:
+            return rows[0]
+        stored = {row.seen[16 * i:16 * i + 16]: (row.base + i, row.dup_at[i] if row.dup_at else row.created_at)
+                  for row in rows[::-1] for i in range(len(row.seen) // 16)}
+        found = [stored.get(one.ids[i:i + 16]) for i in range(0, len(one.ids), 16)]
+        if None in found:
+            return self.push(one)[0]
+        return rows[0]._replace(status=1, base=-1, dup_offset=[at for at, _ in found], dup_at=[at for _, at in found],
+                                seen=None)
 
     def pop(self, parts: list[int], group: int, budget: int = 100, partitions: int = 100, auto: bool = False,
             lease: str | None = None,

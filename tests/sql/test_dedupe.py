@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sql.records import PUSH, Session, batch, id4, id7, id_text, inner, kind_of, packed, push_arrays
+from sql.records import COMPARE, PUSH, Session, as_uuid, batch, id4, id7, id_text, inner, kind_of, packed, push_arrays
 
 SECOND = 1_000_000
 AGES = [0, 0, 1, 5, 59, 60, 61, 90, 121, 3600, -1, -30, -59, -61, -75, -90, -100, -3600, 10**8]
@@ -226,8 +226,8 @@ def check(model: Model, row, ids: list[bytes], head: int) -> None:
 
 
 SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1), min_size=1, max_size=3, unique=True),
-                           st.sampled_from(["push", "push", "fresh", "chunks", "older", "step back", "again",
-                                            "again"])), min_size=1, max_size=20)
+                           st.sampled_from(["push", "compare", "fresh", "chunks", "older", "step back", "again",
+                                            "compare again"])), min_size=1, max_size=20)
 
 
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
@@ -245,7 +245,7 @@ def test_equals_a_set(conninfo, seed, sends):
         for which, places, how in sends:
             part, model = parts[which], models[which]
             ids = [known[i] for i in places]
-            if how == "again" and last:
+            if how in ("again", "compare again") and last:
                 which, places = last
                 part, model, ids = parts[which], models[which], [known[i] for i in places]
             elif how == "fresh":                      # a producer in step, as nearly all are
@@ -260,6 +260,8 @@ def test_equals_a_set(conninfo, seed, sends):
                 rows = db.push(batch(part, ids[:1], of=ids), batch(part, ids[1:], skip=1, of=ids))
                 model.check(rows[0], ids[:1])
                 model.check(rows[1], ids[1:])
+            elif how.startswith("compare"):
+                model.check(db.push_comparing(batch(part, ids)), ids)
             else:
                 model.check(db.push(batch(part, ids))[0], ids)
         for part, model in zip(parts, models, strict=True):
@@ -377,17 +379,67 @@ def calls_of(db: Session, work: Callable[[], object]) -> set[str]:
 
 
 @pytest.mark.parametrize("first", [0, 1, 30, 45, 89])
-def test_rows_that_come_again_in_order_are_compared_and_not_joined(db, partitions, first):
+def test_ids_without_order_that_come_again_in_order_are_compared_and_not_joined(db, partitions, first):
     """Also where they begin within the rows of one call, all of which have the same `high`."""
+    part, = partitions()
+    ids, memory = [id4() for _ in range(90)], Memory()
+    for at in range(0, len(ids), 10):
+        memory.push(db, part, ids[at:at + 10])
+    again = ids[first:first + 40]
+    answers: list = []
+    calls = calls_of(db, lambda: answers.append(memory.push(db, part, again)))
+    assert list(answers[0].dup_offset) == [*range(first, first + len(again))]
+    assert "ids_in_order" in calls and "ids_within" not in calls
+
+
+@pytest.mark.parametrize("first", [0, 1, 30, 45, 89])
+def test_ids_that_come_again_are_left_to_a_caller_that_compares(db, partitions, first):
+    """In any order: the caller gets rows of the log, none of which is joined, that hold all of them."""
     part, = partitions()
     ids = [id7() for _ in range(90)]
     for call in ids[:60], ids[60:]:
         db.push(*(batch(part, call[at:at + 10], skip=at, of=call) for at in range(0, len(call), 10)))
-    again = ids[first:first + 40]
-    answers: list = []
-    calls = calls_of(db, lambda: answers.extend(db.push(batch(part, again))))
-    assert list(answers[0].dup_offset) == [*range(first, first + len(again))]
-    assert "ids_in_order" in calls and "ids_match" not in calls
+    again = random.Random(first).sample(ids[first:first + 40], len(ids[first:first + 40]))
+    cut = len(again) // 2
+    chunks = [batch(part, again[a:b], skip=a, of=again) for a, b in ((0, cut), (cut, len(again))) if a < b]
+    rows: list = []
+    calls = calls_of(db, lambda: rows.extend(db.push(*chunks, compares=True)))
+    log = db.rows("SELECT base, created_at, ids FROM queend.log WHERE partition_id = %s ORDER BY base", part)
+    assert len(log) == 9
+    assert {(row.ord, row.status) for row in rows} == {(0, COMPARE)}
+    told = [(row.base, row.created_at, row.seen) for row in rows]
+    assert told == [tuple(row) for row in log if row.base in {base for base, *_ in told}]
+    seen = b"".join(seen for *_, seen in told)
+    assert {*again} <= {seen[at:at + 16] for at in range(0, len(seen), 16)}
+    assert "ids_match" not in calls
+
+
+@pytest.mark.parametrize("why", ["it does not compare", "the first id is new", "a record was deleted", "no order"])
+def test_other_ids_that_come_again_are_looked_up(db, partitions, why):
+    part, = partitions()
+    ids = [id4() if why == "no order" else id7() for _ in range(40)]
+    stored = ids[1:] if why == "the first id is new" else ids
+    db.push(batch(part, stored))
+    if why == "a record was deleted":
+        db.rows("INSERT INTO queend.holes (partition_id, record_offset) VALUES (%s, 39)", part)
+    answer, = db.push(batch(part, ids[::-1]), compares=why != "it does not compare")
+    assert answer.status == 1
+    assert list(answer.dup_offset) == [stored.index(i) if i in stored else -1 for i in ids[::-1]]
+
+
+def test_no_more_ids_are_left_to_the_caller_than_it_wants(db, partitions):
+    part, = partitions()
+    ids = [id7() for _ in range(40)]
+    for at in range(0, 40, 10):
+        db.push(batch(part, ids[at:at + 10]))
+
+    def near(first: int, last: int, most: int) -> list[int]:
+        return [row.base for row in db.rows("SELECT * FROM queend.ids_near(%s, %s, %s, %s)", part,
+                                            as_uuid(ids[first]), as_uuid(ids[last]), most)]
+    assert near(3, 3, 1) == [0]
+    assert near(13, 37, 30) == [10, 20, 30]
+    assert near(13, 37, 20) == []
+    assert near(0, 39, 40) == [0, 10, 20, 30]
 
 
 def test_listed_ids_are_found_with_their_moments(db, partitions):

@@ -18,6 +18,7 @@ HOT = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bi
 HOUR = 3_600_000_000
 OF_LEASE = "8" + new_lease()[1:]      # it names its partition
 PUSH_CALL = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})"
+PUSH_COMPARES = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, p_compares => true)"
 POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
             " %s::boolean[], %s::uuid[],"
             " %s::bigint[], %s::bigint[], %s::bigint[])")
@@ -92,6 +93,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 35, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, new)])      # duplicates
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
+    yield 45, PUSH_COMPARES, push([batch(p, [i]) for p, i in zip(parts, new)])
     yield 60, POP_CALL, pop(False)
     yield 60, PUSH_CLAIM, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n,
                            [True] * n, [lease] * n, [0] * n)

@@ -87,7 +87,7 @@ cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         status = pg_int2(res, row, PUSH_STATUS)
-        if status == 2 or i < 0 or i >= b.n_chunks:
+        if status == 2 or status == PUSH_COMPARE or i < 0 or i >= b.n_chunks:
             continue
         # of a row that was stored at once it is something else: push/heads
         seen = pg_bytes(res, row, PUSH_SEEN) if status else slice_of(NULL, 0)

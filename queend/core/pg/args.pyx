@@ -29,7 +29,7 @@ cdef struct FailureArgs:
 cdef struct PushArgs:
     PgArray version
     RowArgs rows
-    PgArray hint
+    PgArray hint, compares
     ClaimArgs claims
     KnownArgs known
 

@@ -71,6 +71,8 @@ cdef enum:
     PUSH_DUP_AT
     PUSH_SEEN
 cdef enum:
+    PUSH_COMPARE = 4          # a status: a row of the log that may hold records of a partition (push/compare)
+cdef enum:
     POP_ORD = 0
     POP_STATUS
     POP_ATTEMPT
@@ -231,10 +233,16 @@ cdef inline bint transaction_stored(PGresult* res, int row) noexcept nogil:
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
-    statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ!", NULL)
-    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ!", NULL)
-    # the parameters of push, but for places to look
-    statement_define(&s[STMT_PUSH_ONE], b"push_one", b"viiiisuuyyyqiiibuqqq!", NULL)
+    # the last parameter of all three stands behind the hint here: push_one has not the places to look
+    statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQbIIIBUQQQIQQ!",
+                     b"SELECT * FROM queend.push($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$14,$15,$16,$17,$18,$19,$20,"
+                     b"$21,$22,$23,$24,$13)")
+    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQbIIIBUQQQIQQ!",
+                     b"SELECT * FROM queend.push_due($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$14,$15,$16,$17,$18,$19,"
+                     b"$20,$21,$22,$23,$24,$13)")
+    statement_define(&s[STMT_PUSH_ONE], b"push_one", b"viiiisuuyyyqbiiibuqqq!",
+                     b"SELECT * FROM queend.push_one($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$14,$15,$16,$17,$18,$19,"
+                     b"$20,$21,$13)")
     statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI!", NULL)
     statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT!", NULL)
     statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb!", NULL)

@@ -144,9 +144,10 @@ cdef int64_t run_head(PushItem* it) noexcept nogil:
     return head
 
 cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Partitions of which nothing was stored, because a compressed row of them holds a record that is a duplicate: their
-    # items leave the batch and are sent once more, plain. NULL: none.
-    cdef PushBatch* again = NULL
+    # Takes out of the batch the partitions of which nothing was stored, and returns them as one that is sent once more,
+    # plain; NULL: all were answered. Either a compressed row holds a record that is a duplicate, or the rows of the log
+    # they were compared with lack one of them (push/compare).
+    cdef PushBatch* again
     cdef PushGroup* g
     cdef PushGroup* other
     cdef PushGroup* last = NULL
@@ -156,12 +157,12 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
             b.chunks[i].group.refused = True
-            if again == NULL:
-                again = batch_new(s)
-                if again == NULL:
-                    return NULL       # no memory: those groups stay unanswered and are failed
+    g = b.first
+    while g != NULL and not g.refused:
+        g = g.next
+    again = batch_new(s) if g != NULL else NULL
     if again == NULL:
-        return NULL
+        return NULL       # no memory: those groups stay unanswered and are failed
     again.since_us = b.since_us
     again.unsure = b.unsure
     again.hurried = b.hurried

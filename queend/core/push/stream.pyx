@@ -167,6 +167,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         batch_known(b, &a.known)     # fewer rows now
     heads_choose(b, slotpool_take(e.slots))
     batch_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
+    arg_bool(&a.compares, not b.plain)
     s.worker.counters.op[OP_PUSH].calls += 1
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
         call_send_single(&s.call, STMT_PUSH_ONE)
@@ -199,6 +200,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if stream_refuses(res):
         if s.main == NULL:
             side_take(s, b, res)
+        batch_compare(b, res)
         again = batch_refused(s, b, res)
         if again != NULL:
             stream_first(s, again)
@@ -216,10 +218,13 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         batch_free(again)
 
 cdef inline bint stream_refuses(PGresult* res) noexcept nogil:
-    # Of some partition nothing was stored: more has to be known first, or its rows to be plain.
+    # Returns True if nothing was stored of some partition: more has to be known first, its rows have to be plain, or
+    # its ids have to be compared.
     cdef int row
+    cdef int status
     for row in range(PQntuples(res)):
-        if pg_int2(res, row, PUSH_STATUS) == 3:
+        status = pg_int2(res, row, PUSH_STATUS)
+        if status == 3 or status == PUSH_COMPARE:
             return True
     return False
 

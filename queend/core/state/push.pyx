@@ -91,6 +91,8 @@ cdef struct PushGroup:
     PushSlot* slots           # hash of ids, made when they come out of order
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
+    bint compared             # its ids were compared with rows of the log (push/compare)
+    int missing               # records of it that none of these rows holds
     bint refused              # nothing of it was stored: to be sent again, plain
     bint scheduled            # some record of it has a delivery moment
     bint to_side              # it has to wait at its stream's side: push/side
@@ -136,7 +138,7 @@ cdef struct PushBatch:
     bint unsure               # its outcome was lost once: every id is checked
     bint scheduled            # some record of it has a delivery moment
     bint has_other            # some id in it that is the client's and not of version 7
-    bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
+    bint plain                # duplicates are taken out of it in SQL: no row is compressed, no id is compared here
     bint named                # all heads are named
     bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if there is one
     int tries
