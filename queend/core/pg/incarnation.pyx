@@ -36,7 +36,7 @@ cdef struct Incarnation:
     int64_t number            # 0: no server was seen yet
     int64_t first             # the first number of this start of this server
     char[INCARNATION_TEXT] text
-    int risks
+    SharedInt risks           # of Risk; written with the lock held, read without it
     # drops all that is remembered, for the incarnation of that number
     void (*forget)(int64_t number) noexcept nogil
 
