@@ -62,9 +62,9 @@ def test_those_that_wait_go_on_waiting_until_it_is_resumed(daemon: Daemon, clien
     client.push(queue, 0)
     client.pop(queue, autoAck="true")
     query = {"partition": "Default"} if specific else {}
-    with waiting(daemon, client, queue, 1, **query) as (before,):
+    with waiting(daemon, client, queue, beside=0, **query) as (before,):
         switched(client, "pause", queue)
-        with waiting(daemon, client, queue, 1, **query) as (later,):
+        with waiting(daemon, client, queue, beside=1, **query) as (later,):
             client.push(queue, 1)
             client.push(queue, 2)
             assert client.get(pop_target(queue)).json["reason"] == "paused"

@@ -13,10 +13,12 @@ from .wait import PATIENCE, until
 
 
 @contextmanager
-def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, **query: object) -> Iterator[list[Client]]:
-    """So many long polls, parked."""
+def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, beside: int | None = None,
+            **query: object) -> Iterator[list[Client]]:
+    """So many long polls, parked. beside: how many others are, where that cannot be read off: what was changed a moment
+    ago wakes them, and they look at it before they park again."""
     with ExitStack() as stack:
-        before = client.metric("queend_worker_parked")
+        before = client.metric("queend_worker_parked") if beside is None else beside
         clients = [stack.enter_context(daemon.client()) for _ in range(number)]
         for one in clients:
             one.send("GET", pop_target(queue, wait=True, timeout=100_000, **query))
