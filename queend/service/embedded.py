@@ -197,8 +197,8 @@ class Embedded:
                     continue
                 owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
                 os.close(fd)
-                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}); set "
-                                    "QUEEND_DATA_DIR") from None
+                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}): stop "
+                                    "it, or set QUEEND_DATA_DIR") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._lock = fd

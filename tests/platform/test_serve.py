@@ -141,7 +141,8 @@ def test_two_started_at_once_on_one_folder_do_not_meet(tmp_path):
         until(lambda: one.process.poll() is not None or two.process.poll() is not None, "one of them gives up")
         loser, winner = (one, two) if one.process.poll() is not None else (two, one)
         assert loser.wait() == 1
-        assert f"{tmp_path} is in use by another queend (pid {winner.pid}); set QUEEND_DATA_DIR" in "".join(loser.other)
+        assert (f"{tmp_path} is in use by another queend (pid {winner.pid}): stop it, or set QUEEND_DATA_DIR"
+                in "".join(loser.other))
         winner.await_ready()
         assert push(winner)["status"] == "queued"
         assert winner.end() == 0
