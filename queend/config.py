@@ -592,11 +592,9 @@ def without_effect() -> dict[str, str]:
 
 
 def _file() -> dict[str, Any]:
-    path = os.environ.get("QUEEND_CONFIG")
-    if not path:
+    if not (path := os.environ.get("QUEEND_CONFIG")):
         return {}
     try:
         return tomllib.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"QUEEND_CONFIG: {path}: {why}") from None
+        raise ConfigError(f"QUEEND_CONFIG: {path}: {getattr(error, 'strerror', error)}") from None

@@ -15,6 +15,7 @@ from support.client import Client, data
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.postgres import Postgres
+from support.seeds import seed_of_run
 
 PARTITIONS = "abc"
 WAYS = {"json": "application/json", "lines": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
@@ -89,7 +90,7 @@ def test_no_order_costs_a_join(client: Client, queue: str, joins: Joins, way: st
     for at in range(0, len(sent), 500):
         first |= answers(push(client, queue, sent[at:at + 500], way), "queued")
     before = joins.count()
-    random.shuffle(sent)
+    random.Random(seed_of_run()).shuffle(sent)
     for size in 3000, 999, 3, 1:
         assert answers(push(client, queue, sent[:size], way), "duplicate").items() <= first.items()
     assert answers(push(client, queue, sent, way), "duplicate") == first
@@ -108,7 +109,7 @@ def test_what_is_new_beside_them_is_stored(client: Client, queue: str, way: str,
     sent = rows(3000, text)
     known = [one for n, one in enumerate(sent) if one["partition"] != "a" and (one["partition"] == "c" or n % 7)]
     first = answers(push(client, queue, known, way), "queued")
-    again = random.sample(sent, len(sent))
+    again = random.Random(seed_of_run()).sample(sent, len(sent))
     told = push(client, queue, again, way)
     for item, one in zip(again, told, strict=True):
         assert one["transaction_id"] == item["transactionId"]
@@ -125,7 +126,7 @@ def test_one_of_them_was_deleted(daemon: Daemon, client: Client, queue: str) -> 
     first = answers(push(client, queue, sent), "queued")
     gone, partition = sent[150]["transactionId"], sent[150]["partition"]
     assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/{partition}/messages/{gone}").json["success"]
-    for one in push(client, queue, random.sample(sent, len(sent))):
+    for one in push(client, queue, random.Random(seed_of_run()).sample(sent, len(sent))):
         assert one["status"] == ("duplicate_of_deleted" if one["transaction_id"] == gone else "duplicate")
         assert first[one["transaction_id"]] == one["message_id"]
 
@@ -136,9 +137,10 @@ def test_from_everywhere_at_once(daemon: Daemon, start_daemon: Callable[..., Dae
     daemons = daemon, start_daemon(daemon.conninfo)
     sent = rows(3000)
     told: list[dict] = []
+    seed = seed_of_run()
 
     def producer(number: int) -> None:
-        chance = random.Random(number)
+        chance = random.Random(f"{seed} {number}")
         with daemons[number % 2].client() as own:
             left = chance.sample(sent, len(sent)) if number > 1 else sent
             while left:

@@ -40,7 +40,7 @@ cdef Sender* sender_find(Senders* all, const char* name) noexcept nogil:
 
 cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
     # Returns a place for a sender not heard before: a free one, or the place of the sender that is silent for longest.
-    # With a secret a place is taken only from a sender that counts as gone; NULL if there is none.
+    # Returns NULL if packets are signed and none of the senders counts as gone.
     cdef int i
     cdef Sender* s = NULL
     if all.n < SENDERS_MOST:
@@ -52,9 +52,9 @@ cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
     return s if now - s.heard_us > all.dead_us or not all.verified else NULL
 
 cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
-    # Returns PACKET_GOOD if the packet is to be heeded. gap: an earlier packet may be missing, as always with the first
-    # packet of a session. now is monotonic. Without a secret anybody can send in the name of a peer, as a later session
-    # or with a later number. So packets of earlier sessions and numbers are heeded then.
+    # Returns PACKET_GOOD if the packet counts. gap: an earlier packet may be missing, as always with the first packet
+    # of a session. now is monotonic. If packets are not signed, packets of earlier sessions and numbers count, too:
+    # anybody can send a later one in the name of a peer, and the peer itself must still be heard.
     cdef Sender* s = sender_find(all, m.name)
     cdef bint again
     gap[0] = False

@@ -1,14 +1,14 @@
-# Which life of which server a connection leads to. A server that took over, was restored or recovered from a crash may
-# lack commits that this process was told of, so what is remembered must not outlive it. In: the answer to INCARNATION,
-# asked with the statements that a new connection prepares. Out: a number that is raised when the server is another;
-# `forget` has dropped everything by then.
+# Tells which life of which server a connection leads to. A server that took over, was restored or recovered from a
+# crash may lack commits that this process was told of. So nothing that is remembered may outlive the server. In: the
+# answer to INCARNATION, asked with the statements that a new connection prepares. Out: a number that is raised when the
+# server is another. `forget` has dropped everything by then.
 #
-# `lock` is held for reading while an answer is taken in, and for writing while the number is raised. So nothing an
-# older server said is learned after what was learned of it has been dropped. It is taken before every other lock.
+# Holds `lock` for reading while an answer is taken in, and for writing while the number is raised. So nothing an older
+# server said is learned after what was learned of it has been dropped. `lock` is taken before every other lock.
 
-# The system, its timeline, its start, the last time shared memory was made anew (crash recovery under the same
-# postmaster resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? What commits
-# are worth. The clock.
+# Asks for the system, its timeline, its start, the last time shared memory was made anew, and the database. From
+# PostgreSQL 15 on, a crash recovery under the same postmaster resets the statistics that tell that time. Asks besides
+# whether the server is read-only, what its commits are worth (Risk), and what its clock says.
 cdef const char* INCARNATION = (
     b"SELECT concat_ws('/', (SELECT c.system_identifier FROM pg_control_system() c),"
     b" CASE WHEN pg_is_in_recovery() THEN 'recovery' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,"

@@ -1,7 +1,7 @@
 # Compares the ids of a group with those of rows of the log, for records that are sent again in any order. In: an answer
 # of queend.push with the rows of the log that may hold the records of a partition (PUSH_COMPARE). Out: a group is
-# answered if every record of it is a duplicate; otherwise it is refused, and PostgreSQL looks up each id of it when it
-# is sent again. No I/O in here.
+# answered if every record of it is a duplicate. Otherwise it is refused and sent again, and PostgreSQL looks up each of
+# its ids. No I/O in here.
 
 cdef void batch_compare(PushBatch* b, PGresult* res) noexcept nogil:
     # Compares all groups for which the answer has rows of the log. Sets `answered` or `refused` of each; batch_refused
