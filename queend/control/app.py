@@ -28,6 +28,7 @@ from ..service.transfer import Transfer
 from . import known
 from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge
+from .compressed import Compressed
 from .etag import Tagged
 from .holds import Holds
 from .pulse import Pool, Pulse
@@ -152,6 +153,7 @@ def application(control: Control) -> FastAPI:
     for router in routers():
         app.include_router(router, dependencies=[Depends(known.query_names)])
     static.serve(app, control.settings)
+    app.add_middleware(Compressed)
     app.add_middleware(Tagged)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())

@@ -35,7 +35,7 @@ class Tagged:
                     start = {**start, "headers": [*start["headers"], (b"etag", tag), *kept]}
                     if _has(scope["headers"], tag):
                         start = {**start, "status": 304, "headers": [
-                            pair for pair in start["headers"] if pair[0] not in (b"content-length", b"content-type")]}
+                            pair for pair in start["headers"] if not pair[0].startswith(b"content-")]}
                         event = {"type": "http.response.body", "body": b""}
                 await send(start)
             await send(event)

@@ -4,7 +4,6 @@ answered."""
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 from collections.abc import Callable
 from functools import cache
@@ -28,7 +27,6 @@ TYPES = {".html": "text/html; charset=utf-8", ".js": "application/javascript; ch
 HASHED = re.compile(r"\.[0-9a-fA-F]{8,}\.(js|css)$")
 FOREVER, HOUR = "public, max-age=31536000, immutable", "public, max-age=3600"
 NEVER = "no-cache, no-store, must-revalidate"
-GZIP = re.compile(r"(?:^|[\s,])gzip(?:\s*;\s*q=(?!0(?:\.0*)?(?:$|[\s,]))[\d.]+)?\s*(?:$|,)", re.I)
 USUAL = ("webapp/dist", "../webapp/dist", "../../webapp/dist")
 
 
@@ -42,8 +40,6 @@ GUARDED = {
     "x-frame-options": "DENY", "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()"}
-PACKED = (".html", ".js", ".css", ".svg")
-PACKED_BYTES = 1024      # smaller files go out as they are
 
 
 def folder(wanted: str) -> Path | None:
@@ -80,17 +76,13 @@ def serve(app: FastAPI, settings: Settings) -> None:
 
 
 @cache
-def page() -> dict[str, tuple[bytes, bytes | None, dict[str, str]]]:
-    """The files of the dashboard by their paths: content, the same packed, headers. They are few, small, and never
-    change."""
+def page() -> dict[str, tuple[bytes, dict[str, str]]]:
+    """The files of the dashboard by their paths: content, headers. They are few, small, and never change."""
     files = {}
     for file in sorted(DASHBOARD.rglob("*")):
         path, kind = file.relative_to(DASHBOARD).as_posix(), TYPES.get(file.suffix)
         if kind and file.is_file() and not path.endswith("sources.json"):
-            content = file.read_bytes()
-            packed = gzip.compress(content, mtime=0) if file.suffix in PACKED and len(content) > PACKED_BYTES else None
-            files[path] = content, packed, {**GUARDED, "content-type": kind, "cache-control": keeping(path),
-                                            **({"vary": "Accept-Encoding"} if packed else {})}
+            files[path] = file.read_bytes(), {**GUARDED, "content-type": kind, "cache-control": keeping(path)}
     if "index.html" in files:
         files[""] = files["index.html"]
     return files
@@ -99,9 +91,7 @@ def page() -> dict[str, tuple[bytes, bytes | None, dict[str, str]]]:
 async def dashboard(request: Request, path: PathName) -> Response:
     if path not in page():
         raise wrong_method(request)
-    content, packed, headers = page()[path]
-    if packed and GZIP.search(", ".join(request.headers.getlist("accept-encoding"))):
-        return Response(packed, headers={**headers, "content-encoding": "gzip"})
+    content, headers = page()[path]
     return Response(content, headers=headers)
 
 
