@@ -241,53 +241,6 @@ BEGIN
                  OFFSET 0) AS t ON t.base = u.base;
 END $$;
 
--- Finds ids that come again in the order in which they stand in the log. Looks for the first of them in the row that
--- begins at p_from and in those behind it that have the same `high`, as rows of one call of push have, up to 64. Then
--- compares the bytes of all at once, in place of a join. Returns as ids_held if all of them stand there one after the
--- other, otherwise NULL: some of them may be stored elsewhere.
-CREATE OR REPLACE FUNCTION queend.ids_in_order(p_part int, p_from bigint, p_ids bytea, OUT dup_offset bigint[],
-    OUT dup_at bigint[])
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_n     int := octet_length(p_ids) / 16;
-    v_first int;      -- the place in the row, from 0
-    v_ids   bytea;
-    v_timed boolean;
-    v_from  bigint;
-    v_to    bigint;
-BEGIN
-    SELECT f.base, (f.place - 1) / 16 INTO p_from, v_first
-      FROM (SELECT l.base, position(substr(p_ids, 1, 16) IN l.ids) AS place
-              FROM (SELECT x.base, x.high, x.ids, first_value(x.high) OVER (ORDER BY x.base) AS first
-                      FROM queend.log x WHERE x.partition_id = p_part AND x.base >= p_from
-                     ORDER BY x.base LIMIT 64) AS l
-             WHERE l.high = l.first OFFSET 0) AS f
-     WHERE f.place % 16 = 1 LIMIT 1;
-    IF v_first IS NULL THEN
-        RETURN;
-    END IF;
-    SELECT string_agg(l.ids, '' ORDER BY l.base), bool_or(octet_length(l.meta) > 0), min(l.created_at),
-           max(l.created_at) INTO v_ids, v_timed, v_from, v_to FROM queend.log l
-     WHERE l.partition_id = p_part AND l.base BETWEEN p_from AND p_from + v_first + v_n - 1;
-    IF substr(v_ids, 16 * v_first + 1, 16 * v_n) <> p_ids THEN
-        RETURN;
-    END IF;
-    dup_offset := ARRAY(SELECT generate_series(p_from + v_first, p_from + v_first + v_n - 1));
-    IF v_from = v_to AND NOT v_timed THEN
-        dup_at := array_fill(v_from, ARRAY[v_n]);
-    ELSE
-        SELECT array_agg(COALESCE(r.times[r.i + 1], r.created_at)) INTO dup_at
-          FROM (SELECT l.created_at, l.times, generate_series(GREATEST(0, p_from + v_first - l.base)::int,
-                                                              LEAST(l.n, p_from + v_first + v_n - l.base)::int - 1) AS i
-                  FROM (SELECT x.base, x.n, x.created_at,
-                               CASE WHEN octet_length(x.meta) > 0
-                                    THEN queend.record_times(x.created_at, x.meta) END AS times
-                          FROM queend.log x
-                         WHERE x.partition_id = p_part AND x.base BETWEEN p_from AND p_from + v_first + v_n - 1
-                         ORDER BY x.base) AS l) AS r;
-    END IF;
-END $$;
-
 -- Returns the rows of a partition where a producer in step stored its version-7 ids from p_lo to p_hi, by rising base.
 -- times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the first row whose
 -- `high` reaches it, or in one of the same `high`: then these ids are sent again, as a rule. Returns no row if a record
@@ -316,6 +269,26 @@ BEGIN
      WHERE r.met ORDER BY r.base;
 END $$;
 
+-- Returns the rows of a partition that hold records of p_from <= offset < p_to, by rising base; columns as of ids_near.
+-- Returns no row if a record behind p_from was deleted, if retention has passed the first row, or if more than p_most
+-- records would stand in the rows.
+CREATE OR REPLACE FUNCTION queend.ids_placed(p_part int, p_from bigint, p_to bigint, p_most bigint)
+RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_row bigint := queend.row_of(p_part, p_from);
+BEGIN
+    IF p_to - v_row > p_most
+        OR EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = p_part AND f.floor > v_row)
+        OR EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= v_row) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT x.base, x.created_at,
+           CASE WHEN octet_length(x.meta) > 0 THEN queend.record_times(x.created_at, x.meta) END, x.ids
+      FROM queend.log x WHERE x.partition_id = p_part AND x.base >= v_row AND x.base < p_to ORDER BY x.base;
+END $$;
+
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
 -- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
 -- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are
@@ -327,24 +300,11 @@ DECLARE
     v_n      int := octet_length(p_ids) / 16;
     v_timely boolean := p_kind < 2 AND queend.id_us(uuid_send(p_hi)) - queend.id_us(uuid_send(p_lo)) < 120000000;
     v_holes  boolean := EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part);
-    v_row    bigint;      -- where the row begins that is the first to hold one of them, if any does
     v_ord    int[];
     v_found  bigint[];
     v_at     bigint[];
     deleted  int;
 BEGIN
-    IF p_kind = 2 AND cardinality(p_from) > 0 AND NOT v_holes THEN
-        SELECT l.base INTO v_row FROM queend.log l
-         WHERE l.partition_id = p_part AND l.base <= (SELECT min(f) FROM unnest(p_from) AS f)
-           AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
-         ORDER BY l.base DESC LIMIT 1;
-    END IF;
-    IF v_row IS NOT NULL THEN
-        SELECT f.dup_offset, f.dup_at INTO dup_offset, dup_at FROM queend.ids_in_order(p_part, v_row, p_ids) AS f;
-        IF dup_offset IS NOT NULL THEN
-            RETURN;
-        END IF;
-    END IF;
     IF EXISTS (SELECT FROM queend.late_ids e WHERE e.partition_id = p_part) OR NOT v_timely AND p_kind <> 2 THEN
         SELECT array_agg(f.ord), array_agg(f.found), array_agg(f.stored_at) INTO v_ord, v_found, v_at
           FROM queend.ids_find(p_part, p_ids, p_known, p_from, p_to) AS f;

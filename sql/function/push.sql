@@ -27,7 +27,7 @@
 --              p_part (from 1); so -2 begins to remember. 0: it knows nothing, and will remember if some daemon does
 --              already (late_ids lacks ids then). -1: it has no room to remember, late_ids must hold all ids. NULL: it
 --              never will.
---   p_compares the caller can compare version-7 ids with rows of the log by itself (status 4)
+--   p_compares the caller can compare ids with rows of the log by itself (status 4)
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment, negative
 -- if it was deleted; the others got base, base + 1, … in order (base -1: none); status 3 nothing of the partition was
@@ -57,8 +57,9 @@
 --      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more).
 --      The rest, and the partitions of which an id was there, go to ids_held, once for all records of a partition of
 --      this call: the cost of a look-up must not grow with the rows. push_rest appends what is new. With p_compares,
---      version-7 ids that are sent again go to the caller instead (ids_near). It gets at most eight ids of the log for
---      each of its own, and 200 000 more for all partitions together.
+--      ids that are sent again go to the caller instead: of version 7 (ids_near), and others where the caller remembers
+--      the whole partition and knows a place for each (ids_placed). It gets at most eight ids of the log for each of
+--      its own, and 200 000 more for all partitions together.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
@@ -278,12 +279,23 @@ BEGIN
                bool_or(k.late) AS late, COALESCE(max(k.before), 0) AS before, min(k.kind) AS kind,
                (array_agg(k.lo))[1] AS lo, (array_agg(k.hi))[1] AS hi, string_agg(k.ids, '' ORDER BY k.skip) AS ids,
                array_agg(k.skip) FILTER (WHERE get_byte(k.body, 0) <> 16) AS skips,
-               array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns
+               array_agg(k.n) FILTER (WHERE get_byte(k.body, 0) <> 16) AS ns,
+               bool_or(octet_length(k.seen) > 16) AS learns
           FROM slow k GROUP BY k.part),
+    look AS MATERIALIZED (
+        SELECT p_part[l.r] AS part, array_agg(l.a) AS a, array_agg(l.b) AS b, min(l.a) AS first, max(l.b) AS stop,
+               sum(l.b - l.a) AS places
+          FROM unnest(p_look_row, p_look_from, p_look_to) AS l (r, a, b) GROUP BY 1),
     near AS MATERIALIZED (
         SELECT p.part, p.ord, r.base, r.created_at, r.times, r.ids
-          FROM (SELECT x.*, 200000 / count(*) OVER () AS room FROM part x WHERE x.kind < 2 AND NOT x.late) AS p
-         CROSS JOIN LATERAL queend.ids_near(p.part, p.lo, p.hi, octet_length(p.ids) / 2 + p.room) AS r
+          FROM (SELECT x.*, w.first, w.stop,
+                       octet_length(x.ids) / 2 + 200000 / count(*) OVER () AS most
+                  FROM part x LEFT JOIN look w ON w.part = x.part
+                 WHERE NOT x.late AND (x.kind < 2 OR x.kind = 2 AND x.ready AND NOT x.learns
+                                                     AND w.places >= octet_length(x.ids) / 16)) AS p
+         CROSS JOIN LATERAL (SELECT * FROM queend.ids_near(p.part, p.lo, p.hi, p.most) WHERE p.kind < 2
+                             UNION ALL
+                             SELECT * FROM queend.ids_placed(p.part, p.first, p.stop, p.most) WHERE p.kind = 2) AS r
          WHERE p_compares)
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
@@ -305,9 +317,7 @@ BEGIN
                                         AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = g.part)
                                         AS refused
                               FROM part g WHERE g.part NOT IN (SELECT n.part FROM near n)) AS c
-                      LEFT JOIN (SELECT p_part[l.r] AS part, array_agg(l.a) AS a, array_agg(l.b) AS b
-                                   FROM unnest(p_look_row, p_look_from, p_look_to) AS l (r, a, b) GROUP BY 1) AS w
-                        ON w.part = c.part
+                      LEFT JOIN look w ON w.part = c.part
                       LEFT JOIN LATERAL queend.ids_held(c.part, c.kind, c.lo, c.hi, c.ids, c.before,
                                                         COALESCE(w.a, '{}'), COALESCE(w.b, '{}')) AS h ON NOT c.refused
                     OFFSET 0) AS p ON p.part = k.part

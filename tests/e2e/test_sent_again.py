@@ -1,5 +1,5 @@
-"""Rows that are sent again under ids of version 7, in any order: the daemon compares their ids with those of the log,
-and the answers are the same as if PostgreSQL had looked them up."""
+"""Rows that are sent again, in any order: the daemon compares their ids with those of the log, and the answers are the
+same as if PostgreSQL had looked them up."""
 from __future__ import annotations
 
 import json
@@ -27,10 +27,19 @@ def id7(n: int) -> str:
     return str(uuid.UUID(int=ms << 80 | 7 << 76 | n >> 12 << 64 | 1 << 63 | (n & 0xfff) << 40 | random.getrandbits(40)))
 
 
-def rows(count: int, text: str = "") -> list[dict]:
-    """Rows of all partitions by turns; each has a millisecond that is not smaller than the one before."""
-    return [{"partition": PARTITIONS[n % len(PARTITIONS)], "transactionId": id7(n), "payload": {"n": n, "text": text}}
-            for n in range(count)]
+# Ids of version 7 have a millisecond that is not smaller than that of the row before.
+KINDS = {"ordered": id7, "random": lambda n: str(uuid.uuid4()), "text": lambda n: f"order-{n}-{random.random()}"}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def rows(count: int, kind: str, text: str = "") -> list[dict]:
+    """Rows of all partitions by turns."""
+    return [{"partition": PARTITIONS[n % len(PARTITIONS)], "transactionId": KINDS[kind](n),
+             "payload": {"n": n, "text": text}} for n in range(count)]
 
 
 def push(client: Client, queue: str, some: list[dict], way: str = "json") -> list[dict]:
@@ -57,8 +66,11 @@ class Joins:
         self.conninfo = conninfo
         self.db = psycopg.connect(conninfo, autocommit=True)
         self.db.execute("CREATE SEQUENCE public.joins MINVALUE 0")
-        text, = self.db.execute("SELECT pg_get_functiondef('queend.ids_match'::regproc)").fetchone()
-        self.db.execute(text.replace("\nBEGIN\n", "\nBEGIN\n    PERFORM nextval('public.joins');\n", 1).encode())
+        for name in "ids_match", "ids_within":
+            text, = self.db.execute("SELECT pg_get_functiondef(%s::regproc)", [f"queend.{name}"]).fetchone()
+            counts = text.replace("\nBEGIN\n", "\nBEGIN\n    PERFORM nextval('public.joins');\n", 1)
+            assert counts != text
+            self.db.execute(counts.encode())
 
     def count(self) -> int:
         return self.db.execute("SELECT last_value + is_called::int FROM public.joins").fetchone()[0]
@@ -84,8 +96,9 @@ def answers(told: list[dict], status: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", ["", "long " * 20], ids=["plain", "compressed"])
 @pytest.mark.parametrize("way", WAYS)
-def test_no_order_costs_a_join(client: Client, queue: str, joins: Joins, way: str, text: str) -> None:
-    sent = rows(3000, text)
+def test_no_order_costs_a_join(client: Client, queue: str, joins: Joins, kind: str, way: str,
+                              text: str) -> None:
+    sent = rows(3000, kind, text)
     first: dict[str, str] = {}
     for at in range(0, len(sent), 500):
         first |= answers(push(client, queue, sent[at:at + 500], way), "queued")
@@ -104,9 +117,9 @@ def test_no_order_costs_a_join(client: Client, queue: str, joins: Joins, way: st
 
 @pytest.mark.parametrize("text", ["", "long " * 20], ids=["plain", "compressed"])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_new_beside_them_is_stored(client: Client, queue: str, way: str, text: str) -> None:
+def test_what_is_new_beside_them_is_stored(client: Client, queue: str, kind: str, way: str, text: str) -> None:
     """Each partition has other new ids: all, some between those that are stored, none."""
-    sent = rows(3000, text)
+    sent = rows(3000, kind, text)
     known = [one for n, one in enumerate(sent) if one["partition"] != "a" and (one["partition"] == "c" or n % 7)]
     first = answers(push(client, queue, known, way), "queued")
     again = random.Random(seed_of_run()).sample(sent, len(sent))
@@ -121,8 +134,8 @@ def test_what_is_new_beside_them_is_stored(client: Client, queue: str, way: str,
     assert sorted(data(popped), key=lambda payload: payload["n"]) == [one["payload"] for one in sent]
 
 
-def test_one_of_them_was_deleted(daemon: Daemon, client: Client, queue: str) -> None:
-    sent = rows(300)
+def test_one_of_them_was_deleted(daemon: Daemon, client: Client, queue: str, kind: str) -> None:
+    sent = rows(300, kind)
     first = answers(push(client, queue, sent), "queued")
     gone, partition = sent[150]["transactionId"], sent[150]["partition"]
     assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/{partition}/messages/{gone}").json["success"]
@@ -132,10 +145,10 @@ def test_one_of_them_was_deleted(daemon: Daemon, client: Client, queue: str) -> 
 
 
 def test_from_everywhere_at_once(daemon: Daemon, start_daemon: Callable[..., Daemon], client: Client,
-                                 queue: str) -> None:
+                                 queue: str, kind: str) -> None:
     """Six clients of two daemons push the same rows, each in an order of its own: each row is queued once."""
     daemons = daemon, start_daemon(daemon.conninfo)
-    sent = rows(3000)
+    sent = rows(3000, kind)
     told: list[dict] = []
     seed = seed_of_run()
 

@@ -80,6 +80,11 @@ class Memory:
         self.follow(row, fresh)
         return row
 
+    def asks(self, db: Session, part: int, ids: list[bytes]) -> list:
+        """Sends once, as a caller that compares."""
+        return db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, {TOLD}, p_compares => true)", [part & 63],
+                       *push_arrays([batch(part, ids)]), *self.tells(ids))
+
     def transact(self, db: Session, part: int, ids: list[bytes]):
         """The same in a transaction, which stores all of them or none. A compressed body must not be cut, and need not
         be."""
@@ -379,17 +384,44 @@ def calls_of(db: Session, work: Callable[[], object]) -> set[str]:
 
 
 @pytest.mark.parametrize("first", [0, 1, 30, 45, 89])
-def test_ids_without_order_that_come_again_in_order_are_compared_and_not_joined(db, partitions, first):
-    """Also where they begin within the rows of one call, all of which have the same `high`."""
+def test_ids_without_order_that_come_again_are_left_to_a_caller_that_compares(db, partitions, first):
+    """The caller gets the rows between the first and the last place that it named, none of which is joined."""
     part, = partitions()
     ids, memory = [id4() for _ in range(90)], Memory()
     for at in range(0, len(ids), 10):
         memory.push(db, part, ids[at:at + 10])
-    again = ids[first:first + 40]
+    again = random.Random(first).sample(ids[first:first + 40], len(ids[first:first + 40]))
     answers: list = []
-    calls = calls_of(db, lambda: answers.append(memory.push(db, part, again)))
-    assert list(answers[0].dup_offset) == [*range(first, first + len(again))]
-    assert "ids_in_order" in calls and "ids_within" not in calls
+    calls = calls_of(db, lambda: answers.extend(memory.asks(db, part, again)))
+    assert [row.base for row in answers] == [*range(first // 10 * 10, min(first + 40, 90), 10)]
+    assert {row.status for row in answers} == {COMPARE} and "ids_within" not in calls
+    seen = b"".join(row.seen for row in answers)
+    assert {*again} <= {seen[at:at + 16] for at in range(0, len(seen), 16)}
+
+
+@pytest.mark.parametrize("why", ["one id is new", "a record was deleted", "retention has passed the row",
+                                 "others have pushed", "it lies too far"])
+def test_other_ids_without_order_are_looked_up(db, partitions, why):
+    part, = partitions()
+    ids, memory = [id4() for _ in range(40)], Memory()
+    for at in range(0, len(ids), 10):
+        memory.push(db, part, ids[at:at + 10])
+    again = [*ids[::-1], id4()] if why == "one id is new" else ids[::-1]
+    if why == "a record was deleted":
+        db.rows("INSERT INTO queend.holes (partition_id, record_offset) VALUES (%s, 39)", part)
+    elif why == "retention has passed the row":
+        db.rows("INSERT INTO queend.floors (partition_id, floor) VALUES (%s, 5)", part)
+    elif why == "others have pushed":
+        Memory().push(db, part, [id4()])
+    elif why == "it lies too far":
+        assert db.rows("SELECT * FROM queend.ids_placed(%s, 0, 40, 39)", part) == []
+        return
+    answer, = memory.asks(db, part, again)
+    assert answer.status == 1
+    found = {i: ids.index(i) if i in ids else -1 for i in again}
+    if why == "retention has passed the row":
+        found |= dict.fromkeys(ids[:5], -1)
+    assert list(answer.dup_offset) == [found[i] for i in again]
 
 
 @pytest.mark.parametrize("first", [0, 1, 30, 45, 89])
