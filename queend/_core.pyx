@@ -196,6 +196,7 @@ include "core/memory/idbatch.pyx"         # what batches ask and teach them
 include "core/ready/wake.pyx"             # parked pops to be tried again
 include "core/ready/rates.pyx"            # tokens of rates over all partitions
 include "core/ready/scans.pyx"            # groups to be looked through
+include "core/ready/unused.pyx"           # groups that nobody asks for any more
 include "core/ready/book.pyx"             # what is ready, and who waits
 include "core/ready/others.pyx"           # what others did
 include "core/ready/byname.pyx"           # pops that wait by name

@@ -72,6 +72,7 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     g = catalog_group(q, j.req.group)
     if g == NULL or g.paused:
         return NULL
+    group_used(g)
     if q.shared and rate_empty(g):
         rates_look(rate_next(g), True)        # it is told when there is something again
         return NULL

@@ -109,6 +109,40 @@ cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
                 group_bury(g, wake)
         q = q.next
 
+cdef void catalog_bury_unused(PopJob** wake) noexcept nogil:
+    # While there are more cursors than are kept: groups that nobody asks for. Not before the cursors of earlier ones
+    # were freed, because these still count. Book locked.
+    cdef int over = book.n_cursors - CURSORS_KEPT
+    cdef Group* g
+    book.ticks += 1
+    if over <= 0 or not (grave_is_empty(&catalog.graves[0]) and grave_is_empty(&catalog.graves[1])):
+        return
+    while over > 0:
+        g = unused_next()
+        if g == NULL:
+            return
+        over -= <int>g.cursors.used
+        catalog_remove_group(g)
+        group_bury(g, wake)
+
+cdef void catalog_remove_group(Group* g) noexcept nogil:
+    # Nobody finds it any more, neither by its name nor in its queue's list.
+    cdef Queue* q = g.queue
+    cdef Group** link = &q.group_list
+    cdef uint64_t h = catalog_hash(g.name)
+    cdef Group* at = <Group*>table_get(&q.groups, h)
+    while link[0] is not g:
+        link = &link[0].next
+    link[0] = g.next
+    if at is not g:
+        while at.same_hash is not g:
+            at = at.same_hash
+        at.same_hash = g.same_hash
+    elif g.same_hash != NULL:
+        table_put(&q.groups, h, g.same_hash)
+    else:
+        table_del(&q.groups, h)
+
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
     # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes
     # of them is void.

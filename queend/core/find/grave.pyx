@@ -43,6 +43,7 @@ cdef void era_tick(Worker* w) noexcept nogil:
     uv_rwlock_wrlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     catalog_bury_groups(&wake)
+    catalog_bury_unused(&wake)
     if not (grave_is_empty(&catalog.graves[0]) and grave_is_empty(&catalog.graves[1])) and not era_lasts(p):
         moved = True
         era_now += 1
@@ -102,6 +103,7 @@ cdef bint group_emptied(Group* g) noexcept nogil:
     cdef int i
     uv_mutex_lock(&book.lock)
     scan_unlist(g)
+    unused_leave(g)
     for i in range(GRAVE_SLICE):
         if g.all_cursors != NULL:
             cursor_free(g.all_cursors)

@@ -22,6 +22,8 @@ cdef bint fed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexc
         f.out.prev = x
     f.out = x
     c.fed = x
+    if not c.dead:            # of a dead one the group may be freed first
+        c.group.n_fed += 1
     x.alike = fed_of(lease)
     if not table_put(&fed_leases, fed_key(lease), x):
         x.alike = NULL        # an extension does not find it
@@ -49,6 +51,8 @@ cdef void fed_drop(Fed* x) noexcept nogil:
         if y != NULL:
             y.alike = x.alike
     x.cursor.fed = NULL
+    if not x.cursor.dead:
+        x.cursor.group.n_fed -= 1
     if x.prev != NULL:
         x.prev.next = x.next
     else:

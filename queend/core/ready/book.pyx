@@ -27,6 +27,8 @@ cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
         free(c)
         return NULL
     book.n_cursors += 1
+    if g.all_cursors == NULL:
+        group_used(g)
     c.due.owner = c
     c.partition = p
     c.group = g
@@ -128,6 +130,7 @@ cdef int book_take(PopJob* j) noexcept nogil:
     j.allowed = j.req.batch
     if pop_stale(j):
         return TAKE_STALE
+    group_used(j.group)
     if j.partition != NULL:
         j.only = book_cursor(j.group, j.partition)
         if j.partition.dead:

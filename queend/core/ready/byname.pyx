@@ -94,6 +94,22 @@ cdef bint namewaiters_wait(Queue* q) noexcept nogil:
     return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
             or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
 
+cdef bint namewaiters_ask(Group* g) noexcept nogil:
+    # Returns whether a pop by namespace or task waits for this group of its queue. Requires book.lock.
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Queue* q = g.queue
+    return book.n_name_waiters and (
+        namewaiters_named(namewaiters_find(True, q.ns, q.task), g)
+        or namewaiters_named(namewaiters_find(True, q.ns, none), g)
+        or namewaiters_named(namewaiters_find(True, none, q.task), g)
+        or namewaiters_named(namewaiters_find(True, none, none), g))
+
+cdef bint namewaiters_named(NameWaiters* s, Group* g) noexcept nogil:
+    cdef PopJob* j = s.first if s != NULL else NULL
+    while j != NULL and not slice_eq(j.req.group, g.name):
+        j = j.wait_next
+    return j != NULL
+
 cdef void book_wake_known(PopJob** wake) noexcept nogil:
     # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues
     # keep their places. Catalog and book locked.

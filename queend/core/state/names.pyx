@@ -148,6 +148,11 @@ cdef struct Group:
     Group* scan_next
     bint scan_listed
     bint scan_twice           # asked for again while it ran
+    Group* newer              # in the order of their last pops (ready/unused)
+    Group* older
+    uint32_t used             # book.ticks at its last pop
+    bint listed               # it stands in that order
+    int n_fed                 # cursors whose lease is a feed's
     Cursor* all_cursors
 
 cdef enum:

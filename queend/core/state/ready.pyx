@@ -81,6 +81,9 @@ cdef struct Book:
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     uint32_t commits          # looks that saw a commit, and one
     uint32_t lease_pages      # how often leases were chosen to be looked up, so far
+    Group* used_first         # groups in the order of their last pops (ready/unused)
+    Group* used_last
+    uint32_t ticks            # half seconds, as far as the era was looked at (find/grave)
     Group* scan_first         # groups that want a scan
     SharedInt n_scans         # of them
     uint32_t moves            # of all cursors, so far
