@@ -62,7 +62,7 @@ def daemon(start_daemon, keys, tmp_path_factory):
 
 # A copy is refused as long as nobody listed its target.
 @pytest.mark.parametrize(("page", "language", "statuses"), [
-    ("http.md", "", [400, 400, 201, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
+    ("http.md", "", [400, 400, 201, 200, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
     ("migration.md", "sh", [403, 200, 403]), ("delays.md", "sh", [200])])
 def test_commands(daemon, page, language, statuses):
     found = commands(page, language)

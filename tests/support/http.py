@@ -63,8 +63,9 @@ class Wire(Closing):
         headers = {}
         for one in lines:
             name, _, value = one.partition(":")
-            assert name.lower() not in headers, f"header twice: {name}"
-            headers[name.lower()] = value.strip()
+            known = headers.get(name.lower())
+            assert known is None or name.lower() == "vary", f"header twice: {name}"     # Vary is a list
+            headers[name.lower()] = value.strip() if known is None else f"{known}, {value.strip()}"
         length = int(headers.get("content-length", 0))
         if head_only or int(status) < 200 or int(status) in (204, 304):
             length = 0
