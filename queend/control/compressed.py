@@ -27,8 +27,8 @@ def accepts_gzip(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 class Compressed:
-    """Whole answers of `app` that are text of LEAST_BYTES or more. The same answer compressed again has the same bytes:
-    ETags are made of them (control/etag). An answer without a body, as to HEAD, keeps its headers."""
+    """Whole answers of `app` that are text of LEAST_BYTES or more. The same answer has the same bytes each time it is
+    compressed, because its ETag is made of them (control/etag)."""
 
     def __init__(self, app: Any):
         self.app = app

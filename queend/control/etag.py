@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+OF_A_BODY = (b"content-encoding", b"content-length", b"content-type")
 # What is another with every look, so that a tag would only cost.
 UNTAGGED = ("/health", "/metrics", "/metrics/prometheus")
 
@@ -35,7 +36,7 @@ class Tagged:
                     start = {**start, "headers": [*start["headers"], (b"etag", tag), *kept]}
                     if _has(scope["headers"], tag):
                         start = {**start, "status": 304, "headers": [
-                            pair for pair in start["headers"] if not pair[0].startswith(b"content-")]}
+                            pair for pair in start["headers"] if pair[0] not in OF_A_BODY]}
                         event = {"type": "http.response.body", "body": b""}
                 await send(start)
             await send(event)

@@ -110,8 +110,8 @@ cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
         q = q.next
 
 cdef void catalog_bury_unused(PopJob** wake) noexcept nogil:
-    # While there are more cursors than are kept: groups that nobody asks for. Not before the cursors of earlier ones
-    # were freed, because these still count. Book locked.
+    # Buries groups that no pop asks for, while there are more than CURSORS_KEPT cursors. It waits until the cursors of
+    # groups that it buried before are freed, because n_cursors counts them until then. Requires book.lock.
     cdef int over = book.n_cursors - CURSORS_KEPT
     cdef Group* g
     book.ticks += 1
@@ -126,7 +126,7 @@ cdef void catalog_bury_unused(PopJob** wake) noexcept nogil:
         group_bury(g, wake)
 
 cdef void catalog_remove_group(Group* g) noexcept nogil:
-    # Nobody finds it any more, neither by its name nor in its queue's list.
+    # Takes the group out of the table of names and the list of its queue.
     cdef Queue* q = g.queue
     cdef Group** link = &q.group_list
     cdef uint64_t h = catalog_hash(g.name)
