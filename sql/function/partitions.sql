@@ -67,8 +67,9 @@ END $$;
 
 -- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. False if there is no
 -- such partition. The partition is unreachable at once; its rows are left to queend.sweep. A push that names it again
--- makes a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the partition, the
--- catalogue last.
+-- makes a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the partition, its
+-- dead letters (advisory), the catalogue last. It waits for a dead letter that is being made there, and removes it; one
+-- that begins later finds no partition.
 CREATE OR REPLACE FUNCTION queend.partition_delete(p_queue text, p_name text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -85,6 +86,7 @@ BEGIN
      WHERE q.id = v_queue;
     INSERT INTO queend.graves (partition_id) VALUES (v_part);
     DELETE FROM queend.partitions p WHERE p.id = v_part;
+    PERFORM pg_advisory_xact_lock(1903519079, v_part);
     DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
     PERFORM queend.stats_mark(ARRAY[v_part]);
     PERFORM queend.catalog_raise();

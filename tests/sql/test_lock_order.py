@@ -165,3 +165,37 @@ def test_a_pop_in_sql_does_not_wait_for_a_cursor_that_is_being_made(two, partiti
     assert b.value(call, wanted) == "leased"
     a.rows("COMMIT")
     assert b.value(call, wanted) is None
+
+
+DEAD = "SELECT count(*) FROM queend.dead_letters WHERE partition_id = %s"
+FAILED = bytes([2])
+
+
+def test_a_deletion_of_a_partition_takes_the_dead_letter_that_is_being_made(three, partitions, group):
+    a, b, _, watcher = three
+    part, = partitions()
+    who, lease, one = group(part, "g"), new_lease(), id7()
+    queue, name = place(watcher, part)
+    partition = watcher.value("SELECT name FROM queend.partitions WHERE id = %s", part)
+    watcher.push(batch(part, [one]))
+    watcher.pop([part], who, lease=lease)
+    a.ack(part, who, lease, [one], status=FAILED)
+    deletion = Waiting(watcher, b, lambda: b.value("SELECT queend.partition_delete(%s, %s)", name, partition))
+    assert a.value(DEAD, part) == 1
+    a.rows("COMMIT")
+    assert deletion.result() is True
+    assert watcher.value(DEAD, part) == 0
+
+
+def test_no_dead_letter_is_made_in_a_partition_that_is_being_deleted(three, partitions, group):
+    a, b, _, watcher = three
+    part, = partitions()
+    who, lease, one = group(part, "g"), new_lease(), id7()
+    queue, name = place(watcher, part)
+    watcher.push(batch(part, [one]))
+    watcher.pop([part], who, lease=lease)
+    assert a.value("SELECT queend.partition_delete(%s, (SELECT name FROM queend.partitions WHERE id = %s))", name, part)
+    acknowledgment = Waiting(watcher, b, lambda: b.ack(part, who, lease, [one], status=FAILED))
+    a.rows("COMMIT")
+    acknowledgment.result()
+    assert watcher.value(DEAD, part) == 0
