@@ -1,6 +1,7 @@
 """Groups times partitions in memory: above a bound, groups that nobody asks for are given up, and lose nothing."""
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 
@@ -45,28 +46,34 @@ def test_groups_that_nobody_asks_for_are_given_up(daemon: Daemon) -> None:
             assert len(set(seen)) == len(seen), group
 
 
-def test_pops_that_wait_are_served_whatever_is_given_up(daemon: Daemon) -> None:
-    with daemon.client() as client, daemon.client() as by_name, daemon.client() as by_namespace:
+def test_pops_that_wait_neither_keep_what_is_given_up_nor_miss_anything(daemon: Daemon) -> None:
+    """They wait on: what was deleted is freed, and what comes reaches each of them."""
+    with daemon.client() as client, contextlib.ExitStack() as stack:
         fill(client, "old.wide")
         while pop(client, "old.wide", 99, batch=10_000, partitions=1000, autoAck="true"):
             pass
+        client.push("other", 0, partition="known")
+        assert pop(client, "other", 99, autoAck="true")
 
-        def wait(ms: int) -> None:
-            waits = dict(consumerGroup="g99", wait="true", timeout=ms, autoAck="true")
-            by_name.send("GET", pop_target("old.wide", **waits))
-            by_namespace.send("GET", pop_target(None, namespace="old", **waits))
+        def wait(queue: str | None, **more: object) -> Client:
+            one = stack.enter_context(daemon.client())
+            one.send("GET", pop_target(queue, consumerGroup="g99", wait="true", timeout=115_000, autoAck="true",
+                                       **more))
+            return one
 
-        def nothing_comes_and_cursors_are_given_up() -> bool:
-            wait(1000)
-            for one in (by_name, by_namespace):
-                assert not one.receive().json.get("messages")
-            return cursors(client) <= KEPT
-
+        waiting = {"7": wait("old.wide"), "8": wait(None, namespace="old"), "group": wait("other"),
+                   "known": wait("other", partition="known"), "new": wait("other", partition="new"),
+                   "queue": wait("not made yet")}
+        until(lambda: client.metric("queend_worker_parked") == len(waiting), "they wait")
         for group in range(GROUPS):
             pop(client, "old.wide", group, batch=1)
-        until(nothing_comes_and_cursors_are_given_up, "cursors are given up")
-        wait(100_000)
+        assert cursors(client) > KEPT
+        until(lambda: cursors(client) <= KEPT, "cursors are given up")
         for partition in "78":
             client.push("old.wide", partition, partition=partition)
-        assert sorted(data(by_name.receive().json["messages"]) + data(by_namespace.receive().json["messages"])) == [
-            "7", "8"]
+        assert sorted(sum((data(waiting[n].receive().json["messages"]) for n in "78"), [])) == ["7", "8"]
+        for partition in ("known", "group", "new"):
+            client.push("other", partition, partition=partition)
+            assert data(waiting[partition].receive().json["messages"]) == [partition]
+        client.push("not made yet", "made")
+        assert data(waiting["queue"].receive().json["messages"]) == ["made"]

@@ -1,6 +1,9 @@
 # The end of a pop that delivers nothing. In: a pop whose time is over, for which there is nothing, that is refused, or
 # whose client leaves. Out: its answer; out of the book, if it was parked; what was claimed for it given back.
 
+cdef enum:
+    RENEWED = 1000            # long polls of a worker, in half a second
+
 cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
     # Takes it out of the book. False: it was not parked, somebody has it in hand.
     cdef bint mine
@@ -19,6 +22,9 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
         return
     if pop_outdated(j):
         pop_verify(j)
+    elif j.until_us > clock_mono_us() and not j.gone:
+        pop_move(j, POP_LEASING)      # pops_renew
+        job_queue(&j.job, &engine_of(w).woken)
     elif j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
     else:
@@ -45,6 +51,22 @@ cdef void pops_verify(Engine* e) noexcept nogil:
         if pop_outdated(j):
             j.deadline.at = 0
     heap_order(&e.deadlines)
+
+cdef void pops_renew(Engine* e) noexcept nogil:
+    # Lets the deadlines of some long polls fire that are pinned to another era than the current one. They look up anew
+    # what they wait for, in the current era, and park again. What was deleted would be kept for as long as they wait.
+    cdef PopJob* j
+    cdef int i
+    cdef int n = 0
+    for i in range(1, e.deadlines.n + 1):
+        j = <PopJob*>e.deadlines.nodes[i].owner
+        if j.until_us and j.job.r.pin and j.job.r.pin != 1 + <int>(era_now & 1):
+            j.deadline.at = 0
+            n += 1
+            if n == RENEWED:
+                break
+    if n:
+        heap_order(&e.deadlines)
 
 cdef void pop_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text

@@ -33,10 +33,11 @@ cdef bint era_lasts(Process* p) noexcept nogil:
 
 cdef void era_tick(Worker* w) noexcept nogil:
     # Twice a second. The era moves on if that gives something back.
-    global era_now
+    global era_now, era_blocked
     cdef Process* p = w.process
     cdef PopJob* wake = NULL
     cdef bint moved = False
+    cdef bint buried
     cdef int i
     if w is not boss or not grave_is_empty(&catalog.due) or not era_settled(p):
         return
@@ -44,7 +45,9 @@ cdef void era_tick(Worker* w) noexcept nogil:
     uv_mutex_lock(&book.lock)
     catalog_bury_groups(&wake)
     catalog_bury_unused(&wake)
-    if not (grave_is_empty(&catalog.graves[0]) and grave_is_empty(&catalog.graves[1])) and not era_lasts(p):
+    buried = not (grave_is_empty(&catalog.graves[0]) and grave_is_empty(&catalog.graves[1]))
+    era_blocked = buried and era_lasts(p)
+    if buried and not era_blocked:
         moved = True
         era_now += 1
         catalog.due = grave_open()[0]

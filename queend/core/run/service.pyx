@@ -31,6 +31,8 @@ cdef void service_tick(Worker* w) noexcept nogil:
         feeds_tick(engine_of(w))
         if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
             grants_ended(engine_of(w))
+        if era_blocked:
+            pops_renew(engine_of(w))
     era_tick(w)
 
 cdef void grants_ended(Engine* e) noexcept nogil:
