@@ -20,10 +20,10 @@ from .shapes import ORIGIN
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
-# Locks the queues first, as the deletion of a queue does. So the two cannot wait for each other.
+# Locks the queues first, as every deletion does. So the two cannot wait for each other.
 STAY = """SELECT q.id FROM queend.queues q
      WHERE q.name = %s OR q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (%s))
-     ORDER BY q.id FOR KEY SHARE"""
+     ORDER BY q.id FOR NO KEY UPDATE"""
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
 # Adds a trace to the message that was a dead letter: the id and the place it came back under. The trace goes when the

@@ -145,7 +145,8 @@ END $$;
 
 -- Deletes dead letters by their ids, and the copies of compressed rows that none is left of. Returns how many went.
 -- Where the log gives the message to nobody any more, and no other dead letter has it, its payload is to be overwritten
--- there and in the copies that stay (queend.erasures).
+-- there and in the copies that stay (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY UPDATE):
+-- two sessions that delete the same ones in different orders could wait for each other in a circle.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -156,6 +157,8 @@ DECLARE
     v_all  int[];
     v_each bigint[];
 BEGIN
+    PERFORM FROM queend.queues q WHERE q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (p_id))
+      ORDER BY q.id FOR NO KEY UPDATE;
     WITH gone AS (
         DELETE FROM queend.dead_letters d WHERE d.id = ANY (p_id) RETURNING d.partition_id, d.record_offset, d.payload)
     SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL),
@@ -199,7 +202,7 @@ DECLARE
 BEGIN
     redriven := 0;
     unreadable := 0;
-    PERFORM 1 FROM queend.queues q WHERE q.id = p_queue FOR KEY SHARE;
+    PERFORM 1 FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
     LOOP
         v_page := ARRAY(SELECT f FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, v_size, v_skip,
                                                        p_error) AS f);

@@ -199,3 +199,23 @@ def test_no_dead_letter_is_made_in_a_partition_that_is_being_deleted(three, part
     a.rows("COMMIT")
     acknowledgment.result()
     assert watcher.value(DEAD, part) == 0
+
+
+@pytest.mark.parametrize("deletion", ["SELECT queend.dead_delete(%s)", "SELECT queend.partition_delete(%s, %s)"])
+def test_two_deletions_of_the_same_dead_letters_in_another_order(three, partitions, group, deletion):
+    a, b, _, watcher = three
+    part, = partitions()
+    who, lease, ids = group(part, "g"), new_lease(), [id7() for _ in range(3)]
+    queue, name = place(watcher, part)
+    watcher.push(batch(part, ids))
+    watcher.pop([part], who, lease=lease)
+    watcher.ack(part, who, lease, ids, status=FAILED * 3)
+    dead = [row.id for row in watcher.rows("SELECT id FROM queend.dead_letters WHERE partition_id = %s ORDER BY 1",
+                                           part)]
+    partition = watcher.value("SELECT name FROM queend.partitions WHERE id = %s", part)
+    assert a.value("SELECT queend.dead_delete(%s)", dead[2:]) == 1
+    other = Waiting(watcher, b, lambda: b.value(deletion, *((dead,) if "dead_" in deletion else (name, partition))))
+    assert a.value("SELECT queend.dead_delete(%s)", dead[:1]) == 1
+    a.rows("COMMIT")
+    assert other.result() == 1
+    assert watcher.value(DEAD, part) == 0
