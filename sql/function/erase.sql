@@ -79,8 +79,8 @@ BEGIN
      WHERE o.at < b.base + b.n ON CONFLICT DO NOTHING;
     traces := queend.traces_drop(p_part, v_ids);
     PERFORM queend.stats_mark(ARRAY[p_part]);
+    UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;      -- before leases_moot, which looks at it
     PERFORM queend.leases_moot(ARRAY[p_part]);
-    UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;
 END $$;
 
 -- Reads the stored rows of records that wait in queend.erasures: of the first p_most of a partition. Returns in places

@@ -69,6 +69,20 @@ def test_a_lease_of_nothing_ends_by_itself(db, held, how) -> None:
     assert [offset for offset, _ in db.messages(rows)] == [4] and rows[0].attempt == 1
 
 
+@pytest.mark.parametrize("call", ["message_delete(%s, %s)", "message_bury(%s, %s, 'g', '')",
+                                  "messages_erase(%s, ARRAY(SELECT 0::bigint WHERE %s::bytea <> ''))"])
+def test_the_first_deletion_of_a_database_ends_the_lease_of_what_is_gone(session, db, partitions, group, call) -> None:
+    part, = partitions()
+    db.push(batch(part, [one := id7()]))
+    db.pop([part], group(part, "g"))
+    first = session()
+    first.rows("BEGIN")
+    first.rows("UPDATE queend.catalog SET holes = false")      # as in a database in which nothing was deleted yet
+    first.rows(f"SELECT queend.{call}", part, one)
+    assert first.value("SELECT lease_until FROM queend.cursors WHERE partition_id = %s", part) == 0
+    first.rows("ROLLBACK")
+
+
 def test_what_is_left_keeps_its_lease(db, held) -> None:
     part, readers, lease, ids = held
     remove(db, part, ids[:3], "deleted")
