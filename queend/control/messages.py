@@ -10,7 +10,7 @@ from ..auth.levels import MANAGE, READ, READS, WRITE
 from ..service.erasure import settle
 from .answer import Json, PathName, Refusal, body_object, not_found
 from .database import QUEUE_MODE, rows, seed_of
-from .moments import now_us, ts3
+from .moments import ts3
 from .paged import Page
 from .record import embedded, opened, partition_number
 from .redrive import redrive
@@ -95,7 +95,7 @@ async def message_list(request: Request) -> Json:
     """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
     say otherwise."""
     query = Page(request)
-    now = now_us()
+    ((now,),) = await rows(request, "SELECT queend.now_us()")
     from_, to = query.moment("from"), query.moment("to")
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1

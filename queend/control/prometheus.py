@@ -28,14 +28,16 @@ SELECT q.name, {SUMS}, coalesce(max(m.lag_most_us) {ENDED}, 0) AS lag_most_us,
   FROM queend.queues q JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket >= %(since)s
  GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
 STANDING = """
-SELECT queue, name, count(*) AS partitions, min(since) AS since FROM queend.standing_list(NULL)
+SELECT queue, name, count(*) AS partitions, greatest((queend.now_us() - min(since)) / 1e6, 0)::float8 AS seconds
+  FROM queend.standing_list(NULL)
  GROUP BY queue, name ORDER BY partitions DESC, queue, name LIMIT %s"""
 COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
 LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
                coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
 # Counts of the last minute that has ended, levels of the newest.
 BY_WORKER = f"""
-SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {COUNTED},
+SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {COUNTED},
+       (queend.now_us() - m.seen_at) / 1000000 AS age,
        {", ".join(map(LEVEL.format, LEVELS))}
   FROM queend.metric_workers m
   LEFT JOIN queend.metric_workers w
@@ -126,7 +128,7 @@ async def minutes(families: Families, control: Any) -> None:
     families.each("queend_standing_partitions", "Partitions whose leases run out without an end: the same message is "
                   "left each time.", labels, [((one.queue, one.name), one.partitions) for one in standing])
     families.each("queend_standing_seconds", "Since when the first of them stands.", labels,
-                  [((one.queue, one.name), max(0.0, time.time() - one.since / 1e6)) for one in standing])
+                  [((one.queue, one.name), one.seconds) for one in standing])
 
 
 def _queue(families: Families, one: Any, bucket: int) -> None:
@@ -173,5 +175,5 @@ def _worker(families: Families, one: Any) -> None:
             ("jobs_done_per_minute", "Requests answered.", one.requests),
             ("db_errors_per_minute", "Errors of the database.", one.db_errors),
             ("dlq_per_minute", "Messages that became dead letters.", one.dead_lettered),
-            ("metrics_age_seconds", "Since it told.", int(time.time() - one.seen_at / 1e6))):
+            ("metrics_age_seconds", "Since it told.", one.age)):
         families.add(f"queen_worker_{name}", text, of, value)

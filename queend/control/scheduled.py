@@ -1,14 +1,12 @@
 """GET /api/v1/messages/scheduled: what waits for its delivery moment (docs/delays.md)."""
 from __future__ import annotations
-
-
 from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows, seed_of
-from .moments import now_us, ts3
+from .moments import ts3
 from .paged import Page
 from .queues import queue_row
 from .route import Paged, Routes
@@ -21,7 +19,7 @@ LOOK = 100_000      # runs looked at for a queue
 # Runs of neighbours with one moment. The partition of some may be gone: its schedule is removed a little later.
 LIST = """
 SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition, q.name AS queue, r.transaction_id
-  FROM (SELECT x.* FROM (SELECT y.* FROM queend.schedule y WHERE y.due > %s
+  FROM (SELECT x.* FROM (SELECT y.* FROM queend.schedule y WHERE y.due > (SELECT queend.now_us())
                           ORDER BY y.due, y.partition_id, y.first_offset LIMIT %s) x
          WHERE %s::int IS NULL
             OR EXISTS (SELECT FROM queend.partitions z WHERE z.id = x.partition_id AND z.queue_id = %s)
@@ -43,7 +41,7 @@ async def scheduled_list(request: Request) -> Json:
     page = Page(request)
     name = page.text("queue")
     queue = None if name is None else (await queue_row(request, name)).id
-    found = await rows(request, LIST, now_us(), page.limit + page.offset if queue is None else LOOK,
+    found = await rows(request, LIST, page.limit + page.offset if queue is None else LOOK,
                        queue, queue, page.limit, page.offset)
     seed = await seed_of(request)
     return Json({"scheduled": [{
