@@ -1,5 +1,6 @@
 """GET /api/v1/messages/scheduled: what waits for its delivery moment (docs/delays.md)."""
 from __future__ import annotations
+
 from fastapi import Request
 
 from .._core import read_partition_id
