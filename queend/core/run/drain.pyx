@@ -102,6 +102,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
         at = min(at, e.pause_until)
     if engine_waits(e):
         at = min(at, now + 50000)
+    at = max(at, 1)           # a deadline may be 0, which armed_us has for a timer that is not armed
     if at == INT64_MAX or (e.armed_us and e.armed_us <= at):
         return
     e.armed_us = at
