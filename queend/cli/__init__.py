@@ -109,7 +109,8 @@ def spoken() -> Iterator[None]:
                 error.message = re.sub(pattern, instead, error.message)
             if meant := hint(error.message, getattr(error, "ctx", None)):
                 error.message = f"{error.message.removesuffix('.')}. {meant}"
-            error.message = clean(error.message)
+            helps = type(error).__name__ == "NoArgsIsHelpError"      # its message is the help of a group, many lines
+            error.message = "\n".join(map(clean, error.message.split("\n"))) if helps else clean(error.message)
         raise
 
 

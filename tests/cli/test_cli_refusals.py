@@ -5,6 +5,7 @@ from support.cli import Cli
 from support.ports import free_port
 from support.tokens import SECRET, token
 
+from queend.cli import COMMANDS, Commands
 from queend.cli.output import Format
 
 WRONG = {
@@ -113,3 +114,11 @@ def test_an_option_that_is_not_there(bare, tmp_path):
     done = cli("queue", "configure", "q", "x=5")
     assert done.status == 2 and "options are leaseTime, retryLimit," in done.err
     assert cli("queue", "show", "q").status == 4, "nothing was made"
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS if hasattr(Commands()[name], "commands"))])
+def test_a_group_without_a_command_prints_its_help_line_by_line(tmp_path, words):
+    cli = Cli(None, tmp_path)
+    done = cli(*words)
+    assert (done.status, done.out) == (2, "") and "\\n" not in done.err
+    assert done.err == cli.ok(*words, "--help").out and len(done.err.splitlines()) > 8
