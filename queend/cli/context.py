@@ -8,7 +8,7 @@ import typer
 
 from .client import Server
 from .output import Format, Output, show
-from .remote import NOT_FOUND, USAGE, Stop, ending
+from .remote import NOT_FOUND, Stop, ending
 from .saved import chosen, load, path, save
 from .terminal import say
 
@@ -38,8 +38,6 @@ def add(
     ca: Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")] = None,
 ) -> None:
     """Save a server, or change one. The first is chosen. A token in QUEEND_TOKEN is saved with it."""
-    if not name:
-        raise Stop("a context needs a name", USAGE)
     state = load()
     one = {"url": Server(url).url}
     token = typer.prompt("Token", hide_input=True, err=True) if ask_token else os.environ.get("QUEEND_TOKEN", "")

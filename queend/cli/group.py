@@ -110,8 +110,6 @@ def resume(server: Server, name: Group, queue: OfQueue = None) -> None:
 
 
 def switch(server: Server, name: str, queue: str | None, verb: str) -> None:
-    if queue == "":
-        raise Stop("--queue is empty", USAGE, "give it a value, or leave it out for all queues of the group")
     queues = [queue] if queue is not None else [row["queueName"] for row in groups_of(server, name=name)]
     if not queues:
         raise no_group(name)

@@ -7,7 +7,7 @@ import typer
 
 from .common import database, settings_or_exit
 from .output import many
-from .remote import DIFFERS, USAGE, Stop, ending
+from .remote import DIFFERS, ending
 from .terminal import say
 
 
@@ -28,8 +28,6 @@ def import_queen(
     from ..service.importing.target import Target
     from ..service.migrate import migrate
 
-    if "" in (queue or []):
-        raise Stop("--queue is empty", USAGE, "give it a value, or leave it out for all queues")
     settings = settings_or_exit()
     with database(settings, also=(SourceError, ImportRefused, RuntimeError)) as (here, _):
         source = Source(dsn, schema)

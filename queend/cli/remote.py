@@ -28,6 +28,8 @@ CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Cer
 Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400,
                                                   help="How long an answer is waited for (30).")]
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
+# parameters of commands that take names or times, which are never empty
+NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
 given: dict[str, Any] = {}      # those of them that stood before the command
 
 # Exit statuses, as docs/cli.md tells them.
@@ -49,17 +51,19 @@ def tell(text: str, hint: str = "") -> None:
 
 
 def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Refuses empty texts among the arguments of a command that deletes or moves (one with --yes): a variable of a
-    script that is not set must not mean all."""
-    if "yes" not in arguments:
-        return
+    """Refuses empty texts among the arguments of a command, as a variable of a script leaves that is not set: a name
+    is never empty. A command that deletes or moves (one with --yes) takes no empty text at all, lest it mean all."""
     hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
     for name, value in arguments.items():
-        if name not in SHARED and (value == "" or isinstance(value, list) and "" in value):
+        if name in SHARED or not ("yes" in arguments or name in NAMES):
+            continue
+        if value == "" or isinstance(value, list) and "" in value:
             word = hints[name].__metadata__[0]
-            spelled = [one for one in word.param_decls or () if one.startswith("--")] or [f"--{name.replace('_', '-')}"]
-            told = spelled[0] if isinstance(word, OptionInfo) else f"the argument {name.upper()}"
-            raise Stop(f"{told} is empty", USAGE, "give it a value, or leave it out")
+            spelled = [one for one in (word.default, *(word.param_decls or ())) if str(one).startswith("--")]
+            option = (spelled or [f"--{name.rstrip('_').replace('_', '-')}"])[0]
+            told = option if isinstance(word, OptionInfo) else f"the argument {name.upper()}"
+            needed = inspect.signature(function).parameters[name].default is inspect.Parameter.empty
+            raise Stop(f"{told} is empty", USAGE, "give it a value" + ("" if needed else ", or leave it out"))
 
 
 def ending(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -116,6 +116,40 @@ def test_an_option_that_is_not_there(bare, tmp_path):
     assert cli("queue", "show", "q").status == 4, "nothing was made"
 
 
+# The command with ... where the empty word stands: what is told to be empty.
+EMPTY_WORDS = {
+    "queue show ...": "the argument NAME", "queue configure ...": "the argument NAME",
+    "queue pause ...": "the argument NAMES", "queue resume q ...": "the argument NAMES",
+    "queue delete ... --yes": "the argument NAMES", "group list --queue ...": "--queue",
+    "group show ...": "the argument NAME", "group show g --queue ...": "--queue",
+    "group pause ...": "the argument NAME",
+    "group seek g ... --end --yes": "the argument QUEUE", "export ...": "the argument NAMES",
+    "bench ...": "the argument QUEUE", "push ... 1": "the argument QUEUE", "push q 1 -p ...": "--partition",
+    "push q 1 --transaction-id ...": "--transaction-id", "pop ...": "the argument QUEUE", "pop q -g ...": "--group",
+    "pop q -p ...": "--partition", f"ack {MESSAGE} -g ...": "--group", "tail ...": "the argument QUEUE",
+    "message list ...": "the argument QUEUE", "message list q -p ...": "--partition",
+    "message list q --from ...": "--from", "message search ... x": "the argument QUEUE",
+    f"message dlq {MESSAGE} -g ...": "--group", "dlq list ...": "the argument QUEUE", "dlq list q -g ...": "--group",
+    "dlq redrive q --from ... --yes": "--from", "dlq purge q --from ... --yes": "--from",
+    f"dlq edit {MESSAGE} 1 -g ...": "--group", "erase q --id ... --yes": "--id",
+    "erase ... --id x --yes": "the argument QUEUE", "trace named ...": "the argument NAME",
+    "context show ...": "the argument NAME",
+    "context add ... http://h": "the argument NAME",
+}
+
+
+@pytest.mark.parametrize("words", EMPTY_WORDS)
+def test_an_empty_name_is_refused_before_a_server_is_asked(tmp_path, words):
+    done = Cli("http://127.0.0.1:1", tmp_path)(*("" if word == "..." else word for word in words.split()))
+    assert (done.status, done.out) == (2, "") and done.err.startswith(f"queend: {EMPTY_WORDS[words]} is empty\n")
+
+
+def test_what_may_be_empty_is_taken(cli, client):
+    assert cli.ok("push", "texts", "--text", "").out == "1 stored\n"
+    assert cli.ok("pop", "texts", "--auto-ack", "--payload").out == '""\n'
+    cli.ok("queue", "configure", "texts", "--namespace", "")
+
+
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS if hasattr(Commands()[name], "commands"))])
 def test_a_group_without_a_command_prints_its_help_line_by_line(tmp_path, words):
     cli = Cli(None, tmp_path)
