@@ -65,7 +65,7 @@ says what would be done, with counts.
 | 1 | the server refused, or it failed |
 | 2 | wrong arguments or settings; nothing was done |
 | 3 | counts of both sides differ (`import-queen`) |
-| 4 | there is no such thing, or the server has no such route |
+| 4 | there is no such thing, the server has no such route, or is no server of the protocol |
 | 5 | `pop` found no message |
 | 6 | no server, no answer, or it cannot serve now |
 | 7 | the token is missing, wrong, or may not do this |

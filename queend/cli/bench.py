@@ -15,7 +15,7 @@ from .client import Server, ServerError
 from .completion import queues
 from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
-from .remote import Stop, remote, tell
+from .remote import Foreign, Stop, remote, tell
 from .resources import LONG_S, found
 from .sample import Sample
 
@@ -146,6 +146,8 @@ def produce(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
         rows = server.read(server.call("POST", "/api/v1/push", body=f'{{"items":[{",".join([item] * n)}]}}'.encode()),
                            "POST", "/api/v1/push")
         counts.took.add(time.monotonic() - began)
+        if not isinstance(rows, list) or len(rows) != n:
+            raise Foreign(server.url)
         if wrong := [row for row in rows if row.get("status") not in ("queued", "duplicate")]:
             raise Stop(f"a push was answered {wrong[0].get('status')}: {wrong[0].get('error', '')}")
         counts.messages += n

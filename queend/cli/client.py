@@ -54,6 +54,7 @@ class Server:
         self.base = parts.path.rstrip("/")
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{self.base}"
+        self.answered = False      # an answer was read that is no error
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -190,6 +191,7 @@ class Server:
         if answer.status < 300:
             if text and set(told) <= {"error", "code", "success"}:
                 raise ServerError(text, 4 if "not found" in text.lower() else 1, code=answer.status, body=body)
+            self.answered = True
             return body
         text = text or answer.body[:200].decode(errors="replace").strip() or f"status {answer.status}"
         raise self._refused(answer, text, told, f"{method} {path}")

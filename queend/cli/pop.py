@@ -11,7 +11,7 @@ from .client import Server
 from .completion import queues
 from .options import Group, Partition, Payload
 from .output import Format, Output, age, dump, show
-from .remote import NOTHING, USAGE, Stop, remote, tell
+from .remote import NOTHING, USAGE, Foreign, Stop, remote, tell
 from .terminal import say, write
 
 POLL_S = 30.0      # one request waits so long at most
@@ -104,7 +104,9 @@ def acknowledge(server: Server, messages: list[dict[str, Any]], group: str | Non
                 **more: Any) -> None:
     body = {"acknowledgments": [acknowledgment(one, status, **more) for one in messages],
             **({"consumerGroup": group} if group else {})}
-    answer = server.post("/api/v1/ack/batch", body=body) or []
+    answer = server.post("/api/v1/ack/batch", body=body)
+    if not isinstance(answer, list) or len(answer) != len(messages):
+        raise Foreign(server.url)
     if refused := [row for row in answer if not row.get("success")]:
         raise Stop(f"{len(refused)} of {len(messages)} acknowledgments were refused: {refused[0]['transactionId']}: "
                    f"{refused[0].get('error')}", 1)

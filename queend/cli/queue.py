@@ -135,8 +135,8 @@ def configure(
     body = {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
             **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {})}
     answer = server.post("/api/v1/configure", body=body)
-    one({"name": name, **answer}, output,
-        lambda: facts((option, answer["options"].get(option)) for option in given or answer["options"]))
+    stored = answer["options"]
+    one({"name": name, **answer}, output, lambda: facts((option, stored.get(option)) for option in given or stored))
 
 
 @queue.command()

@@ -43,6 +43,14 @@ class Stop(Exception):
         self.text, self.status, self.hint = text, status, hint
 
 
+class Foreign(Stop):
+    """An answer was JSON, but not of the shape that the protocol gives it."""
+
+    def __init__(self, url: str):
+        super().__init__(f"what answers at {url} is no queend server, or one of another version", NOT_FOUND,
+                         "LOG_LEVEL=debug prints the traceback")
+
+
 def tell(text: str, hint: str = "") -> None:
     """A line on standard error, and one with what to do."""
     say(f"queend: {log.masked(text)}", err=True)
@@ -113,6 +121,12 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
         server = connect(**words)
         try:
             return function(server=server, **arguments)
+        except UnicodeError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if not server.answered or os.environ.get("LOG_LEVEL", "").lower() in ("debug", "trace"):
+                raise
+            raise Foreign(server.url) from error
         finally:
             server.close()
 

@@ -11,7 +11,7 @@ import orjson
 from .client import Server, ServerError
 from .lines import Payload
 from .output import Format, dump, many
-from .remote import Stop
+from .remote import Foreign, Stop
 from .terminal import say, write
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
@@ -65,8 +65,10 @@ class Sender:
             return
         items, places, self.items, self.places, self.size = self.items, self.places, [], [], 0
         answer = self._send(items, places)
+        if not isinstance(answer, list) or len(answer) != len(items):
+            raise Foreign(self.server.url)
         for row in answer:
-            status = row.get("status", "queued")
+            status = row.get("status")
             self.stored += status == "queued"
             self.duplicates += status == "duplicate"
             self.deleted += status == "duplicate_of_deleted"
@@ -83,7 +85,7 @@ class Sender:
             row, place = wrong[0]
             raise Stop(f"{place}: {row.get('error') or row.get('status')}", 1)
 
-    def _send(self, items: list[bytes], places: list[str]) -> list[dict[str, Any]]:
+    def _send(self, items: list[bytes], places: list[str]) -> Any:
         if self.event:
             path = (f"/api/v1/events/{quote(self.queue, safe='')}?partition={quote(self.partition, safe='')}"
                     + "".join(f"&{name}={quote(str(value))}" for name, value in self.every.items()))
@@ -94,7 +96,7 @@ class Sender:
         while True:
             try:
                 return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
-                                        "POST", path.partition("?")[0]) or []
+                                        "POST", path.partition("?")[0])
             except ServerError as error:
                 # It says that nothing was done: the same again stores nothing twice.
                 if error.code == 503 and time.monotonic() - begin < AGAIN_S:

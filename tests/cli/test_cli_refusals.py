@@ -1,4 +1,10 @@
 """What every command says of wrong words, of nothing to list, of a server that is not there or wants a token."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from support.cli import Cli
@@ -114,6 +120,53 @@ def test_an_option_that_is_not_there(bare, tmp_path):
     done = cli("queue", "configure", "q", "x=5")
     assert done.status == 2 and "options are leaseTime, retryLimit," in done.err
     assert cli("queue", "show", "q").status == 4, "nothing was made"
+
+
+@contextmanager
+def json_server(body: bytes) -> Iterator[str]:
+    """The address of an HTTP server that answers every request with this body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("body", [b'"text"', b"5", b"[1]"])
+def test_a_server_of_another_kind_is_told_in_one_sentence(tmp_path, body):
+    with json_server(body) as url:
+        for words in [*CALLS, "status", "erase q --id x --yes", f"message retry {MESSAGE}"]:
+            done = Cli(url, tmp_path)(*words.split())
+            assert done.status == 4, (words, done)
+            assert f"queend: what answers at {url} is no queend server, or one of another version\n" in done.err, words
+        with pytest.raises((LookupError, TypeError, AttributeError)):
+            Cli(url, tmp_path)("queue", "show", "q", LOG_LEVEL="debug")
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"", b'[{"status":"queued"},{"status":"queued"}]'])
+def test_what_was_not_answered_one_by_one_was_not_done(tmp_path, body):
+    with json_server(body) as url:
+        for words in ("push q 1", f"ack {MESSAGE}", "queue configure q leaseTime=5 -o json", "bench -s 1"):
+            done = Cli(url, tmp_path)(*words.split())
+            assert done.status == 4 and "is no queend server, or one of another version" in done.err, (words, done)
 
 
 # The command with ... where the empty word stands: what is told to be empty.
