@@ -45,9 +45,11 @@ eval "$(queend completion zsh)"
 queend completion fish | source
 ```
 
-Commands, options, and names of queues, groups and saved servers are completed; names come from the server that is
-meant, if it answers within a second. Names with signs other than ASCII letters, digits and `_ . / @ + -` are left out:
-a shell might run a part of such a name as a command. Type these names in quotes.
+Commands, options, and names of queues, groups and saved servers are completed. Names come from the server that the
+command would ask, by the options of the line (`--url`, `--context`, `--token-file`, `--ca`) and the environment, if the
+whole answer is there within a second. Where these options hold a `$` or cannot be read, no names are offered. Names
+with signs other than ASCII letters, digits and `_ . / @ + -` are left out: a shell might run a part of such a name as a
+command. Type these names in quotes.
 
 ## What is printed
 

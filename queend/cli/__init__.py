@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from .. import __version__
-from .completion import VARIABLE
+from .completion import VARIABLE, rejoin
 from .habits import hint
 from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
@@ -171,6 +171,7 @@ def main() -> None:
         from typer.completion import completion_init
 
         completion_init()
+        rejoin()
     try:
         app(prog_name="queend")
     except BrokenPipeError:      # who read what we print has left

@@ -2,15 +2,32 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
+import shlex
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 PROGRAM, VARIABLE = "queend", "_QUEEND_COMPLETE"
 NAMES, ANSWER_S = 100, 1.0
 SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
+
+OPTIONS = ("url", "context", "token_file", "ca")      # those that say which server is meant
+# bash takes words apart at the signs of COMP_WORDBREAKS, among them the colon of a URL: COMP_LINE has them whole.
+BASH = f"""
+_{PROGRAM}_completion() {{
+    local IFS=$'\\n'
+    COMPREPLY=( $( env COMP_WORDS="${{COMP_WORDS[*]}}" \\
+                   COMP_CWORD=$COMP_CWORD \\
+                   COMP_LINE="${{COMP_LINE:0:COMP_POINT}}" \\
+                   {VARIABLE}=complete_bash $1 ) )
+    return 0
+}}
+
+complete -o default -F _{PROGRAM}_completion {PROGRAM}
+"""
 
 
 class Shell(enum.StrEnum):
@@ -23,16 +40,37 @@ def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")
     """Print what a shell reads to complete commands, options and names of queues, groups and saved servers."""
     from typer.completion import get_completion_script
 
-    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value))
+    typer.echo(BASH if shell is Shell.bash else
+               get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value))
 
 
-def queues(incomplete: str) -> list[str]:
+def rejoin() -> None:
+    """Sets COMP_WORDS and COMP_CWORD, which typer reads, to the words of COMP_LINE as bash runs them. Requires that
+    COMP_LINE ends at the cursor."""
+    line = os.environ.get("COMP_LINE")
+    if not line:      # a script of an older version does not pass it
+        return
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters, words = True, "", []
+    try:
+        for word in lexer:
+            words.append(word)
+        ended = line[-1].isspace()
+    except ValueError:      # a quote that is still open
+        words.append(lexer.token)
+        ended = False
+    os.environ["COMP_WORDS"] = shlex.join(words)
+    os.environ["COMP_CWORD"] = str(len(words) - (not ended))
+
+
+def queues(ctx: typer.Context, incomplete: str) -> list[str]:
     """Queues whose names begin like this."""
-    return _begin(incomplete, "/api/v1/resources/queues", search=incomplete or None, sort="name")
+    return _begin(ctx, incomplete, "/api/v1/resources/queues", search=incomplete or None, sort="name")
 
 
-def groups(incomplete: str) -> list[str]:
-    return _begin(incomplete, "/api/v1/consumer-groups", search=incomplete or None)
+def groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Consumer groups whose names begin like this."""
+    return _begin(ctx, incomplete, "/api/v1/consumer-groups", search=incomplete or None)
 
 
 def contexts(incomplete: str) -> list[str]:
@@ -50,15 +88,32 @@ def _offered(incomplete: str, names: Iterable[str]) -> list[str]:
     return sorted({name for name in names if name.startswith(incomplete) and SAFE.fullmatch(name)})
 
 
-def _begin(incomplete: str, path: str, **query: str | None) -> list[str]:
-    """A server that cannot be asked completes nothing: nobody waits, and nothing is printed between two keys."""
+def named_server(ctx: Any) -> dict[str, str | None] | None:
+    """The options of the line that say which server is meant, those behind the command before those in front of it.
+    None if one of them cannot be read: it stands behind an error of the line, or a shell would expand it."""
+    found: dict[str, str | None] = dict.fromkeys(OPTIONS)
+    while ctx is not None:
+        found = {name: ctx.params.get(name) if value is None else value for name, value in found.items()}
+        ctx = ctx.parent
+    line = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"))
+    for name, value in found.items():
+        if value is None and re.search(rf"--{name.replace('_', '-')}\b", line) or value and re.search(r"[$`]", value):
+            return None
+    return found
+
+
+def _begin(ctx: typer.Context, incomplete: str, path: str, **query: str | None) -> list[str]:
+    """Names that a list of the server has. Nothing is offered if the server cannot be asked; nothing is printed
+    between two keys."""
     from .client import ServerError
     from .remote import Stop, connect
     from .saved import ContextError
 
+    words = named_server(ctx)
+    if words is None:
+        return []
     try:
-        server = connect(None, None, None, None, ANSWER_S)
-        answer = server.get(path, limit=NAMES, **query) or []
+        answer = connect(**words, timeout=ANSWER_S).get(path, limit=NAMES, **query) or []
         rows = answer.get("queues", []) if isinstance(answer, dict) else answer
         return _offered(incomplete, (row["name"] for row in rows))
     except (ServerError, Stop, ContextError, KeyError, TypeError, AttributeError):

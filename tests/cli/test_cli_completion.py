@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 from support.wait import PATIENCE, until
+from typer.main import get_command
 
 
 @pytest.fixture
@@ -33,11 +35,11 @@ def asked(shell: str, cli, home: Path, line: str) -> list[str]:
     environment = {**cli.clean(), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home)}
     words = line.split(" ")
     if shell == "bash":
-        program = (f"source {script}; COMP_WORDS=({' '.join(words[:-1])} {shlex.quote(words[-1])});"
+        program = (f"source {script}; COMP_WORDS=({shlex.join(words)});"
                    f" COMP_CWORD={len(words) - 1}; _queend_completion queend; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
     elif shell == "zsh":      # its function, with what zsh shows them with replaced by one that prints
         program = ("compdef() { :; }; _arguments() { print -r -- $@ | grep -oE '\"[^\" ]+\"'; };"
-                   f" source {script}; words=({' '.join(words[:-1])} {shlex.quote(words[-1])});"
+                   f" source {script}; words=({shlex.join(words)});"
                    f" CURRENT={len(words)}; _queend_completion")
     else:
         program = f"source {script}; complete --do-complete {shlex.quote(line)}"
@@ -146,8 +148,10 @@ def test_a_name_is_never_run_as_a_command(cli, client, home, shell):
 def test_names_that_are_offered_are_of_a_safe_alphabet(cli, client, home):
     for name in hostile(home / "ran") + ["aa-b_c.d/e@f+1", "-aa"]:
         client.post("/api/v1/configure", {"queue": name, "options": {}})
+    from queend.cli import app
     from queend.cli.completion import contexts, queues
 
+    context = typer.Context(get_command(app))
     saved = home / "queend/contexts.json"
     saved.parent.mkdir()
     saved.write_text(json.dumps({"contexts": dict.fromkeys([*hostile(home), "zz.one"])}))
@@ -156,5 +160,52 @@ def test_names_that_are_offered_are_of_a_safe_alphabet(cli, client, home):
         patched.setenv("QUEEND_URL", cli.environment["QUEEND_URL"])
         patched.setenv("XDG_CONFIG_HOME", str(home))
         patched.setattr("queend.cli.completion.ANSWER_S", PATIENCE)
-        assert queues("aa") == ["aa-b_c.d/e@f+1"] and queues("-") == []
-        assert [name for name in queues("zz") if "safe" not in name] == [] and contexts("") == ["zz.one"]
+        assert queues(context, "aa") == ["aa-b_c.d/e@f+1"] and queues(context, "-") == []
+        assert [name for name in queues(context, "zz") if "safe" not in name] == [] and contexts("") == ["zz.one"]
+
+
+LINES = ["queend --url {url} queue show named.", "queend --url={url} queue show named.",
+         "queend queue show --url {url} named.", "queend --url http://127.0.0.1:9 queue delete --url {url} named.",
+         "queend --context there queue delete named.", "queend pop --context=there named."]
+ELSEWHERE = ["queend --url http://127.0.0.1:9 queue show named.", "queend --context gone queue show named.",
+             "queend queue show --wrong --url {url} named.", "queend --url $ADDRESS queue show named.",
+             "queend --token-file /nowhere queue show named."]
+
+
+@pytest.mark.parametrize("shell", list(BEGIN))
+def test_names_come_from_the_server_that_the_line_names(cli, client, daemon, home, shell):
+    """The server of QUEEND_URL answers nothing in the first part; in the second it has queues that are not meant."""
+    for name in ("named.one", "named.two"):
+        client.post("/api/v1/configure", {"queue": name, "options": {}})
+    cli.ok("context", "add", "there", daemon.url)
+    cli.environment["QUEEND_URL"] = "http://127.0.0.1:9"
+    for line in LINES:
+        line = line.format(url=daemon.url)
+        # names that do not come at once are not waited for
+        until(lambda line=line: asked_live(shell, cli, home, line) == ["named.one", "named.two"], line)
+    cli.environment["QUEEND_URL"] = daemon.url
+    for line in ELSEWHERE:
+        assert not [name for name in asked_live(shell, cli, home, line.format(url=daemon.url)) if "named" in name], line
+
+
+def asked_live(shell: str, cli, home: Path, line: str) -> list[str]:
+    """What the shell offers behind a line of one command, taken apart as it takes lines apart at a terminal."""
+    if shell != "bash":
+        return asked(shell, cli, home, line)
+    script = home / "completion.bash"
+    script.write_text(cli.ok("completion", "bash").out + f"""
+offered() {{ _queend_completion queend; printf '%s\\n' "${{COMPREPLY[@]}}" > {home}/offered; }}
+complete -F offered queend
+PS1='ready> '
+""")
+    (home / "offered").unlink(missing_ok=True)
+    environment = {**cli.clean(), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "TERM": "xterm"}
+    (home / "rc").write_text(script.read_text())
+    terminal = Terminal("bash", home, environment)
+    try:
+        terminal.shows("ready> ")
+        terminal.types(f"{line}\t")
+        until(lambda: (home / "offered").exists() and (home / "offered").read_text().endswith("\n"), "bash completes")
+        return [name for name in (home / "offered").read_text().splitlines() if name]
+    finally:
+        terminal.close()
