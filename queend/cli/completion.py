@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
+from threading import Thread
 from typing import Annotated, Any
 
 import typer
@@ -103,18 +105,22 @@ def named_server(ctx: Any) -> dict[str, str | None] | None:
 
 
 def _begin(ctx: typer.Context, incomplete: str, path: str, **query: str | None) -> list[str]:
-    """Names that a list of the server has. Nothing is offered if the server cannot be asked; nothing is printed
-    between two keys."""
-    from .client import ServerError
-    from .remote import Stop, connect
-    from .saved import ContextError
+    """Names that a list of the server has. Nothing is offered if the server cannot be asked or has not answered within
+    ANSWER_S, however it spends that time; nothing is printed between two keys."""
+    from .remote import connect
 
     words = named_server(ctx)
     if words is None:
         return []
-    try:
-        answer = connect(**words, timeout=ANSWER_S).get(path, limit=NAMES, **query) or []
-        rows = answer.get("queues", []) if isinstance(answer, dict) else answer
-        return _offered(incomplete, (row["name"] for row in rows))
-    except (ServerError, Stop, ContextError, KeyError, TypeError, AttributeError):
-        return []
+    found: list[str] = []
+
+    def ask() -> None:
+        with suppress(Exception):
+            answer = connect(**words, timeout=ANSWER_S).get(path, limit=NAMES, **query) or []
+            rows = answer.get("queues", []) if isinstance(answer, dict) else answer
+            found.extend(_offered(incomplete, [row["name"] for row in rows]))
+
+    asking = Thread(target=ask, daemon=True)      # the process ends without it
+    asking.start()
+    asking.join(ANSWER_S)
+    return list(found)

@@ -7,10 +7,13 @@ import pty
 import select
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import typer
@@ -209,3 +212,28 @@ PS1='ready> '
         return [name for name in (home / "offered").read_text().splitlines() if name]
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize("path", ["queue show", "group show"])
+def test_a_server_that_never_ends_its_answer_holds_no_shell(cli, path):
+    """It sends an octet whenever the last one was taken, for as long as there is a reader."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def drip() -> None:
+            with suppress(OSError):
+                taken, _ = listener.accept()
+                with taken:
+                    taken.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                    while not ended.wait(0.1):
+                        taken.sendall(b" ")
+
+        ended = Event()
+        thread = Thread(target=drip, daemon=True)
+        thread.start()
+        environment = {**cli.clean(), "QUEEND_URL": f"http://127.0.0.1:{listener.getsockname()[1]}",
+                       "_QUEEND_COMPLETE": "complete_bash", "COMP_WORDS": f"queend {path} a", "COMP_CWORD": "3"}
+        done = subprocess.run([sys.executable, "-m", "queend"], env=environment, capture_output=True, text=True,
+                              cwd="/", timeout=PATIENCE)
+        ended.set()
+        listener.shutdown(socket.SHUT_RDWR)      # wakes an accept that nothing came for
+        thread.join()
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
