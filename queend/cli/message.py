@@ -186,7 +186,12 @@ def dlq(server: Server, ids: MessageIds, group: Group = None,
     """Move messages into the dead letters of a group, away from all groups."""
     body = {**({"consumerGroup": group} if group else {}), **({"error": error} if error else {})}
     for id_ in ids:
-        done = _changed(server, id_, "dlq", f"there is no message {id_}", body)
+        try:
+            done = _changed(server, id_, "dlq", f"there is no message {id_}", body)
+        except ServerError as refused:
+            if refused.status == NOT_FOUND and refused.text == "Consumer group not found":
+                raise Stop(f"the queue of {id_} has no group {group!r}", NOT_FOUND) from None
+            raise
         say(f"moved {id_}" if done["moved"] else f"{id_} was among them already")
 
 

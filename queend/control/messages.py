@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request
+from psycopg.errors import UndefinedObject
 
 from .._core import read_partition_id, record_key
 from ..auth.levels import MANAGE, READ, READS, WRITE
@@ -279,7 +280,7 @@ BURY_EXAMPLE = {"consumerGroup": "billing", "error": "no such customer"}
                 exact=True)
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
-    given it any more."""
+    given it any more. Makes no group; 404 if the body names one that the queue does not have."""
     where = await address(request, partition, transaction_id, MANAGE)
     return await _buried(request, where, partition, transaction_id)
 
@@ -287,7 +288,8 @@ async def message_bury(request: Request, partition: PathName, transaction_id: Pa
 @router.declare(f"POST {BY_NAMES}/dlq", WRITE, BURIED, own=True, body=BURY_BODY, example=BURY_EXAMPLE,
                 exact=True)
 async def message_bury_named(request: Request, queue: PathName, partition: PathName, transaction_id: PathName) -> Json:
-    """Moves a message, by the names of its queue and partition, into the dead letters of a group."""
+    """Moves a message, by the names of its queue and partition, into the dead letters of a group. Makes no group; 404
+    if the body names one that the queue does not have."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _buried(request, where, id, transaction_id)
 
@@ -301,7 +303,10 @@ async def _buried(request: Request, where: Address | None, partition: str, trans
             raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")
     if len(group.encode()) > 255:
         raise Refusal(400, "consumerGroup must have at most 255 bytes", "invalid_name")
-    moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
+    try:
+        moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
+    except UndefinedObject:
+        raise not_found("Consumer group") from None
     if moved is None:
         raise not_found("Message")
     return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "consumerGroup": group,

@@ -104,7 +104,8 @@ END $$;
 
 -- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. One
 -- that is a dead letter of the group already gets no second one: that one comes back to all groups from now on. NULL:
--- there is no such message; false: it is among them already.
+-- there is no such message; false: it is among them already. Makes no group: without one of the name __QUEUE_MODE__,
+-- the dead letter has that name and the group number 0. Error 42704: the queue has no group of any other name.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -118,15 +119,18 @@ BEGIN
                          THEN false END;
     END IF;
     PERFORM queend.partition_hold(p_part);
-    v_group := (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g);
+    v_group := COALESCE((SELECT g.id FROM queend.consumer_groups g WHERE g.queue_id = v_queue AND g.name = p_group), 0);
+    IF v_group = 0 AND p_group <> '__QUEUE_MODE__' THEN
+        RAISE undefined_object USING MESSAGE = 'Consumer group not found';
+    END IF;
     FOR v_try IN 1 .. 2 LOOP
         v_dead := (SELECT max(d.id) FROM queend.dead_letters d
                     WHERE d.partition_id = p_part AND d.record_offset = v_at
-                      AND (d.group_id = v_group OR d.group_name = p_group));
+                      AND COALESCE(d.group_name = p_group, d.group_id = v_group));
         EXIT WHEN v_dead IS NOT NULL;
         PERFORM queend.dead_letter(p_part, v_group, ARRAY[v_at], ARRAY[p_error], 0);
     END LOOP;
-    UPDATE queend.dead_letters d SET from_all = true WHERE d.id = v_dead;
+    UPDATE queend.dead_letters d SET from_all = true, group_name = p_group WHERE d.id = v_dead;
     PERFORM queend.hole_make(p_part, v_at);
     PERFORM queend.leases_moot(ARRAY[p_part]);
     RETURN true;

@@ -92,6 +92,9 @@ def test_a_pattern_searches_several_queues(cli, client, queue):
 def test_messages_are_moved_sent_back_and_deleted(cli, client, queue):
     client.push_items([{"queue": queue, "partition": "p", "transactionId": f"m{n}", "payload": n} for n in range(3)])
     first, second, third = sorted(cli.ok("message", "list", queue, "-o", "names").out.split())
+    refused = cli("message", "dlq", first, "-g", "biling")
+    assert refused.status == 4 and refused.err == f"queend: the queue of {first} has no group 'biling'\n"
+    assert client.pop(queue, consumerGroup="g")
     assert cli.ok("message", "dlq", first, second, "-g", "g", "--error", "by hand").out == (
         f"moved {first}\nmoved {second}\n")
     assert cli.ok("message", "dlq", first).out == f"{first} was among them already\n"

@@ -256,4 +256,6 @@ def test_a_group_is_bounded_in_bytes_where_a_message_is_buried(client: Client, q
     where = f"/api/v1/messages/{stored['partition_id']}/{stored['transaction_id']}/dlq"
     answer = client.post(where, {"consumerGroup": "é" * 128})
     assert answer.status == 400 and "consumerGroup must have at most 255 bytes" in answer.json["error"]
+    assert client.post(where, {"consumerGroup": "é" * 127}).status == 404
+    assert client.pop(queue, consumerGroup="é" * 127)
     assert client.post(where, {"consumerGroup": "é" * 127}).json["moved"] is True

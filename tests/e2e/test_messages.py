@@ -6,8 +6,9 @@ import uuid
 from urllib.parse import quote, urlencode
 
 import pytest
-from support.client import Client, ack_of, data
+from support.client import QUEUE_MODE, Client, ack_of, data
 from support.daemon import Daemon
+from support.http import Answer
 from support.wait import until
 
 BIG = "x" * 5000
@@ -170,6 +171,8 @@ def test_retry_makes_a_new_message(client: Client, queue: str) -> None:
 
 
 def test_into_the_dead_letters_and_back(client: Client, queue: str) -> None:
+    client.configure(queue)
+    assert client.pop(queue, consumerGroup="g") == []
     client.push(queue, 0, 1, 2)
     one = messages(client, queue=queue)[1]
     told = client.post(where(one, "/dlq"), {"error": "poison", "consumerGroup": "g"})
@@ -185,6 +188,49 @@ def test_into_the_dead_letters_and_back(client: Client, queue: str) -> None:
     assert client.post("/api/v1/dlq/redrive",
                        {"queue": queue}).json == {"success": True, "queue": queue, "redriven": 1, "left": False}
     assert data(until(lambda: client.pop(queue, batch=5, autoAck=True), "it is back")) == [1]
+
+
+@pytest.mark.parametrize("named", ["id", "names"])
+def test_burying_makes_no_group(client: Client, queue: str, named: str) -> None:
+    """A group that nobody reads for would have a backlog for ever and keep retention from completed messages."""
+    client.push(queue, *range(5))
+    assert data(client.pop(queue, batch=5, autoAck=True, consumerGroup="billing")) == list(range(5))
+    first, second = messages(client, queue=queue)[:2]
+
+    def bury(one: dict, **body) -> Answer:
+        at = where(one) if named == "id" else (
+            f"/api/v1/queues/{queue}/partitions/{one['partition']}/messages/{one['transactionId']}")
+        return client.post(f"{at}/dlq", body)
+    refused = bury(first, consumerGroup="biling")
+    assert refused.status == 404
+    assert refused.json == {"error": "Consumer group not found", "code": "group_not_found"}
+    assert client.dead(queue) == 0
+    assert bury(first).json["consumerGroup"] == QUEUE_MODE
+    assert bury(second, consumerGroup=QUEUE_MODE).json["moved"] is True
+    assert bury(first, consumerGroup="biling").json["moved"] is False      # it is a dead letter already
+    assert [one["name"] for one in client.get(f"/api/v1/consumer-groups?queue={queue}").json] == ["billing"]
+    assert [one["consumerGroup"] for one in dlq(client, queue=queue, consumerGroup=QUEUE_MODE)["messages"]] == [
+        QUEUE_MODE] * 2
+    totals = client.get(f"/api/v1/status/queues/{queue}").json["totals"]
+    assert (totals["pending"], totals["processing"], totals["deadLetter"]) == (0, 0, 2)
+    (shown,) = client.get(f"/api/v1/dlq?queue={queue}&limit=1").json["messages"]
+    told = client.post("/api/v1/dlq/redrive", {"queue": queue, "messages": [
+        {key: shown[key] for key in ("partitionId", "offset", "consumerGroup")}]})
+    assert told.json["redriven"] == 1
+    assert client.post("/api/v1/dlq/redrive", {"queue": queue, "consumerGroup": QUEUE_MODE}).json["redriven"] == 1
+    assert sorted(data(client.pop(queue, batch=5, autoAck=True, consumerGroup="billing"))) == [3, 4]
+
+
+def test_what_was_buried_without_a_group_keeps_its_name(client: Client, queue: str) -> None:
+    """The dead letter is the queue mode's, whether its group is made and deleted later or not."""
+    client.push(queue, 0, 1)
+    one = messages(client, queue=queue)[-1]
+    assert client.post(where(one, "/dlq"), {"error": "poison"}).json["moved"] is True
+    assert data(client.pop(queue)) == [1]
+    for _ in range(2):
+        (dead,) = dlq(client, queue=queue, consumerGroup=QUEUE_MODE)["messages"]
+        assert (dead["consumerGroup"], dead["data"], dead["errorMessage"]) == (QUEUE_MODE, 0, "poison")
+        assert client.request("DELETE", f"/api/v1/consumer-groups/{QUEUE_MODE}/queues/{queue}").status == 200
 
 
 def test_redrive_by_filter_in_order(client: Client, queue: str) -> None:

@@ -137,8 +137,8 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
         assert client.post(f"/api/v1/messages/{stored['partition_id']}/{text}/dlq").status == 200
     live = {"order-17": text, MESSAGE["partitionId"]: stored["partition_id"], **things,
             **({MESSAGE["leaseId"]: lease} if lease else {}),
-            **({"billing": text} if path.startswith(("/api/v1/ack", "/api/v1/transaction")) or path.endswith("/seek")
-               else {})}
+            **({"billing": text} if path.startswith(("/api/v1/ack", "/api/v1/transaction"))
+               or path.endswith(("/seek", "/dlq")) else {})}
 
     def ours(value):
         value = json.dumps(value)

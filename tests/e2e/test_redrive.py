@@ -97,6 +97,8 @@ def test_another_queue_has_them_for_everybody(client: Client, queue: str) -> Non
 
 
 def test_what_was_moved_by_hand_comes_back_to_all(client: Client, queue: str) -> None:
+    client.configure(queue)
+    assert take(client, queue, "billing") == []
     client.push(queue, *range(2))
     one = client.get(f"/api/v1/messages?queue={queue}").json["messages"][-1]
     assert client.post(f"/api/v1/messages/{one['partitionId']}/{one['transactionId']}/dlq",

@@ -156,7 +156,7 @@ def test_a_deletion_passes_retention_and_the_deletion_of_its_queue(two, partitio
 def test_burying_and_acknowledging_beside_a_deletion(three, partitions, group):
     a, b, c, watcher = three
     part, = partitions()
-    who = group(part)
+    who, _ = group(part), group(part, "g")
     ids = stored(watcher, part, 3)
     lease = new_lease()
     watcher.pop([part], who, lease=lease)

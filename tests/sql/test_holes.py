@@ -5,6 +5,7 @@ import random
 import uuid
 
 import pytest
+from psycopg.errors import UndefinedObject
 from sql.calls import CLAIM
 from sql.records import batch, consume, delete, framed, id4, id7, stored
 from support.frames import frames
@@ -86,6 +87,7 @@ def test_dead_letters_and_copies_go_too(db, partitions, group):
     copies = "SELECT count(*) FROM queend.dead_bodies WHERE partition_id = %s"
     delete(db, part, ids[0])
     assert db.value(copies, part) == 1
+    group(part, "g")
     assert db.value("SELECT queend.message_bury(%s, %s, 'g', 'z')", part, ids[2]) is True
     assert db.value("SELECT queend.message_bury(%s, %s, 'g', 'z')", part, ids[2]) is False
     assert db.value("SELECT queend.message_bury(%s, %s, 'g', 'z')", part, ids[0]) is None
@@ -93,6 +95,18 @@ def test_dead_letters_and_copies_go_too(db, partitions, group):
     delete(db, part, ids[1], ids[2])
     assert db.value(copies,
                     part) == 0 == db.value("SELECT count(*) FROM queend.dead_letters WHERE partition_id = %s", part)
+
+
+def test_a_group_that_does_not_exist_is_not_made(db, partitions):
+    part, = partitions(1)
+    ids = stored(db, part, 2)
+    with pytest.raises(UndefinedObject, match="Consumer group not found"):
+        db.value("SELECT queend.message_bury(%s, %s, 'biling', 'z')", part, ids[0])
+    assert db.value("SELECT queend.message_bury(%s, %s, '__QUEUE_MODE__', 'z')", part, ids[0]) is True
+    assert db.rows("SELECT record_offset, group_name, from_all FROM queend.dead_letters WHERE partition_id = %s",
+                   part) == [(0, "__QUEUE_MODE__", True)]
+    assert db.rows("SELECT g.name FROM queend.consumer_groups g JOIN queend.partitions p ON p.queue_id = g.queue_id"
+                   " WHERE p.id = %s", part) == []
 
 
 def test_holes_go_with_retention(db, partitions, group):
