@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from queend._core import probe_log
 from support.forked import PACKAGE
+from support.sanitizer import preloaded
 from support.wait import PATIENCE
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
@@ -78,7 +79,7 @@ write(100, 170000)
 
 def test_a_line_that_waits_for_its_reader_comes_behind_the_number_of_those_that_were_dropped():
     with subprocess.Popen([sys.executable, "-c", WRITES], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env={**os.environ, "PYTHONPATH": str(PACKAGE)}) as process:
+                          env=preloaded({**os.environ, "PYTHONPATH": str(PACKAGE)})) as process:
         assert process.stdout.readline() == "full\n"
         lines = process.stderr.readlines()
         assert process.wait(PATIENCE) == 0
