@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -40,6 +41,8 @@ LAST_LINE_MS = 1000      # how long whoever reads the log is waited for with the
 
 POOLER_S = 20.0
 AGAIN_S = 60.0           # between two lines that say why the database cannot be used
+STEADY_S = 5.0           # an embedded server that served for less is started again after a pause
+RESTART_LEAST_S, RESTART_MOST_S = 0.1, 5.0      # the first of these pauses, which doubles, and the longest
 
 
 def refusal_of(conninfo: str) -> str | None:
@@ -89,6 +92,7 @@ class Supervisor:
         except EmbeddedError as error:
             raise StartError(str(error)) from None
         self.core: Any = None
+        self.served_at: float | None = None      # when the embedded server accepted its first connection
         self.unreachable = ""      # why the database could not be reached, as last told
         self.fault: Exception | None = None      # found while serving; ends the daemon
 
@@ -151,13 +155,15 @@ class Supervisor:
             buffers = self.settings.queend_buffer_bytes > 0
             try:
                 local = self.embedded.begin()      # on this thread: the server ends with the one it was started from
+                pid = self.embedded.pid
                 there = await asyncio.to_thread(
                     self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
             except EmbeddedError as error:
                 raise StartError(str(error)) from error
             log.line("info", "database_started",
                      f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
-                     pid=self.embedded.pid, ms=round((time.monotonic() - begin) * 1000))
+                     pid=pid, ms=round((time.monotonic() - begin) * 1000))
+            self.served_at = time.monotonic() if there else None
         elif not connect.verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS without a check of the server's certificate: "
                      "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string says no sslmode=verify-full")
@@ -341,23 +347,58 @@ class Supervisor:
             await asyncio.sleep(1)
 
     async def _watch_database(self) -> None:
-        """Starts the embedded server again if it went away (the core reconnects by itself)."""
-        loop = asyncio.get_running_loop()
-        while self.embedded:
-            if pid := self.embedded.pid:
-                gone = asyncio.Event()
-                handle = os.pidfd_open(pid)  # a child that ended is still ours to open until it was waited for
-                loop.add_reader(handle, gone.set)
-                try:
-                    await gone.wait()
-                finally:
-                    loop.remove_reader(handle)
-                    os.close(handle)
-            log.line("error", "database_died", f"see {self.embedded.log}")
-            while not self.embedded.pid:
-                try:
-                    self.embedded.begin_again()      # the core connects when it serves
-                    log.line("info", "database_started", pid=self.embedded.pid)
-                except EmbeddedError as error:
+        """Starts the embedded server again when it ended: at once if it had served for STEADY_S, else after a pause.
+        Logs `database_started` when the new server has accepted a connection. (The core reconnects by itself.)"""
+        if self.embedded is None:
+            return
+        again, pause, told = False, 0.0, -math.inf
+        while True:
+            try:
+                if again:
+                    await self._start_again(self.embedded)
+                    told = -math.inf
+                elif self.served_at is None:
+                    await self._await_served(self.embedded)
+                await self._await_end(self.embedded)
+                log.line("error", "database_died", f"see {self.embedded.log}")
+            except EmbeddedError as error:
+                self.served_at = None
+                if time.monotonic() - told >= AGAIN_S:
                     log.line("error", "database_not_started", str(error))
-                    await asyncio.sleep(1)
+                    told = time.monotonic()
+            steady = self.served_at is not None and time.monotonic() - self.served_at >= STEADY_S
+            pause = 0.0 if steady else min(max(2 * pause, RESTART_LEAST_S), RESTART_MOST_S)
+            await asyncio.sleep(pause)
+            again = True
+
+    async def _start_again(self, embedded: Embedded) -> None:
+        """Starts the server and returns when it serves. Raises EmbeddedError."""
+        begin = time.monotonic()
+        embedded.begin_again()      # on this thread: the server ends with the one it was started from
+        pid = embedded.pid
+        await self._await_served(embedded)
+        log.line("info", "database_started", f"embedded PostgreSQL in {embedded.data}", pid=pid,
+                 ms=round((time.monotonic() - begin) * 1000))
+
+    async def _await_served(self, embedded: Embedded) -> None:
+        """Returns when the server has accepted a connection, however long it recovers. Raises EmbeddedError if it
+        ended."""
+        over = threading.Event()
+        try:
+            await asyncio.to_thread(embedded.await_ready, math.inf, enough=over.is_set)
+        finally:
+            over.set()      # if this task was cancelled: the thread ends, too
+        self.served_at = time.monotonic()
+
+    async def _await_end(self, embedded: Embedded) -> None:
+        """Returns when the server has ended."""
+        if pid := embedded.pid:
+            loop = asyncio.get_running_loop()
+            gone = asyncio.Event()
+            handle = os.pidfd_open(pid)  # a child that ended is still ours to open until it was waited for
+            loop.add_reader(handle, gone.set)
+            try:
+                await gone.wait()
+            finally:
+                loop.remove_reader(handle)
+                os.close(handle)

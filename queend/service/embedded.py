@@ -42,6 +42,9 @@ PORT = "5432"  # only names the socket: nothing listens on a network
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
 LAST = re.compile(r"(?:FATAL|PANIC|error): +(.*)")
+TO_A_CLIENT = ("the database system is ", "terminating ")      # the log has answers to connection attempts, too
+RAW = re.compile(r"^(?!\d{4}-\d\d-\d\d |\s)(.+)", re.M)      # lines written before the server has its log format
+TOLD_BYTES = 4000      # end of the log that is searched for the reason
 PR_SET_PDEATHSIG = 1
 OURS = {"lock", "pg", "creating", "created", "postgres.log", "postgres.log.1", "buffer"}
 LOCK_S = 2.0  # how long another daemon's lock is waited for
@@ -127,13 +130,13 @@ class Embedded:
                     return False
             if enough():
                 return False
-            if server.poll() is not None or now - heard > timeout:
-                with open(self.log, "rb") as log:
-                    log.seek(self._log_begin)
-                    told = log.read()[-4000:].decode(errors="replace")
-                self._halt()
-                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {last_words(told) or why}; {self.log} "
-                                    "says more")
+            if (status := server.poll()) is not None or now - heard > timeout:
+                words = self._last_words() or (why if status is None else how_ended(status))
+                try:
+                    self._halt()
+                except LeftoverError as error:
+                    raise EmbeddedError(str(error)) from error
+                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {words}; {self.log} says more")
             time.sleep(min(0.1, 0.01 + (now - begin) / 20))      # each attempt is a process of the server
 
     def conninfo(self) -> str:
@@ -160,7 +163,7 @@ class Embedded:
         try:
             self._clear()
             self._launch()
-        except (LeftoverError, OSError) as error:
+        except (LeftoverError, OSError, subprocess.SubprocessError) as error:
             raise EmbeddedError(str(error)) from error
 
     def stop(self, timeout: float = 30.0) -> None:
@@ -309,6 +312,22 @@ class Embedded:
             server.kill()
             server.wait()
 
+    def _last_words(self) -> str:
+        """Returns why the server of the present run ended, as its log says; empty if the log does not say."""
+        try:
+            with open(self.log, "rb") as log:
+                if (begin := log.seek(0, os.SEEK_END) - TOLD_BYTES) > self._log_begin:
+                    log.seek(begin)
+                    log.readline()      # the rest of a line that began before
+                else:
+                    log.seek(self._log_begin)
+                told = log.read().decode(errors="replace")
+        except OSError:
+            return ""
+        told = told.replace(f"/proc/self/fd/{self._opened}", str(self.data))
+        # Lines of other levels are left out: they may quote statements and settings.
+        return last_words(told) or printable(" ".join(RAW.findall(told)))
+
     def _socket_folder(self) -> str:
         path = str(self.data)
         if len(os.fsencode(path)) <= LONGEST_SOCKET_FOLDER and "," not in path:
@@ -318,8 +337,19 @@ class Embedded:
 
 
 def last_words(text: str) -> str:
-    """Why a program of PostgreSQL ended, of all it wrote; empty: it did not say."""
-    return ([""] + LAST.findall(text))[-1].strip()
+    """Returns why a program of PostgreSQL ended, of all it wrote; empty if that is not in there. Control characters
+    are replaced by question marks."""
+    return printable(([""] + [one for one in LAST.findall(text) if not one.startswith(TO_A_CLIENT)])[-1].strip())
+
+
+def printable(text: str) -> str:
+    """Returns the text with a question mark in place of each control character."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def how_ended(status: int) -> str:
+    """Describes an exit status of `subprocess`; a negative one is the number of a signal."""
+    return f"it was ended by signal {-status}" if status < 0 else f"it ended with status {status}"
 
 
 def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:

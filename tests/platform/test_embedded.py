@@ -183,6 +183,22 @@ def test_a_server_that_cannot_start_tells_why(tmp_path):
         Embedded(tmp_path, settings={"no_such_setting": "1"}).start()
 
 
+def test_what_a_server_said_last_has_no_control_characters(tmp_path):
+    with pytest.raises(EmbeddedError) as told:
+        Embedded(tmp_path, settings={"no_such\x1b[31m\x9b\x7f": "1"}).start()
+    assert "no_such?[31m" in str(told.value) and str(told.value).isprintable()
+
+
+def test_a_server_that_was_killed_while_it_recovered_tells_so_and_not_what_clients_were_told(made):
+    (made.data / "standby.signal").touch()
+    made.settings = {"hot_standby": "off"}
+    made.begin()
+    assert made.await_ready(recovery=0.0) is False
+    os.kill(made.pid, signal.SIGKILL)
+    with pytest.raises(EmbeddedError, match=f"did not start in {made.data}: it was ended by signal 9; "):
+        made.await_ready()
+
+
 def process(cluster: Embedded, title: str) -> int | None:
     """One of the cluster's processes, by what it calls itself."""
     return next((one.pid for one in leftovers.inside(cluster.data) if title in one.title), None)

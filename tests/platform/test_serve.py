@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psycopg
@@ -219,6 +220,47 @@ def test_the_embedded_server_is_started_again_when_it_dies(data):
         daemon.await_event("database_started")
         until(lambda: daemon.request("POST", "/api/v1/push", ITEM)[0] == 201, "the core has connections again")
         assert len(pop(daemon)) == 1
+        assert daemon.end() == 0
+
+
+def failing(daemon: Daemon, data: Path) -> Path:
+    """Has the daemon's PostgreSQL end, and no other start. Returns where the file is that it lacks."""
+    control, away = data / "pg/global/pg_control", data / "away"
+    control.rename(away)
+    os.kill(daemon.told("database_started")["pid"], signal.SIGKILL)
+    return away
+
+
+def starts(data: Path) -> int:
+    """How often PostgreSQL was started without that file."""
+    return (data / "postgres.log").read_text().count("could not find the database system")
+
+
+def test_an_embedded_server_that_cannot_start_is_started_at_growing_intervals(data):
+    with Daemon.own(data) as daemon:
+        daemon.await_ready()
+        push(daemon)
+        begin = time.monotonic()
+        away = failing(daemon, data)
+        until(lambda: starts(data) >= 6, "it was tried six times")
+        # slower is no fault; sooner is one
+        assert time.monotonic() - begin >= 0.1 + 0.2 + 0.4 + 0.8 + 1.6
+        told = [line for line in daemon.log if line["event"] == "database_not_started"]
+        assert len(told) == 1 and "/pg/global/pg_control" in told[0]["detail"] and told[0]["detail"].isprintable()
+        assert sum(line["event"] == "database_started" for line in daemon.log) == 1
+        away.rename(data / "pg/global/pg_control")
+        daemon.await_event("database_not_started")
+        assert daemon.await_event("database_started")["pid"]
+        (message,) = until(lambda: pop(daemon), "the core has connections again")
+        assert message["transactionId"] == "one"
+        assert daemon.end() == 0
+
+
+def test_a_daemon_whose_embedded_server_cannot_start_ends_cleanly(data):
+    with Daemon.own(data) as daemon:
+        daemon.await_ready()
+        failing(daemon, data)
+        until(lambda: starts(data) >= 3, "it was tried three times")
         assert daemon.end() == 0
 
 
