@@ -52,15 +52,16 @@ def restore(
     from ..service import restore as work
     from ..service.backup import BackupError, told, whole
     from ..service.buffer import root_of
-    from ..service.migrate import identity_of
+    from ..service.buffer_restore import checked, copied
 
     settings = settings_or_exit()
     try:
         made: dict[str, Any] = told(source)
-        work.buffers_checked(source)
-        with Progress("checking", made["bytes"], bytes_=True) as progress:
+        size_of_all = made["bytes"] + sum(file["bytes"] for file in made.get("buffer", []))
+        with Progress("checking", size_of_all, bytes_=True) as progress:
+            folders = checked(source, made, progress.add)
             whole(source, made, progress.add)
-    except (BackupError, OSError) as error:
+    except BackupError as error:
         raise Stop(str(error)) from None
     with database(settings, running=False) as (conninfo, _):
         there = work.holds(conninfo)
@@ -70,8 +71,8 @@ def restore(
         if there or plan.cleans:
             others = ", and everything else that the backup holds" if plan.cleans else ""
             sure(f"Drop all that queend has in the database {place(conninfo)}{others}?", yes)
-        with Progress("restoring", made["bytes"], bytes_=True) as progress:
-            work.run(plan, progress.add)
-        buffers = work.restore_buffers(source, root_of(settings), identity_of(conninfo))
+        with copied(folders, root_of(settings)) as copies, \
+                Progress("restoring", made["bytes"], bytes_=True) as progress:
+            buffers = work.run(plan, copies, progress.add)
     drained = f", and {buffers} folders of the failover buffer; the next daemon stores them" if buffers else ""
     say(f"restored what was kept at {made['made']}{drained}")

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from .. import __version__
 from . import binaries, crossing
 from .buffer import folders
-from .disk import sync
+from .disk import reason, sync
 from .migrate import FOREIGN
 
 CHUNK = 1 << 20
 FORMAT = 1
 TABLES = "queend"
 SURFACE = ("queen", "queen_streams")      # made anew by every release (sql/queen)
-FACTS = {"made": str, "postgres": int, "sha256": str, "bytes": int}
+FACTS = {"made": str, "postgres": int, "sha256": str, "bytes": int, "buffers": int}
+FILE = {"file": str, "bytes": int, "sha256": str}      # of the failover buffer
 Heard = Callable[[float], None]      # so many more bytes
 
 
@@ -44,12 +46,9 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
     Raises BackupError where `queend restore` could not bring the backup back: no client programs that fit the server,
     or tables that need objects of other schemas. everything: dumps the other schemas of the database, too.
     """
-    if target.exists():
-        raise BackupError(f"{target} is there already")
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))      # mode 0700
+    work = _new_folder(target)
     try:
-        copied = _copy_buffers(buffers, work / "buffer")
+        copied, files = _copy_buffers(buffers, work / "buffer")
         with psycopg.connect(conninfo, autocommit=True) as connection:
             if connection.execute("SELECT to_regclass('queend.catalog')").fetchone() == (None,):
                 raise BackupError("there are no tables of queend in this database")
@@ -65,16 +64,36 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
                      work / "database.dump", heard)
         made = {"format": FORMAT, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "queend": __version__,
                 "postgres": server, "program": programs.major, "sha256": mark,
-                "bytes": (work / "database.dump").stat().st_size, "buffers": copied}
+                "bytes": (work / "database.dump").stat().st_size, "buffers": copied, "buffer": files}
         (work / "backup.json").write_text(json.dumps(made, indent=1) + "\n")
         for path in (work / "backup.json", work):
             sync(path)
         work.rename(target)
         sync(target.absolute().parent)
         return made
+    except OSError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        raise BackupError(f"there is no backup in {target}: {reason(error)}") from None
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _new_folder(target: Path) -> Path:
+    """Makes a hidden folder beside `target` and returns it. Raises BackupError if `target` exists or cannot be made."""
+    if os.path.lexists(target):
+        raise BackupError(f"{target} is there already")
+    parent = target.absolute().parent
+    for above in (parent, *parent.parents):
+        if os.path.lexists(above):
+            if not above.is_dir():
+                raise BackupError(f"{target} cannot be made: {above} is no folder")
+            break
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=parent))      # mode 0700
+    except OSError as error:
+        raise BackupError(f"{target} cannot be made: {reason(error)}") from None
 
 
 def schemas_of(connection: psycopg.Connection) -> list[str]:
@@ -99,24 +118,37 @@ def told(source: Path) -> dict[str, Any]:
     try:
         with opened(source / "backup.json") as file:
             made = json.load(file)
+    except RecursionError:
+        raise BackupError(f"{source} is no backup: {source / 'backup.json'} is nested too deeply") from None
     except (OSError, ValueError) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
         raise BackupError(f"{source} is no backup: {why}") from None
     if not isinstance(made, dict) or made.get("format") != FORMAT:
         raise BackupError(f"{source} is a backup in a form that this version does not know")
     for name, kind in FACTS.items():
-        if not isinstance(made.get(name), kind):
-            raise BackupError(f"{source / 'backup.json'} is damaged: {name} is missing or of the wrong type")
+        if not _is(made.get(name), kind):
+            raise _damaged(source, name)
+    if made.get("program") is not None and not _is(made["program"], int):      # the first backups lack it
+        raise _damaged(source, "program")
+    listed = made.get("buffer", [])
+    if not isinstance(listed, list) or not all(
+            isinstance(one, dict) and all(_is(one.get(name), kind) for name, kind in FILE.items()) for one in listed):
+        raise _damaged(source, "buffer")
     return made
+
+
+def _is(value: object, kind: type) -> bool:
+    """True for a value of exactly this type; numbers of a backup are not negative."""
+    return type(value) is kind and (not isinstance(value, int) or value >= 0)
+
+
+def _damaged(source: Path, name: str) -> BackupError:
+    return BackupError(f"{source / 'backup.json'} is damaged: {name} is missing or of the wrong type")
 
 
 def whole(source: Path, made: dict[str, Any], heard: Heard) -> None:
     """Raises BackupError unless the dump is as it was written."""
-    mark = hashlib.sha256()
-    for chunk in chunks(source / "database.dump"):
-        mark.update(chunk)
-        heard(len(chunk))
-    if mark.hexdigest() != made["sha256"]:
+    if digest(source / "database.dump", heard)[1] != made["sha256"]:
         raise BackupError(f"{source / 'database.dump'} is damaged: its checksum is another")
 
 
@@ -129,12 +161,12 @@ def opened(path: Path, links: int | None = None) -> Any:
         if path.is_symlink():
             raise BackupError(f"{path} is a link; a backup may hold regular files only") from None
         raise
-    file = os.fdopen(number, "rb")
     status = os.fstat(number)
     if stat.S_ISREG(status.st_mode) and (links is None or status.st_nlink <= links):
-        return file
-    file.close()
-    what = "has other names (hard links)" if stat.S_ISREG(status.st_mode) else "is no regular file"
+        return os.fdopen(number, "rb")
+    os.close(number)
+    what = "has other names (hard links)" if stat.S_ISREG(status.st_mode) else \
+        "is a folder" if stat.S_ISDIR(status.st_mode) else "is no regular file"
     raise BackupError(f"{path} {what}; a backup may hold regular files only")
 
 
@@ -184,9 +216,10 @@ def words(conninfo: str) -> tuple[str, dict[str, str]]:
     return make_conninfo(**found), {**kept, **({"PGPASSWORD": str(password)} if password else {})}
 
 
-def _copy_buffers(root: Path, target: Path) -> int:
-    """Copies the folders that hold messages, while daemons may write and drain them."""
-    count = 0
+def _copy_buffers(root: Path, target: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Copies the folders that hold messages, while daemons may write and drain them. Returns how many there are, and
+    name, size and checksum of each file."""
+    count, files = 0, []
     for folder in folders(root) if root.is_dir() else []:
         if not any(folder.glob("*.seg")) and not (folder / "quarantine").exists():
             continue
@@ -196,25 +229,51 @@ def _copy_buffers(root: Path, target: Path) -> int:
             if file.name == "lock" or file.suffix == ".new":
                 continue
             try:
-                copy(file, into / file.name)
+                size, mark = copy(file, into / file.name)
             except FileNotFoundError:
                 continue      # drained meanwhile: it is in the dump
+            files.append({"file": f"{count}/{file.name}", "bytes": size, "sha256": mark})
         count += 1
-    return count
+    return count, files
 
 
-def copy(source: Path, target: Path, links: int | None = None) -> None:
-    """Copies a regular file and waits until the disk has the copy. Raises BackupError as `opened` does."""
+def copy(source: Path, target: Path, links: int | None = None) -> tuple[int, str]:
+    """Copies a regular file, waits until the disk has the copy, and returns its size and checksum. Raises BackupError
+    as `opened` does."""
+    size, mark = 0, hashlib.sha256()
     with opened(source, links) as file:
         number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "wb") as new:
-            shutil.copyfileobj(file, new, CHUNK)
+            while chunk := file.read(CHUNK):
+                new.write(chunk)
+                mark.update(chunk)
+                size += len(chunk)
             new.flush()
             os.fsync(new.fileno())
+    return size, mark.hexdigest()
+
+
+def digest(path: Path, heard: Heard) -> tuple[int, str]:
+    """Returns size and checksum of a regular file. Raises BackupError as `chunks` does."""
+    size, mark = 0, hashlib.sha256()
+    for chunk in chunks(path):
+        mark.update(chunk)
+        size += len(chunk)
+        heard(len(chunk))
+    return size, mark.hexdigest()
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """Yields the bytes of a regular file."""
-    with opened(path) as file:
+    """Yields the bytes of a regular file. Raises BackupError where it cannot be read."""
+    with readable(path), opened(path) as file:
         while chunk := file.read(CHUNK):
             yield chunk
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raises BackupError with the path where the system refuses to read it."""
+    try:
+        yield
+    except OSError as error:
+        raise BackupError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,10 +19,11 @@ from typing import Any, NamedTuple
 import psycopg
 
 from . import adopt, crossing, migrate
-from .backup import SURFACE, TABLES, BackupError, Heard, chunks, clients, copy, schemas_of, words, written
+from .backup import SURFACE, TABLES, BackupError, Heard, chunks, clients, schemas_of, words, written
 from .binaries import Binaries
-from .buffer import Identity
-from .disk import sync
+from .buffer import FolderError
+from .buffer_restore import Copied
+from .disk import reason
 from .edition import NUMBERS, Edition
 from .embedded import dying_with
 
@@ -100,9 +100,10 @@ def plan(source: Path, made: dict[str, Any], conninfo: str, replace: bool) -> Pl
     return found
 
 
-def run(plan: Plan, heard: Heard) -> None:
-    """Carries out a plan in one transaction, then brings the tables to this version. Raises BackupError; then the
-    database is as it was, unless the text says that the backup was restored."""
+def run(plan: Plan, buffers: Copied, heard: Heard) -> int:
+    """Carries out a plan in one transaction, places the copies of the failover buffer, then brings the tables to this
+    version. Returns the number of folders of the buffer. Raises BackupError; then the database is as it was, unless
+    the text says that it was restored."""
     _await_alone(plan.conninfo)
     address, environment = words(plan.conninfo)
     begin = ["BEGIN", f"SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '{LOCK_S}s'",
@@ -114,7 +115,11 @@ def run(plan: Plan, heard: Heard) -> None:
     with tempfile.TemporaryDirectory(prefix="queend-restore-") as folder, tempfile.TemporaryFile() as restored, \
             tempfile.TemporaryFile() as errors:
         chosen = Path(folder) / "list"
-        chosen.write_text("".join(entry.line + "\n" for entry in plan.entries if not entry.belongs_to(plan.left_out)))
+        try:
+            chosen.write_text("".join(one.line + "\n" for one in plan.entries if not one.belongs_to(plan.left_out)))
+        except OSError as error:
+            raise BackupError(f"nothing was changed: {chosen} cannot be written: {reason(error)}; TMPDIR names another "
+                              "folder for temporary files") from None
         restore = [str(plan.programs.folder / "pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner",
                    "-f", "-", *(["--clean", "--if-exists"] if plan.cleans else []), "-L", str(chosen)]
         dying = dying_with(os.getpid(), signal.SIGKILL)
@@ -138,13 +143,35 @@ def run(plan: Plan, heard: Heard) -> None:
         if writer.returncode or reader.returncode:
             text = written(errors) if writer.returncode else written(restored)
             raise BackupError(f"nothing was changed: {_first_error(text)}{_advice(text)}")
+    placed = buffers.place()
     try:
         migrate.migrate(plan.conninfo)
         with psycopg.connect(plan.conninfo, autocommit=True) as connection:
             connection.execute(FITTED)
     except (migrate.MigrationError, psycopg.Error) as error:
+        later = f"; then run `queend failover adopt`: {_named(placed)} hold messages of the backup" if placed else ""
         raise BackupError(f"the backup was restored, but not brought to this version: {error}; the next daemon that "
-                          "starts tries again") from None
+                          f"starts tries again{later}") from None
+    if placed:
+        _adopt(plan.conninfo, buffers.root, placed)
+    return len(placed)
+
+
+def _adopt(conninfo: str, root: Path, placed: list[Path]) -> None:
+    """Marks these folders of the failover buffer as the database's, for the next daemon to drain."""
+    try:
+        identity = migrate.identity_of(conninfo)
+        for found in adopt.find(root, identity):
+            if found.path in placed:
+                adopt.adopt(found, identity)
+    except (OSError, FolderError, psycopg.Error) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        raise BackupError(f"the backup was restored, but the next daemon does not store the failover buffer in "
+                          f"{_named(placed)} yet: {why}; run `queend failover adopt`") from None
+
+
+def _named(paths: list[Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 # Sets the columns of the log as migrations 1 and 3 do for a new database: one of the two servers may lack lz4.
@@ -157,51 +184,6 @@ DO $$ BEGIN
         ALTER TABLE queend.log ALTER COLUMN body SET STORAGE EXTERNAL, ALTER COLUMN ids SET STORAGE EXTERNAL;
     END IF;
 END $$"""
-
-
-def buffers_checked(source: Path) -> list[Path]:
-    """Returns the folders of the failover buffer in a backup. Raises BackupError for anything but folders of regular
-    files: a link would bring in files from elsewhere."""
-    root = source / "buffer"
-    if not root.is_symlink() and not root.exists():
-        return []
-    found = []
-    for folder in [root, *sorted(root.iterdir())]:
-        if folder.is_symlink() or not folder.is_dir():
-            raise BackupError(f"{folder} is no folder; a backup's buffer may hold folders of regular files only")
-        if folder is root:
-            continue
-        for file in folder.iterdir():
-            status = file.lstat()
-            if not file.is_file() or file.is_symlink() or status.st_nlink > 1:
-                raise BackupError(f"{file} is a link or no regular file; a backup's buffer may hold folders of regular "
-                                  "files only")
-        found.append(folder)
-    return found
-
-
-def restore_buffers(source: Path, root: Path, identity: Identity) -> int:
-    """Copies the folders of the failover buffer beside those that are there, for the next daemon to drain. Returns
-    their number."""
-    placed = []
-    for folder in buffers_checked(source):
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".restored-", dir=root))      # mode 0700; daemons look at numbers only
-        try:
-            for file in sorted(folder.iterdir()):
-                copy(file, work / file.name, 1)
-            sync(work)
-            number = next(number for number in range(1 << 20) if not (root / str(number)).exists())
-            work.rename(root / str(number))
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-        placed.append(root / str(number))
-        sync(root)
-    for found in adopt.find(root, identity):
-        if found.path in placed:
-            adopt.adopt(found, identity)
-    return len(placed)
 
 
 def _usable(connection: psycopg.Connection) -> None:

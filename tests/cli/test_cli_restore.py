@@ -1,6 +1,7 @@
 """queend restore brings back the whole backup or changes nothing, on each major version of PostgreSQL that is here."""
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -10,13 +11,14 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.cli import Cli
+from support.client import data
 from support.daemon import Daemon
 from support.postgres import running
 from support.wait import until
 
 from queend.service import binaries
 from queend.service.embedded import Embedded
-from queend.service.migrate import migrate
+from queend.service.migrate import LOCK, migrate
 
 MAJORS = (15, 16, 17, 18)
 COUNT = "SELECT sum(n)::int FROM queend.log"
@@ -294,6 +296,148 @@ def test_a_damaged_description_is_told(database, tmp_path):
     file = tmp_path / "kept/backup.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "sha256": None}))
     refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), "damaged: sha256")
+
+
+@pytest.mark.parametrize("text, told", [
+    ('{"program": "x"}', "damaged: program"), ('{"program": 1e400}', "damaged: program"),
+    ('{"program": true}', "damaged: program"), ('{"bytes": -5}', "damaged: bytes"),
+    ('{"bytes": NaN}', "damaged: bytes"),
+    ('{"buffers": null}', "damaged: buffers"), ('{"buffer": {}}', "damaged: buffer"),
+    ('{"buffer": [{"file": "0/1.seg"}]}', "damaged: buffer"), ("[" * 200_000, "nested too deeply")],
+    ids=lambda value: value[:40])
+def test_each_damaged_description_is_told(database, tmp_path, text, told):
+    cli = at(database, tmp_path)
+    cli.ok("backup", str(tmp_path / "kept"))
+    file = tmp_path / "kept/backup.json"
+    file.write_text(text if text.startswith("[") else json.dumps({**json.loads(file.read_text()), **json.loads(text)}))
+    refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), str(file), told)
+
+
+def test_a_file_in_the_wrong_place_is_named(database, tmp_path):
+    cli = at(database, tmp_path)
+    kept = tmp_path / "kept"
+    cli.ok("backup", str(kept))
+
+    def told(*words):
+        done = cli("restore", str(kept), "--replace", "--yes")
+        refused(done, *words)
+        assert "Errno" not in done.err
+
+    (kept / "buffer").write_text("a file")
+    told(str(kept / "buffer"), "is no folder")
+    (kept / "buffer").unlink()
+    (kept / "database.dump").unlink()
+    told(str(kept / "database.dump"), "cannot be read: No such file")
+    (kept / "database.dump").mkdir()
+    told(str(kept / "database.dump"), "is a folder")
+    for target, words in ((kept / "backup.json/x", ("backup.json is no folder",)),
+                          (kept / "backup.json/x/y", ("backup.json is no folder",)),
+                          (Path("/proc/x"), ("/proc/x cannot be made",))):
+        done = cli("backup", str(target))
+        refused(done, str(target), *words)
+        assert "Errno" not in done.err
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    refused(cli("backup", str(tmp_path / "link")), "is there already")
+
+
+# -- the failover buffer -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def buffered(start_daemon, tmp_path_factory):
+    """A backup with one message in the database and one in the failover buffer."""
+    folder = tmp_path_factory.mktemp("buffered")
+    with_buffer = {"FILE_BUFFER_DIR": str(folder / "buffer")}
+    daemon = start_daemon(QUEEND_BUFFER_BYTES=256 << 20, **with_buffer)
+    with daemon.client() as client:
+        client.push("orders", "stored")
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        assert client.push("orders", "buffered", partition="b")[0]["status"] == "buffered"
+    Cli(None, folder, QUEEND_DSN=daemon.conninfo, **with_buffer).ok("backup", str(folder / "kept"))
+    return folder / "kept"
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size - 10)
+
+
+def flip(path):
+    changed = bytearray(path.read_bytes())
+    changed[60] ^= 0xff
+    path.write_bytes(changed)
+
+
+@pytest.mark.parametrize("damage, told", [
+    (lambda folder, segment: shutil.rmtree(folder), "is missing"),
+    (lambda folder, segment: segment.unlink(), "is missing"),
+    (lambda folder, segment: cut(segment), "is damaged"),
+    (lambda folder, segment: flip(segment), "is damaged"),
+    (lambda folder, segment: (folder / "0/2.seg").write_bytes(b""), "is not in the list")],
+    ids=["no folder", "no segment", "cut", "flipped", "added"])
+def test_a_buffer_that_is_not_as_it_was_written_is_refused(buffered, postgres, tmp_path, damage, told):
+    kept = shutil.copytree(buffered, tmp_path / "kept")
+    damage(kept / "buffer", next(kept.glob("buffer/0/*.seg")))
+    target = postgres.database()
+    rows(target, "CREATE TABLE queend.mark AS SELECT 2 AS n")
+    refused(at(target, tmp_path)("restore", str(kept), "--replace", "--yes"), str(kept / "buffer/0"), told)
+    assert marks(target) == [(2,)] and not (tmp_path / "data/buffer").exists()
+
+
+def test_a_backup_without_a_list_must_have_its_folders(buffered, postgres, tmp_path):
+    """As earlier releases made them."""
+    kept = shutil.copytree(buffered, tmp_path / "kept")
+    made = json.loads((kept / "backup.json").read_text())
+    assert made["buffers"] == 1 and made.pop("buffer")
+    (kept / "backup.json").write_text(json.dumps(made))
+    (kept / "buffer").rename(tmp_path / "moved")
+    cli = at(postgres.empty_database(), tmp_path)
+    refused(cli("restore", str(kept)), "0 folders", "tells of 1")
+    (tmp_path / "moved").rename(kept / "buffer")
+    assert "1 folders of the failover buffer" in cli.ok("restore", str(kept)).out
+
+
+def test_a_buffer_that_cannot_be_written_changes_nothing(buffered, postgres, start_daemon, tmp_path):
+    """RLIMIT_FSIZE stands for a full disk: the write fails half-way."""
+    target = postgres.database()
+    rows(target, "CREATE TABLE queend.mark AS SELECT 2 AS n")
+    cli, root = at(target, tmp_path), tmp_path / "data/buffer"
+    root.parent.mkdir()
+    root.write_text("a file")
+    words = "restore", str(buffered), "--replace", "--yes"
+    refused(cli(*words), "nothing was changed", f"{root} is no folder", "FILE_BUFFER_DIR")
+    root.unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for most, place in ((30, str(root)), (1000, tempfile.gettempdir())):      # of the buffer, of a list for pg_restore
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+        try:
+            done = cli(*words)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        refused(done, "nothing was changed", place, "File too large")
+    assert marks(target) == [(2,)] and list(root.iterdir()) == []
+
+    left = root / ".restored-by-one-that-was-killed"
+    left.mkdir()
+    cli.ok(*words)
+    assert [one.name for one in root.iterdir()] == ["0"]
+    with start_daemon(target, QUEEND_BUFFER_BYTES=256 << 20, FILE_BUFFER_DIR=root).client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        assert data(until(lambda: client.pop("orders", "b"), "the buffer is drained")) == ["buffered"]
+
+
+def test_a_restore_that_fails_leaves_no_buffer_behind(buffered, postgres, tmp_path):
+    """The copy is complete before the transaction begins, and removed when it fails."""
+    target = postgres.empty_database()
+    cli = at(target, tmp_path)
+    with psycopg.connect(target) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        process = cli.process("restore", str(buffered), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        session = until(lambda: waits(target), "the restore waits for a lock")[0][0]
+        hidden = list((tmp_path / "data/buffer").glob(".restored-*/0/*.seg"))
+        assert len(hidden) == 1
+        rows(target, "SELECT pg_terminate_backend(%s)", session)
+        assert "nothing was changed" in process.communicate()[1] and process.returncode == 1
+    assert list((tmp_path / "data/buffer").iterdir()) == []
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
