@@ -214,9 +214,9 @@ def delete(server: Server, names: Names,
     heads = [found(server, name, limit=1) for name in names]
     groups = Counter(row["queueName"] for row in groups_of(server))
     for head in heads:
-        totals = head["totals"]
+        totals, depth = head["totals"], server.get("/api/v1/resources/queues/{}/depth", head["name"], limit=0)
         say(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
-                   f"{totals['pending'] + totals['processing']} of them not consumed, "
+                   f"{depth['pending']} of them not consumed, "
                    f"{many(totals['deadLetter'], 'dead letter')}, "
                    f"{many(groups[head['name']], 'group')}", err=not dry_run)
     if dry_run:
@@ -230,7 +230,7 @@ def delete(server: Server, names: Names,
 def _delete_partition(server: Server, name: str, partition: str, yes: bool, dry_run: bool) -> None:
     stats = _partition(server, name, partition)["stats"]
     what = (f"the partition {partition!r} of {name!r}: {many(stats['total'], 'message')}, "
-            f"{stats['pending'] + stats['processing']} of them not consumed, "
+            f"{stats['pending']} of them waiting, {stats['processing']} in hand, "
             f"{many(stats['deadLetter'], 'dead letter')}")
     if dry_run:
         say(f"would delete {what}")

@@ -28,7 +28,8 @@ OLDEST = """least((SELECT min(o.oldest) FROM queend.consumer_groups g
 QUEUES = f"""
 SELECT q.name, s.pending, s.processing, s.total, s.dead, {OLDEST} AS oldest,
        queend.is_paused(s.queue_id, 0) AS paused
-  FROM (SELECT x.* FROM queend.stat_queues x ORDER BY x.pending + x.processing DESC, x.queue_id LIMIT %s) AS s
+  FROM (SELECT x.* FROM queend.stat_queues x ORDER BY x.pending + x.processing - x.overlap DESC, x.queue_id
+         LIMIT %s) AS s
   JOIN queend.queues q ON q.id = s.queue_id ORDER BY q.name"""
 GROUPS = """
 SELECT q.name AS queue, g.name, s.lag, s.leased, s.lagging,

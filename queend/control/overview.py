@@ -46,7 +46,7 @@ SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces
 # Gives two figures of each queue. messages: what the group has to consume that is furthest behind in each partition.
 # oldest: the moment from which the first of them could be delivered.
 LAGS = f"""
-SELECT greatest(s.pending + s.processing, 0) AS messages, {OLDEST} AS oldest, queend.now_us() AS now
+SELECT greatest(s.pending + s.processing - s.overlap, 0) AS messages, {OLDEST} AS oldest, queend.now_us() AS now
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
 QUEUES = f"""
 SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed

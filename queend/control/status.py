@@ -21,7 +21,7 @@ RECENT_US = 60_000_000
 
 LIST = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
-    coalesce(s.total, 0) AS total, coalesce(s.pending + s.processing, 0) AS pending,
+    coalesce(s.total, 0) AS total, coalesce(s.pending + s.processing - s.overlap, 0) AS pending,
     coalesce(s.processing, 0) AS processing
  FROM (SELECT x.id FROM queend.queues x WHERE (%s::text IS NULL OR x.namespace = %s) AND (%s::text IS NULL
     OR x.task = %s) ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id

@@ -115,7 +115,8 @@ DECLARE
 BEGIN
     SELECT x.* INTO q FROM queend.stat_queues x WHERE x.queue_id = p_queue;
     IF p_group IS NULL THEN
-        RETURN QUERY SELECT COALESCE(q.pending + q.processing, 0), COALESCE(q.waiting, 0), NULL::text, 0::bigint;
+        RETURN QUERY SELECT COALESCE(q.pending + q.processing - q.overlap, 0), COALESCE(q.waiting, 0), NULL::text,
+               0::bigint;
     ELSIF v_group IS NULL THEN
         RETURN QUERY SELECT COALESCE(q.total, 0), COALESCE(q.stored, 0), NULL::text, 0::bigint;
         RETURN QUERY

@@ -157,6 +157,7 @@ BEGIN
         SELECT c.queue_id, c.partition_id, min(c.floor) AS floor, max(c.head) AS head,
                COALESCE(max(c.newest), 0) AS newest, max(c.total) AS total, max(c.lag - c.leased) AS pending,
                max(c.leased) AS processing,
+               max(c.lag - c.leased) + max(c.leased) - max(c.lag) AS overlap,
                max(CASE WHEN c.group_id IS NULL THEN 0 ELSE c.total - c.lag END) AS completed,
                max(c.consumed) AS consumed,
                COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0) AS until,
@@ -175,18 +176,20 @@ BEGIN
          CROSS JOIN LATERAL (SELECT x.* FROM queend.stat_cursors x
                               WHERE x.group_id = g.id AND x.partition_id = w.partition_id OFFSET 0) AS s),
     put_parts AS (
-        INSERT INTO queend.stat_partitions AS s (floor, head, newest, total, pending, processing, completed, consumed,
-                                                 until, unread, queue_id, partition_id)
-        SELECT p.floor, p.head, p.newest, p.total, p.pending, p.processing, p.completed, p.consumed, p.until, p.unread,
-               p.queue_id, p.partition_id FROM parts p
+        INSERT INTO queend.stat_partitions AS s (floor, head, newest, total, pending, processing, overlap, completed,
+                                                 consumed, until, unread, queue_id, partition_id)
+        SELECT p.floor, p.head, p.newest, p.total, p.pending, p.processing, p.overlap, p.completed, p.consumed,
+               p.until, p.unread, p.queue_id, p.partition_id FROM parts p
         ON CONFLICT (queue_id, partition_id) DO UPDATE
            SET floor = excluded.floor, head = excluded.head, newest = excluded.newest, total = excluded.total,
-               pending = excluded.pending, processing = excluded.processing, completed = excluded.completed,
-               consumed = excluded.consumed, until = excluded.until, unread = excluded.unread
-         WHERE (s.floor, s.head, s.newest, s.total, s.pending, s.processing, s.completed, s.consumed, s.until, s.unread)
+               pending = excluded.pending, processing = excluded.processing, overlap = excluded.overlap,
+               completed = excluded.completed, consumed = excluded.consumed, until = excluded.until,
+               unread = excluded.unread
+         WHERE (s.floor, s.head, s.newest, s.total, s.pending, s.processing, s.overlap, s.completed, s.consumed,
+                s.until, s.unread)
                IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.total, excluded.pending,
-                                 excluded.processing, excluded.completed, excluded.consumed, excluded.until,
-                                 excluded.unread)),
+                                 excluded.processing, excluded.overlap, excluded.completed, excluded.consumed,
+                                 excluded.until, excluded.unread)),
     put_marks AS (      -- the first of its leases that runs out changes the figures then
         INSERT INTO queend.stat_marks (partition_id, due)
         SELECT p.partition_id, p.until FROM parts p WHERE p.until > 0),
@@ -226,21 +229,22 @@ BEGIN
                consumed = s.consumed + excluded.consumed,
                consumed_at = GREATEST(s.consumed_at, excluded.consumed_at))
     INSERT INTO queend.stat_queues AS s (queue_id, visit_after, partitions, pushed, total, pending, processing,
-                                         completed, consumed, leased, newest, waiting, stored)
+                                         overlap, completed, consumed, leased, newest, waiting, stored)
     SELECT d.queue_id, 0, sum(d.sign), sum(d.sign * d.head), sum(d.sign * d.total), sum(d.sign * d.pending),
-           sum(d.sign * d.processing), sum(d.sign * d.completed), sum(d.sign * d.consumed),
+           sum(d.sign * d.processing), sum(d.sign * d.overlap), sum(d.sign * d.completed), sum(d.sign * d.consumed),
            sum(d.sign * (d.until > 0)::int), max(d.newest), sum(d.sign * (d.pending + d.processing > 0)::int),
            sum(d.sign * (d.total > 0)::int)
-      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.total, p.pending, p.processing, p.completed, p.consumed, p.until,
-                   p.newest FROM parts p
+      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.total, p.pending, p.processing, p.overlap, p.completed, p.consumed,
+                   p.until, p.newest FROM parts p
             UNION ALL
-            SELECT -1, o.queue_id, o.head, o.total, o.pending, o.processing, o.completed, o.consumed, o.until, 0
-              FROM old_parts o) AS d
+            SELECT -1, o.queue_id, o.head, o.total, o.pending, o.processing, o.overlap, o.completed, o.consumed,
+                   o.until, 0 FROM old_parts o) AS d
      GROUP BY d.queue_id
     ON CONFLICT (queue_id) DO UPDATE
        SET partitions = s.partitions + excluded.partitions, pushed = s.pushed + excluded.pushed,
            total = s.total + excluded.total,
            pending = s.pending + excluded.pending, processing = s.processing + excluded.processing,
+           overlap = s.overlap + excluded.overlap,
            completed = s.completed + excluded.completed,
            consumed = s.consumed + excluded.consumed, leased = s.leased + excluded.leased,
            newest = GREATEST(s.newest, excluded.newest), waiting = s.waiting + excluded.waiting,

@@ -173,11 +173,19 @@ def test_one_is_told_as_one(cli, client, queue):
         f"in all partitions of '{queue}'; it is 1 message behind now\n")
 
 
+def test_what_one_group_holds_and_another_waits_for_is_counted_once(cli, client, queue):
+    client.push(queue, *range(4))
+    assert len(client.pop(queue, consumerGroup="a", batch=3)) == 3
+    assert client.pop(queue, consumerGroup="b", partition="none") == []
+    assert cli.ok("queue", "delete", queue, "--dry-run").out.endswith(
+        ": 4 messages, 4 of them not consumed, 0 dead letters, 2 groups\n")
+
+
 def test_one_partition_is_deleted(cli, client, queue):
     for name in ("a", "b"):
         client.push(queue, 1, 2, partition=name)
     assert cli.ok("queue", "delete", queue, "--partition", "a", "--dry-run").out == (
-        f"would delete the partition 'a' of {queue!r}: 2 messages, 2 of them not consumed, 0 dead letters\n")
+        f"would delete the partition 'a' of {queue!r}: 2 messages, 2 of them waiting, 0 in hand, 0 dead letters\n")
     assert cli("queue", "delete", queue, "--partition", "a").status == 2
     assert cli.ok("queue", "delete", queue, "--partition", "a", "--yes").out == f"deleted a of {queue}\n"
     assert [one["name"] for one in client.show(queue).json["partitions"]] == ["b"]

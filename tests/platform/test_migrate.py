@@ -295,3 +295,20 @@ def test_names_that_were_there_before_are_counted(conninfo, tmp_path):
         # as a daemon of the version before does
         connection.execute("INSERT INTO queend.queues (name) VALUES ('c')")
     assert rows(conninfo, counted)[0] == (0, "queue", 3)
+
+
+def test_backlogs_are_counted_again(conninfo, tmp_path):
+    """A walk that is under way ends, and one for what lies behind it follows."""
+    before = tmp_path / "sql"
+    shutil.copytree(sql_folder(), before)
+    (step,) = before.glob("migrate/*_stat_overlap.sql")
+    text = step.read_text()
+    step.unlink()
+    migrate(conninfo, before)
+    rows(conninfo, "INSERT INTO queend.stat_queues (queue_id, pending, processing, visit_after, visit_stop)"
+                   " VALUES (1, 9, 10, NULL, NULL), (2, 9, 10, 7, 8) RETURNING 1")
+    step.write_text(text)
+    assert migrate(conninfo, before) == [step.stem]
+    assert rows(conninfo, "SELECT queue_id, pending, processing, overlap, visit_after, visit_stop, visit_rest"
+                          " FROM queend.stat_queues ORDER BY 1") == [(1, 9, 10, 0, 0, None, None),
+                                                                     (2, 9, 10, 0, 7, None, 7)]

@@ -139,6 +139,23 @@ def test_depth_of_a_group(client: Client, queue: str) -> None:
     assert client.get("/api/v1/resources/queues/no-such/depth").status == 404
 
 
+def test_what_one_group_holds_and_another_waits_for_is_counted_once(client: Client, queue: str) -> None:
+    """The backlog is that of the group that is furthest behind: it is never more than what is stored."""
+    client.push(queue, *range(10), partition="one")
+    client.push(queue, *range(5), partition="two")
+    assert len(client.pop(queue, "one", batch=10, consumerGroup="a")) == 10
+    done = client.pop(queue, "one", batch=4, consumerGroup="b")
+    client.ack_batch([ack_of(one) for one in done], "b")
+    assert len(client.pop(queue, "two", batch=3, consumerGroup="b")) == 3
+    assert listed(client, queue)["messages"] == {"total": 15, "pending": 6 + 5, "processing": 10 + 3}
+    depth = client.get(f"/api/v1/resources/queues/{queue}/depth").json
+    assert (depth["pending"], depth["partitionsPending"]) == (10 + 5, 2)
+    (shown,) = [one for one in client.get("/api/v1/status/queues?limit=1000").json["queues"] if one["name"] == queue]
+    assert shown["messages"] == {"total": 15, "pending": 15, "processing": 13}
+    client.request("DELETE", f"/api/v1/queues/{queue}/partitions/one")
+    assert client.get(f"/api/v1/resources/queues/{queue}/depth").json["pending"] == 5
+
+
 @pytest.mark.parametrize(("column", "default_s"), [("looked_at", 10), ("full_at", 120)])
 def test_looks_and_walks_come_as_often_as_they_are_asked_for(start_daemon: Callable[..., Daemon], column: str,
                                                              default_s: int) -> None:

@@ -114,7 +114,7 @@ def pages_of_queue(queue: Queue) -> Iterator[Page]:
 
     def depth(name: str | None) -> Check:
         parts = {one.name: (one.groups[name].to_do if name in one.groups else one.stored if name else
-                            range(one.pending + one.processing)) for one in queue.partitions.values()}
+                            range(one.behind)) for one in queue.partitions.values()}
 
         def check(answer: Answer, _: Seen) -> Iterator[str]:
             have = answer.json
@@ -178,7 +178,7 @@ def resources(answer: Answer, seen: Seen) -> Iterator[str]:
 def statuses(answer: Answer, seen: Seen) -> Iterator[str]:
     yield from differences(
         {one["name"]: (one["partitions"], *one["messages"].values()) for one in answer.json["queues"]},
-        {one.name: (len(one.partitions), one.stored, one.sum("pending") + one.sum("processing"), one.sum("processing"))
+        {one.name: (len(one.partitions), one.stored, one.sum("behind"), one.sum("processing"))
          for one in seen.truth.queues.values()}, "queues")
 
 
@@ -218,7 +218,7 @@ def overview(answer: Answer, seen: Seen) -> Iterator[str]:
         {"queues": page["queues"], "partitions": page["partitions"], "offset": page["lag"]["offset"]["max"],
          "time": page["lag"]["time"]["max"]},
         {"queues": len(queues), "partitions": len(seen.truth.numbers),
-         "offset": max((one.sum("pending") + one.sum("processing") for one in queues.values()), default=0),
+         "offset": max((one.sum("behind") for one in queues.values()), default=0),
          "time": seen.age(first([one.waits for one in queues.values()]))}, "everything")
 
 

@@ -20,12 +20,12 @@ MARKS = """SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
 # Rows of the kept figures, and last what is told without them.
 FIGURES = """SELECT json_build_array(
     (SELECT COALESCE(json_agg(json_build_array(q.name, s.partitions, s.pushed, s.total, s.pending, s.processing,
-                                               s.completed, s.leased, s.waiting, s.stored, s.dead)), '[]')
+                                               s.overlap, s.completed, s.leased, s.waiting, s.stored, s.dead)), '[]')
        FROM queend.stat_queues s LEFT JOIN queend.queues q ON q.id = s.queue_id),
     (SELECT COALESCE(json_agg(json_build_array(s.group_id, s.members, s.lagging, s.lag, s.leases, s.leased,
                                                s.consumed > 0)), '[]') FROM queend.stat_groups s),
     (SELECT COALESCE(json_agg(json_build_array(s.partition_id, s.floor, s.head, s.newest, s.total, s.pending,
-                                               s.processing, s.completed, s.until, s.unread)), '[]')
+                                               s.processing, s.overlap, s.completed, s.until, s.unread)), '[]')
        FROM queend.stat_partitions s),
     (SELECT COALESCE(json_agg(json_build_array(s.group_id, s.partition_id, s.lag, s.leased, s.oldest,
                                                CASE WHEN s.has_cursor THEN s.next END)), '[]')
@@ -67,8 +67,8 @@ def told(truth: Truth, queues: list, groups: list, partitions: list, cursors: li
     yield from differences(
         {name: figures for name, *figures in queues},
         {one.name: [len(one.partitions), one.sum("head"), one.stored, one.sum("pending"), one.sum("processing"),
-                    one.sum("completed"), sum(part.until > 0 for part in one.partitions.values()),
-                    sum(part.pending + part.processing > 0 for part in one.partitions.values()),
+                    one.sum("overlap"), one.sum("completed"), sum(part.until > 0 for part in one.partitions.values()),
+                    sum(part.behind > 0 for part in one.partitions.values()),
                     sum(part.total > 0 for part in one.partitions.values()), one.dead]
          for one in truth.queues.values()}, "stat_queues")
     yield from differences(
@@ -79,7 +79,7 @@ def told(truth: Truth, queues: list, groups: list, partitions: list, cursors: li
     yield from differences(
         {truth.numbers.get(part, part): figures for part, *figures in partitions},
         {(queue.name, one.name): [one.floor, one.head, one.newest, one.total, one.pending, one.processing,
-                                  one.completed, one.until, one.unread or 0]
+                                  one.overlap, one.completed, one.until, one.unread or 0]
          for queue in truth.queues.values() for one in queue.partitions.values()}, "stat_partitions")
     want = {(*key, part): [len(one.to_do), len(one.leased), one.waits or 0, one.next]
             for key, parts in truth.groups.items() for part, one in parts.items() if one.cursor or one.to_do}

@@ -76,6 +76,16 @@ class Partition:
         return max((len(one.leased) for one in self.groups.values()), default=0)
 
     @cached_property
+    def behind(self) -> int:
+        """What the group that is furthest behind has to consume, on lease or not."""
+        return max((len(one.to_do) for one in self.groups.values()), default=len(self.stored))
+
+    @cached_property
+    def overlap(self) -> int:
+        """Messages that are in the figures of both, pending and processing, for different groups."""
+        return self.pending + self.processing - self.behind
+
+    @cached_property
     def completed(self) -> int:
         return max((len(self.stored) - len(one.to_do) for one in self.groups.values()), default=0)
 
