@@ -15,7 +15,7 @@
 # a release, reading an acquire.
 
 cdef SharedInt64 era_now
-cdef SharedInt64 era_blocked  # 1: something deleted is not freed because somebody is pinned to another era
+cdef SharedInt64 era_blocked  # 1: the era cannot move on, because requests are pinned to another one (find/grave)
 cdef int64_t[2] era_outside   # pins of threads that are no worker: of those that hold the interpreter's lock
 
 cdef inline int pin_take(int64_t* pins) noexcept nogil:

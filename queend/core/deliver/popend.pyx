@@ -2,7 +2,7 @@
 # whose client leaves. Out: its answer; out of the book, if it was parked; what was claimed for it given back.
 
 cdef enum:
-    RENEWED = 1000            # long polls of a worker, in half a second
+    RENEWED = 1000            # long polls of a worker that pops_renew takes in half a second
 
 cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
     # Takes it out of the book. False: it was not parked, somebody has it in hand.
@@ -23,7 +23,7 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     if pop_outdated(j):
         pop_verify(j)
     elif j.until_us > clock_mono_us() and not j.gone:
-        pop_move(j, POP_LEASING)      # pops_renew
+        pop_move(j, POP_LEASING)      # its time is not over: pops_renew lets it look up anew what it waits for
         job_queue(&j.job, &engine_of(w).woken)
     elif j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
@@ -54,7 +54,8 @@ cdef void pops_verify(Engine* e) noexcept nogil:
 
 cdef void pops_renew(Engine* e) noexcept nogil:
     # Lets the deadlines of some long polls fire that are pinned to another era than the current one. They look up anew
-    # what they wait for, in the current era, and park again. What was deleted would be kept for as long as they wait.
+    # what they wait for, in the current era, and park again. Without this, memory of what was deleted would be kept for
+    # as long as they wait.
     cdef PopJob* j
     cdef int i
     cdef int n = 0
