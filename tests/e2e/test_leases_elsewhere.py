@@ -52,6 +52,16 @@ def test_each_kind_of_pop(client: Client, other: Client, daemon: Daemon, queue: 
         assert data(until(lambda: other.pop(target, **more), "the second one", 30)) == [2]
 
 
+def test_the_first_pop_after_a_pause(client: Client, other: Client, daemon: Daemon, queue: str) -> None:
+    """A consumer that asks every few seconds, without waiting, is not told `empty` first."""
+    client.configure(queue)
+    assert other.pop(queue, consumerGroup="g") == []
+    nobody_commits(daemon)
+    leased(client, other, queue)
+    nobody_commits(daemon)
+    assert data(other.pop(queue, consumerGroup="g")) == [2]
+
+
 def test_more_leases_than_one_statement_looks_up(client: Client, other: Client, daemon: Daemon, queue: str) -> None:
     """The last of them is looked up, too, though nobody commits anything meanwhile."""
     client.configure(queue, leaseTime=LEASE)

@@ -196,7 +196,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             parked = not j.any_queue
             looks_on = j.any_queue
         else:
-            book.missed = True
+            book.missed_us = clock_mono_us()
         refused = pop_park(e, j) if parked else NULL
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
@@ -292,7 +292,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     cdef bint again
     if j.until_us <= clock_mono_us():
         uv_mutex_lock(&book.lock)
-        book.missed = True
+        book.missed_us = clock_mono_us()
         uv_mutex_unlock(&book.lock)
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
         return

@@ -1,10 +1,13 @@
-# Leases that ended before their time through another daemon. Who ends one tells its own process only: a write for every
-# lease, so that others hear of it, would cost all acknowledgments. Instead this process looks up the leases it believes
-# in and that a pop (or a stream, for credit) waits for. Each look begins a walk around the heap of due times, in pages.
-# A lease is looked up once after each look that saw a commit, also when the pop that waits for it came later. After a
-# page the walk rests for LEASES_REST times as long as the page took, but at most LEASES_REST_US.
+# Leases that ended before their time through another daemon. In: looks that saw a commit. Out: cursors that are ready.
+# A daemon tells its own process when a lease ends. To write that down for other daemons would cost every
+# acknowledgment. So this process looks up the leases it believes in and that a pop waits for, or a stream for credit.
+# While pops come that do not wait, it looks up all leases, so that the next such pop finds what is free. Each look
+# begins a walk around the heap of due times, in pages. A lease is looked up once after each look that saw a commit,
+# also when the pop that waits for it came later. After a page the walk rests for LEASES_REST times as long as the page
+# took, but at most LEASES_REST_US.
 
 cdef enum:
+    LEASES_ASKED_US = 60000000    # after a pop that did not wait and found nothing
     LEASES_STEPS = 8192       # places of the heap that are visited under one lock
     LEASES_REST = 4
     LEASES_REST_US = 200000
@@ -16,9 +19,8 @@ cdef void leases_begin(Discover* d, bint committed, int64_t now) noexcept nogil:
     if committed:
         book.commits += 1
         book.commits += book.commits == 0
-    if book.missed:
+    if book.missed_us and now - book.missed_us < LEASES_ASKED_US:
         d.leases_unasked = book.due.n
-        book.missed = False
     if d.leases_unasked or book.parked or fed_leases.used:
         d.leases_left = book.due.n
     uv_mutex_unlock(&book.lock)

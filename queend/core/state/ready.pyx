@@ -78,7 +78,7 @@ cdef struct Book:
     int n_name_waiters
     int n_cursors             # in memory
     int64_t parked
-    bint missed               # somebody who does not wait found nothing since the last look at what others committed
+    int64_t missed_us         # monotonic, when a pop that does not wait last found nothing; 0: never
     uint32_t commits          # looks that saw a commit, and one
     uint32_t lease_pages      # how often leases were chosen to be looked up, so far
     Group* used_first         # groups in the order of their last pops (ready/unused)
