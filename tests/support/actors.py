@@ -124,8 +124,11 @@ class Producer(Actor):
             place = self.dice.choice(self.places)
         at = time.monotonic()
         for key, item in zip(keys, answer.json, strict=True):
-            assert item["status"] in TAKEN, item
-            self.checker.push_answered(key, item["status"], at)
+            if item["status"] == "failed" and item.get("code") == "unavailable":
+                self.checker.push_refused(key)      # docs/failover.md: others of its request were stored
+            else:
+                assert item["status"] in TAKEN, item
+                self.checker.push_answered(key, item["status"], at)
             self.stage.tell(item["status"])
 
 

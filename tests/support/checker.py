@@ -103,6 +103,12 @@ class Checker:
             if status in TAKEN and status != "buffered" and push.visible is None:
                 push.visible = at
 
+    def push_refused(self, key: Any) -> None:
+        """Refused with code `unavailable` beside others that were stored: it may be stored or not. If it is, it need
+        not stand before what was asked for after it."""
+        with self.lock:
+            self.pushed[key].producer = (self.pushed[key].producer, key)
+
     def committed(self, key: Any, at: float) -> None:
         """A transaction of SQL that pushed it has committed."""
         self.push_answered(key, "queued", at)
