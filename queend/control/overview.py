@@ -93,7 +93,8 @@ async def sums(request: Request) -> Any:
     timestamp=TIME, statsAge=INTEGER))
 async def overview(request: Request) -> Json:
     """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per
-    queue, rates of the last five minutes."""
+    queue, rates of the last five minutes. `completed` and `failed` count acknowledgments of all groups: those that were
+    accepted, whatever status they gave, and those that were refused."""
     row = await sums(request)
     counted, now = totals(row), time.time()
     lags = await rows(request, LAGS)
