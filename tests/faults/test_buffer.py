@@ -131,7 +131,8 @@ def test_nothing_is_lost_doubled_or_out_of_order(postgres, queue, tmp_path):
             found[partition] = []
             while messages := client.pop(queue, str(partition), batch=1000, autoAck=True):
                 found[partition] += data(messages)
-        assert client.get("/api/v1/status/buffers").json["failed"] == 0
+        # a daemon that is killed may leave half a record, which nobody was told of: it is kept aside (docs/failover.md)
+        assert client.get("/api/v1/status/buffers").json["failed"] <= sum(what.endswith("kill") for what in happened)
     for partition, messages in found.items():
         for who in range(PRODUCERS):
             got = [number for producer, number in messages if producer == who]
