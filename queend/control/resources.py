@@ -66,8 +66,8 @@ async def partition_list(request: Request) -> Json:
                 [parameter("group", NAME)], own=True, page=Paged(500, far=0))
 async def queue_depth(request: Request, queue: PathName) -> Json:
     """What a `group` has still to consume; without one, the group that is furthest behind in each partition. A group
-    that is not there yet has everything to consume. Shown are the partitions that wait longest. 404 for an unknown
-    queue."""
+    that is not there yet has everything to consume. With a group, `partitions` lists those that wait longest. 404 for
+    an unknown queue."""
     page = Page(request)
     group = page.text("group")
     await request.app.state.control.stats.fresh()
