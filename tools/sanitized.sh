@@ -17,7 +17,7 @@ case $kind in
 esac
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-TSAN_OPTIONS=suppressions=$root/tests/support/tsan.supp:history_size=4
+TSAN_OPTIONS=suppressions=$root/tests/support/tsan.supp:history_size=7
 PYTHONSAFEPATH=1
 PYTHONPATH=$folder/lib
 export LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS PYTHONSAFEPATH PYTHONPATH
