@@ -1,11 +1,12 @@
-# What has not arrived in whole: heads, bodies, and requests that wait behind others. Each connection takes from the
-# budget what it holds of them; a body counts with its announced length. What comes whole with one read never gets here.
+# Bounds what has arrived incomplete: heads, bodies, and requests that wait behind others. In: connections. Out:
+# refusals (503, 408). Each connection takes the bytes it holds from the budget (net/budget); a body counts with its
+# announced length. A request that is complete after one read is never counted.
 #
-# Who announces a body must deliver it: in each body_timeout_ms at least the least rate; and while somebody else finds
-# no room, at a pace that brings all of it within PACE_ALL_MS.
+# A client that announced a body must send at least least_rate in each body_timeout_ms. While another request found the
+# budget full (SHORT_MS), the body must also keep a pace that finishes it within PACE_ALL_MS.
 
 cdef int64_t body_most(Worker* w, Request* r) noexcept nogil:
-    # Bytes its body may have.
+    # Returns the number of bytes that the request's body may have.
     cdef int64_t most = w.limits.max_body
     if r.route.small if r.route != NULL else not path_listed(w.settings.large_paths, r.path):
         most = min(most, w.settings.max_control)
@@ -21,7 +22,8 @@ cdef bint path_listed(const char* paths, Slice path) noexcept nogil:
     return False
 
 cdef void conn_account(Conn* c) noexcept nogil:
-    # The budget follows what it holds (until conn_drop). Where there is no room, it is refused.
+    # Adjusts the connection's part of the budget to what it holds; conn_drop gives it back. Refuses the request with
+    # 503 if the budget is full.
     cdef int64_t holds = 0
     if c.reading != NULL:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
@@ -36,7 +38,7 @@ cdef void conn_account(Conn* c) noexcept nogil:
     c.arriving = holds
 
 cdef void arriving_look(Worker* w) noexcept nogil:
-    # Does everybody deliver?
+    # Refuses, with 408, bodies that arrive too slowly. Called with each tick.
     cdef Conn* c = w.conns[CONN_BODY].first
     cdef Conn* following
     cdef bint short = budget_short()
@@ -44,7 +46,7 @@ cdef void arriving_look(Worker* w) noexcept nogil:
         following = c.next
         if c.reading != NULL:
             if c.paused:
-                c.pace.running = False         # it waits for us
+                c.pace.running = False         # it waits for this daemon
             elif not conn_keeps_pace(c, conn_got(c), c.arriving, short, w.settings.body_timeout_ms):
                 w.counters.too_slow += 1
                 conn_refuse(c, 408, b"The request body came too slowly")
@@ -55,7 +57,8 @@ cdef inline int64_t conn_got(Conn* c) noexcept nogil:
     return <int64_t>(c.body_got if c.mode == READ_FIXED else c.reading.out.len)
 
 cdef bint conn_keeps_pace(Conn* c, int64_t done, int64_t all_, bint short, int window_ms) noexcept nogil:
-    # At least the least rate in each window; short: fast enough for all of it within PACE_ALL_MS.
+    # Returns True if the connection moves at least least_rate in each window. short: it must also move fast enough for
+    # all bytes within PACE_ALL_MS.
     cdef Pace* p = &c.pace
     cdef uint32_t now = <uint32_t>uv_now(&c.worker.loop)
     cdef int64_t ms

@@ -1,16 +1,19 @@
-# Large bodies, read beside the loop: a body of many MiB takes a tenth of a second, in which nobody else would be
-# served. One at a time per worker, in order, on a thread of libuv's pool. That thread shares nothing with the worker:
-# it has the request, whose arena takes nothing from the worker's meanwhile, and tools of its own. The connection's next
-# request is taken when the body is read, so that what one client sends in a row stays in order. The body keeps its
-# place in the budget of what arrives until its request is a job (the engine has bounds of its own) or, with the control
-# plane, until it is closed.
+# Reads large bodies beside the loop: a body of many MiB takes 0.1 s, in which other clients would wait. In: a request
+# with a body of BESIDE_LEAST or more. Out: a call of `taken` on the worker's thread. A worker reads one body at a time,
+# in order, on a thread of libuv's pool.
+#
+# That thread shares nothing with the worker. It owns the request, whose arena takes no blocks of the worker's
+# meanwhile, and has tools of its own. The connection's next request is taken after the body is read, so the order of a
+# client's requests stays. The body keeps its place in the budget of what arrives until its request is a job; the engine
+# has bounds of its own. A request of the control plane keeps its place until it is closed.
 
 cdef enum:
     BESIDE_LEAST = 1 << 20    # bytes of a body
 
 cdef bint beside_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
-    # `read` takes the body apart, on any thread; `taken` is told later, on the worker's. False: it has to be read at
-    # once, as every body below BESIDE_LEAST is, with the worker's tools.
+    # Queues the request's body to be read beside the loop. `read` parses it on any thread; `taken` is called later on
+    # the worker's thread. Returns False if the caller must read the body at once with the worker's tools, as it does
+    # with every body below BESIDE_LEAST.
     cdef Beside* x = <Beside*>arena_zero(&r.arena, sizeof(Beside))
     if x == NULL:
         return False
@@ -45,7 +48,7 @@ cdef bint beside_begin(Worker* w, Beside* x) noexcept nogil:
     return False
 
 cdef void beside_run(uv_work_t* work) noexcept nogil:
-    # On a thread of the pool.
+    # Runs on a thread of the pool.
     cdef Beside* x = <Beside*>work.data
     x.good = x.read(x.r, x.job, &x.tools)
     unzip_close(&x.unzip)
@@ -58,7 +61,7 @@ cdef void beside_done(uv_work_t* work, int status) noexcept nogil:
     w.counters.answered_beside += beside_answered(w) - x.answered
     x.r.arena.pool = &w.chunks
     beside_pass(w, following)
-    # the request, and x with it, may be gone; a body that was unpacked comes again, to be taken apart
+    # the request, and x with it, may be freed by this call; an unpacked body is queued again, to be parsed
     beside_tell(w, x, x.good)
     while following != NULL and (w.ending or not beside_begin(w, following)):
         x = following
@@ -68,7 +71,7 @@ cdef void beside_done(uv_work_t* work, int status) noexcept nogil:
         beside_tell(w, x, False)
 
 cdef inline void beside_pass(Worker* w, Beside* following) noexcept nogil:
-    # The first of the list has been read, and leaves it.
+    # Removes the first entry of the list, whose body has been read.
     w.beside = following
     if following == NULL:
         w.beside_last = NULL

@@ -1,6 +1,6 @@
-# What clients may take together, whoever they are: descriptors, and memory for what is incomplete or not taken. All
-# words are of the process; they are touched when a connection opens or closes and for requests and answers that do not
-# pass in one piece.
+# Bounds what all clients take together: descriptors, and memory for incomplete requests and answers that clients have
+# not taken. Owns `budget`, one for the process. budget.lock guards the addresses and the bounds; the counts are atomic.
+# They are touched when a connection opens or closes, and for requests and answers that do not pass in one piece.
 
 cdef enum:
     BUDGET_TOLD_US = 60000000
@@ -17,7 +17,7 @@ cdef void budget_open(Settings* s) noexcept nogil:
     table_init(&budget.addresses)
 
 cdef void budget_change(int most, int most_of_one) noexcept nogil:
-    # How many connections there may be from now on; those that are there stay.
+    # Sets how many connections may be open from now on. Open connections stay.
     uv_mutex_lock(&budget.lock)
     budget.most = most
     budget.most_of_one = most_of_one
@@ -30,7 +30,7 @@ cdef void budget_close() noexcept nogil:
 # -- connections ------------------------------------------------------------------------------------------------------
 
 cdef uint64_t address_key(const sockaddr_storage* address) noexcept nogil:
-    # Whose connection it is: an IPv4 address, or the /64 of an IPv6 address, which is what one client has. Never 0.
+    # Returns whose connection it is, never 0: an IPv4 address, or the /64 of an IPv6 address, which one client has.
     cdef const unsigned char* b
     cdef uint64_t key = 0
     cdef int i
@@ -46,11 +46,11 @@ cdef uint64_t address_key(const sockaddr_storage* address) noexcept nogil:
     return key if key else 1
 
 cdef inline int address_port(const sockaddr_storage* address) noexcept nogil:
-    # It stands at the same place in both families.
+    # Returns the port, which stands at the same place in both families.
     return ntohs((<const sockaddr_in*>address).sin_port)
 
 cdef int budget_admit(uint64_t from_) noexcept nogil:
-    # ADMITTED: budget_leave follows when the connection has ended.
+    # Counts a new connection. After ADMITTED the caller must call budget_leave when the connection has ended.
     cdef int64_t now
     cdef int64_t n
     cdef int outcome = ADMITTED
@@ -61,7 +61,7 @@ cdef int budget_admit(uint64_t from_) noexcept nogil:
     elif budget.most_of_one and n >= budget.most_of_one:
         outcome = CROWDED_ADDRESS
     elif not table_put(&budget.addresses, from_, <void*>(n + 1)):
-        outcome = CROWDED     # memory ran out
+        outcome = CROWDED     # out of memory
     if outcome == ADMITTED:
         atomic_add64(&budget.connections, 1)
     else:
@@ -88,7 +88,8 @@ cdef void budget_leave(uint64_t from_) noexcept nogil:
 # -- what is incomplete -----------------------------------------------------------------------------------------------
 
 cdef bint budget_take(int64_t more) noexcept nogil:
-    # Room for so many bytes of what arrives; False: there is none, and whoever is slow is asked to make some.
+    # Takes bytes for what arrives. Returns False if the budget is full; for SHORT_MS slow clients are then held to a
+    # pace.
     if atomic_add64(&budget.arriving, more) <= budget.most_arriving:
         return True
     atomic_add64(&budget.arriving, -more)
@@ -99,7 +100,7 @@ cdef inline void budget_give(int64_t bytes) noexcept nogil:
     atomic_add64(&budget.arriving, -bytes)
 
 cdef inline bint budget_short() noexcept nogil:
-    # Did something find no room of late?
+    # Returns True if a request found the budget full within the last SHORT_MS.
     cdef int64_t at = atomic_get64(&budget.short_ms)
     return at != 0 and clock_mono_us() // 1000 - at < SHORT_MS
 

@@ -1,15 +1,16 @@
-# A client's connection: opened, read, closed. In: an accepted socket, its bytes. Out: the bytes, handed on to become
-# requests (net/request), whose answers leave in their order (net/writing). An idle connection holds no buffer: reads go
-# through the worker's, only the head of an incomplete request is kept here, and a body is read straight into its
-# request's memory.
+# Opens, reads and closes a client's connection. In: an accepted socket and its bytes. Out: the bytes, handed on to
+# become requests (net/request); their answers leave in order (net/writing). Owns Conn. An idle connection holds no
+# buffer: it reads into the worker's, keeps only an incomplete head, and reads a body straight into its request's
+# memory.
 
 cdef void conn_move(Conn* c, int state) noexcept nogil:
-    # The one place where a connection changes state. Moving to the same state restarts its clock.
+    # Moves the connection to a state; only this function changes its state. Moving to the same state restarts the
+    # clock.
     conn_leave(c)
     conn_enter(c, state)
 
 cdef void conn_leave(Conn* c) noexcept nogil:
-    # Out of the list of its state.
+    # Removes the connection from the list of its state.
     cdef ConnList* l = &c.worker.conns[c.state]
     if c.prev != NULL:
         c.prev.next = c.next
@@ -35,7 +36,7 @@ cdef void conn_enter(Conn* c, int state) noexcept nogil:
     l.n += 1
 
 cdef void conn_settle(Conn* c) noexcept nogil:
-    # The state that follows from what the connection waits for.
+    # Moves the connection to the state that follows from what it waits for.
     cdef int state = CONN_IDLE
     if c.state >= CONN_LINGER:
         return
@@ -56,7 +57,7 @@ cdef void conn_settle(Conn* c) noexcept nogil:
 # -- open and close ---------------------------------------------------------------------------------------------------
 
 cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
-    # Takes the accepted socket over, which was admitted.
+    # Opens a connection on an admitted socket, which it takes over.
     cdef Conn* c = NULL
     if not w.stopping:
         c = <Conn*>calloc(1, sizeof(Conn))
@@ -79,7 +80,8 @@ cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
     conn_read_start(c)
 
 cdef void conn_close(Conn* c) noexcept nogil:
-    # From any state, once. Requests without an answer live on without a client; the engine is told.
+    # Closes the connection, from any state. A second call does nothing. Unanswered requests go on without a client; the
+    # engine hears of it by on_gone.
     cdef Request* r = c.first
     cdef Request* following
     if c.state == CONN_CLOSING:
@@ -103,11 +105,11 @@ cdef void conn_close(Conn* c) noexcept nogil:
         else:
             request_leave(r)
             if r.on_gone != NULL:
-                r.on_gone(r)  # may answer, and thereby free, it
+                r.on_gone(r)  # may answer and thereby free the request
         r = following
 
 cdef void conn_drop(Conn* c) noexcept nogil:
-    # What has arrived of a request that is not whole, and its place in the budget.
+    # Drops an incomplete request and its place in the budget.
     if c.reading != NULL:
         request_close(c.reading)
         c.reading = NULL
@@ -137,8 +139,9 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
         free(c)
 
 cdef void conn_linger(Conn* c) noexcept nogil:
-    # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the
-    # answer on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
+    # Ends a connection whose last answer is written. Closing at once would let unread bytes of the client reset the
+    # connection and destroy the answer on its way. So this side is shut down, and the client's bytes are swallowed
+    # until it closes, at most LINGER_MS and LINGER_BYTES.
     conn_move(c, CONN_LINGER)
     conn_drop(c)
     c.out_mark = 0
@@ -148,7 +151,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
         conn_read_start(c)
 
 cdef inline bint conn_young(Conn* c) noexcept nogil:
-    # Just accepted: its first request is on the way, and is still answered while the worker drains.
+    # Returns True if the connection was just accepted: its first request is on the way and is answered even during a
+    # drain.
     cdef uint64_t most = c.worker.settings.stop_patience_ms
     return not c.asked and c.state == CONN_IDLE and uv_now(&c.worker.loop) - c.since < most
 
@@ -158,7 +162,7 @@ cdef inline int conn_fd(Conn* c) noexcept nogil:
     return fd
 
 cdef void conn_name(Conn* c, char* out, size_t size) noexcept nogil:
-    # `address:port` of the client, NUL-terminated; empty when it has left.
+    # Writes the client's `address:port`, NUL-terminated; empty if the client has left.
     cdef sockaddr_storage address
     cdef char[48] text
     cdef int n = sizeof(address)
@@ -181,7 +185,8 @@ cdef void conn_pause(Conn* c) noexcept nogil:
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
-    # No room: this turn has read enough of what is large (conn_on_read has UV_ENOBUFS).
+    # Chooses where the next bytes are read to. A length of 0: this turn has read enough large bodies; conn_on_read then
+    # gets UV_ENOBUFS.
     cdef Conn* c = <Conn*>handle.data
     if c.mode == READ_FIXED and c.state != CONN_LINGER:
         buf.base = <char*>c.reading.body.p + c.body_got
@@ -203,7 +208,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     cdef size_t n
     cdef Buf held
     if got == 0:
-        return                # nothing came after all (EAGAIN)
+        return                # no bytes came (EAGAIN)
     if got == UV_ENOBUFS:
         conn_yield(c)
         return
@@ -259,7 +264,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         conn_yield(c)
 
 cdef inline bint conn_sated(Conn* c) noexcept nogil:
-    # It has as many answers as it may before it asks for more.
+    # Returns True if the connection has as many untaken answers as it may have before its next request is taken.
     return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
@@ -270,12 +275,12 @@ cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
                                    or grant_stale(c.feed.r.grant)))
 
 cdef void conn_yield(Conn* c) noexcept nogil:
-    # It has more that is large; others come first.
+    # Pauses a connection that has more of a large body until the other connections had their turn.
     turn_wait_more(c)
     conn_pause(c)
 
 cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
-    # Takes requests from the bytes as far as they go and keeps what is left of an incomplete one.
+    # Takes complete requests from the bytes and keeps the rest, an incomplete one.
     cdef size_t used
     while n and c.mode != READ_NOTHING:
         if conn_holds_back(c):

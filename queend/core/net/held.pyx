@@ -1,20 +1,23 @@
-# Requests in hand: those that arrived in whole and are not answered. A request counts with the blocks of its arena,
-# which hold its body and what was made of it. It is counted when it is complete, when its body is unpacked, and when it
-# has become a job. Its bytes are given back when it is closed or parked. Large blocks, whose pages go back to the
-# system a slice in a turn, count until they are gone. A worker has its share of QUEEND_MAX_QUEUED_BYTES: counting takes
-# no atomic operation.
+# Bounds the requests in hand: complete, and not answered. In: complete requests. Out: requests to `service`, in order.
+# Owns the list of connections that wait for room, one per worker. A worker has its share of QUEEND_MAX_QUEUED_BYTES, so
+# counting takes no atomic operation.
 #
-# No request is refused for what other clients hold. A connection with HELD_OF_ONE in hand is not read until some of
-# it is answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a request waits whose body
-# has HELD_LITTLE bytes. A request that unpacks waits while the worker has half of its share. One request of each
-# connection waits, in order: before its body is read, or with it. A body that was read keeps its place in the budget of
-# what arrives; its request is answered 503 after the patience. A request that is alone has room whatever it takes.
+# A request counts with the blocks of its arena, which hold its body and what was made of it. It is counted when it is
+# complete, when its body is unpacked, and when it has become a job. Closing or parking a request gives its bytes back.
+# Large blocks, whose pages go back to the system a slice per turn, count until they are gone.
+#
+# No request is refused at once for what other clients hold. A connection with HELD_OF_ONE in hand is not read until
+# some of its requests are answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a
+# request waits whose body has HELD_LITTLE bytes. A request that unpacks waits while the worker has half of its share.
+# One request of each connection waits, in order: before its body is read, or with it. A body that was read keeps its
+# place in the budget of what arrives; its request is answered 503 after the patience. A request that is alone has room,
+# whatever its size.
 
 cdef enum:
     HELD_OF_ONE = 1 << 20
     HELD_LITTLE = 8192
-    HELD_GO_US = 2000         # a turn goes on with requests that waited
-    HELD_GO_HEADS = 4         # and has so many connections read a body that waited
+    HELD_GO_US = 2000         # time a turn spends on requests that waited
+    HELD_GO_HEADS = 4         # connections per turn that may read a body that waited
 
 cdef inline bint held_over(Worker* w) noexcept nogil:
     return held_bytes(w) >= w.held_most
@@ -103,7 +106,7 @@ cdef void held_wait(Conn* c, Request* r) noexcept nogil:
     w.room_last = c
 
 cdef void held_leave(Conn* c) noexcept nogil:
-    # Removes the connection from those that wait for room, if it is one.
+    # Removes the connection from those that wait for room, if it is one of them.
     cdef Worker* w = c.worker
     if not c.waits_room:
         return

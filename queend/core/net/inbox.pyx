@@ -1,8 +1,10 @@
-# How threads talk: a list of messages under a mutex, and a wake-up of the receiving loop when the list was empty.
-# A message is embedded in what it carries (first field); it belongs to the receiver once posted.
+# Passes messages between threads. In: messages from any thread. Out: all of them, in order, to the owner. Owns a list
+# under inbox.lock; the first message of an empty list wakes the receiving loop. A message is embedded in what it
+# carries, as its first field, and belongs to the receiver once it is posted.
 
 cdef inline bint inbox_put(Inbox* box, InboxMsg* m) noexcept nogil:
-    # Any thread. False when the receiver has ended: the message then still belongs to the sender.
+    # Posts a message, from any thread. Returns False if the receiver has ended; the message then still belongs to the
+    # sender.
     cdef bint first
     cdef bint open
     m.next = NULL
@@ -21,7 +23,7 @@ cdef inline bint inbox_put(Inbox* box, InboxMsg* m) noexcept nogil:
     return open
 
 cdef inline InboxMsg* inbox_take(Inbox* box) noexcept nogil:
-    # Everything that has arrived, in order.
+    # Takes all messages that have arrived, in order.
     cdef InboxMsg* m
     uv_mutex_lock(&box.lock)
     m = box.first
@@ -31,7 +33,7 @@ cdef inline InboxMsg* inbox_take(Inbox* box) noexcept nogil:
     return m
 
 cdef void inbox_close(Inbox* box) noexcept nogil:
-    # The owner's last act before its wake-up handle goes.
+    # Closes the inbox. The owner calls it last, before it closes the wake-up handle.
     uv_mutex_lock(&box.lock)
     box.closed = True
     uv_mutex_unlock(&box.lock)

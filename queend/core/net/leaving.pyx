@@ -1,16 +1,16 @@
-# How the end of a client is noticed, whatever it has in hand. While a connection is read, reading tells. One that is
-# not (too many requests or answers in hand, or nothing more comes) is asked at every tick of its worker: its end is
-# noticed within TICK_MS. The poll of the system tells of an end that stands behind bytes nobody has read yet.
+# Notices that a client has left, whatever it has in hand. In: a connection. Out: conn_close, or on_end of its requests.
+# A connection that is read learns it by reading. A paused connection (too many requests or answers in hand, or ended
+# input) is polled at every tick, so its end is noticed within TICK_MS. POLLRDHUP tells of an end behind bytes that were
+# not read yet.
 #
-# What an end means:
-#   reset (the kernel knows that nobody is there): the connection is closed, what was claimed for it and not handed to
-#     the kernel is given back.
-#   end of input (FIN): the client has left, or only its sending side is shut and it reads on (`nc -N`, HTTP/1.0
-#     clients). Nobody can tell which. So what it sent is done and answered, but nobody waits for its sake any longer:
-#     its long polls end (on_end), with an empty answer, and what is claimed for them meanwhile is given back. Requests
-#     that were sent and not read yet are still read, their polls do not wait; half a request is forgotten. After the
-#     last answer it is closed, or after HALF_MS: what the database or the control plane takes longer for holds no
-#     descriptor for somebody who left.
+# Reset (the kernel knows that the peer is gone): the connection is closed. Messages claimed for it, and not handed to
+# the kernel, are given back.
+#
+# End of input (FIN): the client has left, or has shut only its sending side and reads on (`nc -N`, HTTP/1.0 clients).
+# Both look alike. So its requests are done and answered, but its long polls end at once (on_end), with an empty answer.
+# Messages claimed for them meanwhile are given back. Requests that were sent and are still unread are read; their polls
+# do not wait. An incomplete request is dropped. The connection is closed after its last answer, or after HALF_MS. A
+# slow database or control plane must not hold the descriptor of a client that left.
 
 cdef enum:
     LOOK_AT_ONCE = 64
@@ -37,7 +37,7 @@ cdef void unread_del(Conn* c) noexcept nogil:
         c.unread_next.unread_prev = c.unread_prev
 
 cdef void unread_look(Worker* w) noexcept nogil:
-    # Who of those that are not read has left?
+    # Polls the connections that are not read, and closes or ends those whose client has left.
     cdef pollfd[LOOK_AT_ONCE] fds
     cdef Conn* conns[LOOK_AT_ONCE]
     cdef Conn* c = w.unread
@@ -62,17 +62,17 @@ cdef inline bint half_too_long(Conn* c) noexcept nogil:
     return c.half and uv_now(&c.worker.loop) - c.half_since >= HALF_MS
 
 cdef void conn_half(Conn* c) noexcept nogil:
-    # The end of its input has arrived, perhaps behind requests that were not read yet.
+    # Notes the end of the connection's input, perhaps behind requests that were not read yet. Ends its long polls.
     cdef Request* r = c.first
     c.half = True
     c.half_since = uv_now(&c.worker.loop)
     while r != NULL:
         if r.on_end != NULL:
-            r.on_end(r)       # may answer it, which leaves it in its place
+            r.on_end(r)       # may answer the request, which stays in its place
         r = r.next
 
 cdef void conn_read_out(Conn* c) noexcept nogil:
-    # The end of its input was read: what is owed is still given.
+    # Handles the end of the connection's input, once all of it was read. Answers that are owed are still given.
     conn_drop(c)
     c.owes_continue = False
     c.mode = READ_NOTHING

@@ -1,5 +1,6 @@
-# A listening socket on a loop. What it accepts goes to the workers in turn (the acceptor's), or to its own (reuseport).
-# Sockets that somebody else has bound (systemd) may be several; they stay open there when ours are closed.
+# Accepts connections from a listening socket on a loop. In: a descriptor. Out: connections, to the workers in turn
+# (acceptor) or to the loop's own worker (reuseport). Owns its descriptors. Sockets that systemd has bound may be
+# several; closing them here leaves them open there.
 
 cdef enum:
     ACCEPT_RUN = 64           # connections taken in one turn
@@ -19,10 +20,10 @@ cdef const char* TOO_MANY_OF_ONE = (
 cdef struct FdMsg:
     InboxMsg msg
     int fd
-    uint64_t from_            # whose connection it is
+    uint64_t from_            # address_key of the client
 
 cdef void listener_why(const char* host, int port, int code, char* reason, size_t size) noexcept nogil:
-    # Which setting is at fault, and how.
+    # Writes which setting is wrong, and why.
     cdef const char* where = b"*"
     if host[0]:
         where = host
@@ -38,7 +39,7 @@ cdef void listener_why(const char* host, int port, int code, char* reason, size_
 
 cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason,
                        size_t size) noexcept nogil:
-    # A listening descriptor, or -1 and the reason. Host "" is every address of both families where the system has them.
+    # Returns a listening descriptor, or -1 and the reason. Host "" is every address of both families the system has.
     cdef addrinfo hints
     cdef addrinfo* found = NULL
     cdef addrinfo* a
@@ -86,7 +87,7 @@ cdef int listener_port(int fd) noexcept nogil:
     return address_port(&address) if getsockname(fd, <sockaddr*>&address, &size) == 0 else 0
 
 cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
-    # Its address, in brackets where a URL has them. True: only this machine can reach it.
+    # Writes the socket's address, in brackets where a URL has them. Returns True if only this machine can reach it.
     cdef sockaddr_storage address
     cdef char[48] text
     cdef socklen_t n = sizeof(address)
@@ -97,7 +98,7 @@ cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
     return strncmp(text, b"127.", 4) == 0 or strcmp(text, b"::1") == 0 or strncmp(text, b"::ffff:127.", 11) == 0
 
 cdef Listener* listener_new(Process* process, Worker* worker, int fd, Listener* next_) noexcept nogil:
-    # Owns fd from here on, in front of the others of its loop; freed with listener_free.
+    # Creates a listener that owns fd, in front of the others of its loop. The caller frees it with listener_free.
     cdef Listener* l = <Listener*>calloc(1, sizeof(Listener))
     if l == NULL:
         close(fd)
@@ -109,7 +110,7 @@ cdef Listener* listener_new(Process* process, Worker* worker, int fd, Listener* 
     return l
 
 cdef void listener_free(Listener* l) noexcept nogil:
-    # And the others, after their loop has ended.
+    # Frees the listener and those behind it, after their loop has ended.
     cdef Listener* following
     while l != NULL:
         following = l.next
@@ -119,7 +120,7 @@ cdef void listener_free(Listener* l) noexcept nogil:
         l = following
 
 cdef void listener_start(Listener* l, uv_loop_t* loop) noexcept nogil:
-    # And the others.
+    # Starts the listener and those behind it.
     while l != NULL:
         l.loop = loop
         uv_timer_init(loop, &l.timer)
@@ -131,7 +132,8 @@ cdef void listener_start(Listener* l, uv_loop_t* loop) noexcept nogil:
         l = l.next
 
 cdef void listener_stop(Listener* l) noexcept nogil:
-    # And the others, on their loop; once more does nothing. The port is free when the handles are closed.
+    # Stops the listener and those behind it, on their loop. A second call does nothing. The port is free when the
+    # handles are closed.
     while l != NULL and l.running:
         l.running = False
         uv_poll_stop(&l.poll)
@@ -166,7 +168,8 @@ cdef void listener_on_timer(uv_timer_t* handle) noexcept nogil:
     uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
 
 cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
-    # There is a bound: beyond it the answer is said before the question, without a loop, memory or a wait.
+    # Passes an accepted socket on if a connection is free. Beyond the bound the refusal is sent before any request is
+    # read, without a loop, memory or a wait.
     cdef int outcome = budget_admit(from_)
     cdef const char* answer = TOO_MANY if outcome == CROWDED else TOO_MANY_OF_ONE
     if outcome == ADMITTED:
@@ -177,7 +180,7 @@ cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
     close(fd)
 
 cdef void listener_drop(int fd, uint64_t from_) noexcept nogil:
-    # An admitted socket that nobody takes.
+    # Closes an admitted socket that no connection takes over.
     close(fd)
     budget_leave(from_)
 

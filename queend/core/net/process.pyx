@@ -1,8 +1,8 @@
-# All workers together: their start, each with its loop and its listening socket; and their stop, in which no answer is
-# lost.
+# Starts and stops all workers, each with its loop and its listening socket. In: settings. Out: a running process; no
+# answer is lost when it stops. Owns the workers and the acceptor. process.lock guards `drained`.
 
 cdef void process_tell(Process* p) noexcept nogil:
-    # A worker is drained.
+    # Counts a worker that is drained, and wakes process_stop.
     uv_mutex_lock(&p.lock)
     p.drained += 1
     uv_cond_broadcast(&p.told)
@@ -29,7 +29,7 @@ cdef bint acceptor_start(Process* p) noexcept nogil:
     return p.accepting
 
 cdef void acceptor_stop(Process* p) noexcept nogil:
-    # Returns when no connection can come any more.
+    # Stops the acceptor. Returns when no further connection can come.
     if not p.accepting:
         return
     p.accepting = False
@@ -40,8 +40,8 @@ cdef void acceptor_stop(Process* p) noexcept nogil:
 # -- sockets ----------------------------------------------------------------------------------------------------------
 
 cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept nogil:
-    # On the sockets that were given, else on one of our own; NULL and the reason, none where memory ran out. Port and
-    # address are the first one's.
+    # Listens on the sockets that were given, else on one of its own. Port and address are the first socket's. Returns
+    # NULL with the reason, or with an empty reason if memory ran out.
     cdef Settings* s = &p.settings
     cdef const char* given = s.sockets
     cdef char[64] name
@@ -67,8 +67,9 @@ cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept n
     return l
 
 cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexcept nogil:
-    # Every worker accepts: the first one from the sockets there are, the others from ones of their own on the same
-    # port. Those that were given all accept from: what waits in the queue of a socket of our own is lost when we end.
+    # Gives each worker sockets to accept from (reuseport). The first worker takes the process's sockets, the others
+    # bind sockets of their own on the same port. Sockets that were given are shared by all: a connection in the queue
+    # of an own socket is lost when this process ends.
     cdef Listener* l = p.listener
     cdef Listener* more
     cdef int fd
@@ -99,8 +100,8 @@ cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexc
 # -- start and stop ---------------------------------------------------------------------------------------------------
 
 cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
-    # Binds, starts the threads, accepts nobody yet. False with the reason when something is missing; nothing is left
-    # running then.
+    # Binds, and starts the threads; connections wait until process_accept. Returns False with the reason on failure;
+    # then nothing is left running.
     cdef Settings* s = &p.settings
     cdef int i
     cdef int started = 0
@@ -133,7 +134,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
             snprintf(reason, size, b"not enough memory")
         process_abort(p, 0)
         return False
-    # signals are the main thread's business
+    # only the main thread takes signals
     sigfillset(&all_signals)
     pthread_sigmask(SIG_SETMASK, &all_signals, &before)
     for i in range(p.n):
@@ -155,7 +156,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     return True
 
 cdef bint process_accept(Process* p) noexcept nogil:
-    # Connections are taken from now on; until here they wait in the kernel. False: a thread could not start.
+    # Accepts connections from now on; before, they wait in the kernel. Returns False if a thread could not start.
     cdef sigset_t all_signals, before
     cdef int i
     if p.listens:
@@ -173,14 +174,15 @@ cdef bint process_accept(Process* p) noexcept nogil:
     return p.accepting
 
 cdef void process_connect(Process* p) noexcept nogil:
-    # Was started without the database, which is ready now.
+    # Connects the workers to the database, which was missing at the start and is ready now.
     cdef int i
     for i in range(p.n):
         p.workers[i].told_connect.run = service.connect
         worker_post(p.workers[i], &p.workers[i].told_connect)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
-    # Stops accepting, drains, closes, joins; process_halt follows. True when everything was answered in time.
+    # Stops accepting, drains, closes and joins the workers; process_halt follows. Returns True if all was answered in
+    # time.
     cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
     cdef int64_t left
     cdef int i
@@ -196,7 +198,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
             break
         uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
     uv_mutex_unlock(&p.lock)
-    watch_stop(p)             # from here on workers end
+    watch_stop(p)             # workers end from here on
     for i in range(p.n):
         p.workers[i].told_halt.run = worker_halt
         worker_post(p.workers[i], &p.workers[i].told_halt)
@@ -206,13 +208,13 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     return p.drained == p.n
 
 cdef void process_halt(Process* p) noexcept nogil:
-    # What the workers shared goes. The caller has the interpreter: whoever looks at it from there is done, and the next
-    # one finds that nothing runs.
+    # Frees what the workers shared. Requires the interpreter: no other thread reads the process through it meanwhile,
+    # and later ones find `running` false.
     p.running = False
     service.halt(p)
 
 cdef void process_abort(Process* p, int started) noexcept nogil:
-    # After a start that failed half-way: `started` workers have threads.
+    # Undoes a start that failed half-way. `started` workers have threads.
     cdef int i
     acceptor_stop(p)
     for i in range(p.n if p.workers != NULL else 0):
@@ -230,7 +232,7 @@ cdef void process_abort(Process* p, int started) noexcept nogil:
     process_free(p)
 
 cdef void process_free(Process* p) noexcept nogil:
-    # After the threads have ended.
+    # Frees the workers, after their threads have ended.
     cdef int i
     listener_free(p.listener)
     p.listener = NULL

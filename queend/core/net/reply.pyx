@@ -1,8 +1,9 @@
-# The answer to a request: built into the request's own buffer, and sent in the order of the requests when the loop's
-# turn ends (net/writing).
+# Builds the answer to a request, in the request's own buffer. In: a status and a body. Out: an answer, sent in the
+# order of the requests when the loop's turn ends (net/writing). A request of a feed has no head: its body is passed to
+# the feed.
 
 cdef inline void request_out(Request* r) noexcept nogil:
-    # An empty answer, in memory another answer had before where there is some.
+    # Begins an empty answer, in memory of an earlier answer if the worker keeps some.
     cdef RequestPool* pool = &r.worker.requests
     if r.out.data == NULL and pool.outs_kept:
         pool.outs_kept -= 1
@@ -10,25 +11,25 @@ cdef inline void request_out(Request* r) noexcept nogil:
     buf_clear(&r.out)
 
 cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
-    # Status line and date.
     request_out(r)
     r.status = status
     head_begin(&r.out, status, r.worker.date.text)
     return &r.out
 
 cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
-    # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
+    # Writes status line and headers. Then the caller appends the body and calls reply_end. content_type NULL: no body
+    # follows.
     return reply_begin_more(r, status, content_type, b"")
 
 cdef Buf* reply_bare(Request* r, int status) noexcept nogil:
-    # Of what was made for a feed: a body is all it has.
+    # Begins the answer to a request of a feed, which has a body only.
     request_out(r)
     r.status = status
     r.head_size = 0
     return &r.out
 
 cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
-    # The same with further header lines.
+    # Writes status line, headers and further header lines. Then the caller appends the body and calls reply_end.
     cdef Buf* b
     if r.feed != NULL:
         return reply_bare(r, status)
@@ -42,7 +43,7 @@ cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, con
     return b
 
 cdef void reply_headers_end(Request* r) noexcept nogil:
-    # What pages may read it, connection and length lines and the blank line; what is appended from here on is the body.
+    # Writes what pages may read the answer, the connection and length lines, and the blank line. The body follows.
     if sites.origins[0]:
         site_tell(r)
     if r.worker.stopping:
@@ -51,14 +52,14 @@ cdef void reply_headers_end(Request* r) noexcept nogil:
     r.head_size = r.out.len
 
 cdef inline void conn_dirty(Conn* c) noexcept nogil:
-    # To be looked at when this turn of the loop ends.
+    # Adds the connection to those that are looked at when this turn of the loop ends.
     if not c.dirty:
         c.dirty = True
         c.next_dirty = c.worker.dirty
         c.worker.dirty = c
 
 cdef void reply_end(Request* r) noexcept nogil:
-    # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
+    # Completes an answer, which goes out with the others of this turn of the loop. r may be freed afterwards.
     cdef Worker* w = r.worker
     cdef OpCounter* counter = &w.counters.op[r.op]
     if r.feed != NULL:
@@ -71,7 +72,8 @@ cdef void reply_end(Request* r) noexcept nogil:
         reply_error(r, 503, b"Out of memory: whether the request was done is not known")
         return
     if r.out.failed:
-        r.keep_alive = False          # not even for that: the connection ends instead of lying
+        r.keep_alive = False          # no memory for the short answer either: the connection ends, and a false answer
+                                      # is not sent
     elif r.status != 204 and r.status != 304:
         head_length(&r.out, r.head_size, r.out.len - r.head_size)
     if r.method == METHOD_HEAD or r.status == 204:
@@ -95,12 +97,12 @@ cdef void reply_end(Request* r) noexcept nogil:
         conn_dirty(r.conn)
 
 cdef void reply_simple(Request* r, const char* json_text) noexcept nogil:
-    # 200 with a small constant body.
+    # Answers 200 with a small constant body.
     buf_text(reply_begin(r, 200, JSON_TYPE), json_text)
     reply_end(r)
 
 cdef void reply_unwell(Request* r, const char* status, const char* why) noexcept nogil:
-    # How the daemon is, where it is not as it should be. why: ASCII without quotes.
+    # Answers 503 with a status of the daemon. why: ASCII without quotes.
     cdef char[160] text
     snprintf(text, sizeof(text), b'{"status":"%s","error":"%s"}', status, why)
     reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
@@ -111,8 +113,8 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     reply_error_more(r, status, b"", text)
 
 cdef void reply_error_more(Request* r, int status, const char* lines, const char* text) noexcept nogil:
-    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known. lines:
-    # further header lines.
+    # Answers {"error": text}, or a problem (RFC 9457) if the client asks for one. Adds Retry-After to 503,
+    # WWW-Authenticate to 401, Allow to 405. lines: further header lines.
     cdef Buf* b
     cdef bint problem
     if r.feed != NULL:
@@ -143,12 +145,11 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     reply_end(r)
 
 cdef void reply_empty(Request* r) noexcept nogil:
-    # 204: no body.
     reply_begin(r, 204, NULL)
     reply_end(r)
 
 cdef void reply_options(Request* r) noexcept nogil:
-    # The answer to a browser's question, the same for every path.
+    # Answers a preflight request of a browser, alike for every path.
     cdef Buf* b = reply_head(r, 204)
     buf_text(b, ACCEPTS)
     if sites.origins[0] and site_listed(r):
@@ -157,8 +158,8 @@ cdef void reply_options(Request* r) noexcept nogil:
     reply_end(r)
 
 cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
-    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those
-    # who ask; what may be tried again later says when.
+    # Answers with complete header lines, which lack Date, Connection and Content-Length, and a body. A JSON error
+    # becomes a problem for clients that ask for one. 503 and 429 get Retry-After.
     cdef Buf* b
     cdef Slice error
     cdef bint problem
@@ -183,7 +184,7 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
     reply_end(r)
 
 cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogil:
-    # All lines but those of this name (lower case).
+    # Appends all lines except those of this name (lower case).
     cdef const char* p = headers.p
     cdef const char* end = headers.p + headers.n
     cdef const char* stop

@@ -1,10 +1,10 @@
-# A request: taken out of a connection's bytes, a head, then its body as it was announced or in chunks; and alive until
-# it is answered, even when its client has left meanwhile (conn is NULL then). In: bytes (net/connection). Out: complete
-# requests, to `service`, in the order in which their answers are owed; or a refusal, after which nothing more is taken.
-# Everything on it happens on its worker's thread.
+# Takes requests out of a connection's bytes: a head, then its body as announced or in chunks. In: bytes
+# (net/connection). Out: complete requests, to `service`, in the order of their answers; or a refusal, after which no
+# more is taken. Owns Request until it is answered, even after its client has left (conn is NULL then). All runs on the
+# worker's thread.
 
 cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
-    # NULL when memory ran out.
+    # Returns a new request, NULL if memory ran out.
     cdef RequestPool* pool = &w.requests
     cdef Request* r = pool.free_list
     if r != NULL:
@@ -23,7 +23,7 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     return r
 
 cdef void request_leave(Request* r) noexcept nogil:
-    # Its client has left, or it has none; it goes on all the same.
+    # Takes the request from its connection, if it has one, into the list of those without a client. It goes on.
     cdef Worker* w = r.worker
     if r.conn != NULL:
         r.conn.held -= r.held
@@ -44,7 +44,7 @@ cdef void request_unlist(Request* r) noexcept nogil:
         r.next.before = r.before
 
 cdef void request_settle(Request* r) noexcept nogil:
-    # Its body, a large one (net/beside), is nothing that arrives any more.
+    # Gives back the place of the request's large body (net/beside) in the budget of what arrives.
     budget_give(r.arriving)
     r.arriving = 0
 
@@ -89,7 +89,7 @@ cdef void requestpool_close(RequestPool* pool) noexcept nogil:
 # ---- taken ----------------------------------------------------------------------------------------------------------
 
 cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
-    # Bytes used, with what has come of its body; 0 when the head is not complete.
+    # Takes a request's head and what has come of its body. Returns the bytes used, 0 if the head is incomplete.
     cdef Worker* w = c.worker
     cdef Head h
     cdef Request* r
@@ -122,7 +122,7 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     if service.guarded and (c.large or h.chunked or h.coding and h.length):
         outcome = service.early(r)
         if c.admitted and outcome == 0:
-            outcome = 1           # its grant had to make room for others meanwhile
+            outcome = 1           # its grant was removed meanwhile to make room for others
         c.admitted = False
         if outcome <= 0:
             conn_owe(c, r)
@@ -177,7 +177,7 @@ cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
     return k
 
 cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
-    # The decoded bytes gather in the answer's buffer, which is not needed yet, and move to the arena when complete.
+    # Decodes chunks into the answer's buffer, which is free until then. A complete body moves to the arena.
     cdef Request* r = c.reading
     cdef size_t used = 0
     cdef char* body
@@ -193,7 +193,7 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     if outcome == 0:
         return n
     if r.out.cap > OUT_KEEP:
-        # not held twice, nor copied
+        # adopted: neither held twice nor copied
         body = r.out.data if buf_room(&r.out, BODY_PADDING) and arena_adopt(&r.arena, r.out.data, r.out.cap) else NULL
     else:
         body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
@@ -212,7 +212,7 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     return used
 
 cdef void conn_complete(Conn* c) noexcept nogil:
-    # The request that was being read is whole: it joins those that are owed an answer and goes to the engine.
+    # Completes the request that was being read: it joins those that are owed an answer and goes to the engine.
     cdef Request* r = c.reading
     cdef Worker* w = c.worker
     c.reading = NULL
@@ -237,8 +237,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         held_take(c, r)
 
 cdef void conn_again(Conn* c, Request* r) noexcept nogil:
-    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the
-    # head on.
+    # Reads the last request owed once more, from its head on: its token is verified now, its body was not read.
     cdef Request** at = &c.first
     c.last = NULL
     while at[0] != r:
@@ -262,7 +261,7 @@ cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
     c.owed += 1
 
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
-    # What came is no request, or never will be: it is forgotten; one answer in its turn, then the end.
+    # Refuses bytes that are no request and drops them. Sends one answer in its turn, then ends the connection.
     cdef Request* r = request_open(c.worker, c)
     if r != NULL:
         conn_object(c, r, status, reason)
@@ -271,7 +270,7 @@ cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
     conn_close(c)
 
 cdef void conn_object(Conn* c, Request* r, int status, const char* reason) noexcept nogil:
-    # Refuses a request whose body is not read: one answer in its turn, then the end.
+    # Refuses a request whose body is not read: sends one answer in its turn, then ends the connection.
     conn_drop(c)
     c.mode = READ_NOTHING
     c.ended = True
@@ -280,13 +279,13 @@ cdef void conn_object(Conn* c, Request* r, int status, const char* reason) noexc
     r.started_us = clock_mono_us()
     conn_owe(c, r)
     if status == 415:
-        # of a head, it is about the coding (RFC 9110 12.5.3)
+        # for a head, a 415 is about the coding (RFC 9110 12.5.3)
         reply_error_more(r, status, ACCEPTS, reason)
     else:
         reply_error(r, status, reason)
 
 cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
-    # NULL: it belongs to the control plane.
+    # Returns the hot route of a path, NULL if the control plane answers it.
     cdef int i
     for i in range(n_hot_routes):
         if hot_routes[i].methods >> method & 1 and route_fits(&hot_routes[i], path):
@@ -319,7 +318,7 @@ cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
     return p == end
 
 cdef bint request_take(Request* r, const Head* h) noexcept nogil:
-    # Copies what outlives the read buffer: target and header lines, which lie side by side.
+    # Copies target and header lines, which lie side by side, because they outlive the read buffer.
     cdef Slice whole
     cdef ptrdiff_t move
     whole = slice_of(h.target.p, h.headers.p + h.headers.n - h.target.p)

@@ -1,15 +1,15 @@
-# The request log: a line of JSON per answer, without payloads. Off, one in so many, or all. A worker writes its lines
-# into memory; a thread of its own takes them from there ten times a second and writes them to standard error. A worker
-# waits neither for that nor for the interpreter: where there is no room the line is dropped, and counted.
+# Writes the request log: a JSON line per answer, without payloads; off, one of every N, or all. In: answered requests.
+# Out: lines on standard error. Owns a buffer per worker (its lock) and a thread that writes the lines ten times a
+# second. A worker waits neither for that thread nor for the interpreter: a line without room is dropped and counted.
 
 cdef enum:
-    REQUESTLOG_ROOM = 1 << 20         # bytes of lines of a worker that are not written yet
-    REQUESTLOG_LINE = 4096            # of one at most
-    REQUESTLOG_PATH = 512             # of the path in it
-    REQUESTLOG_ID = 128               # of X-Request-Id, and of any other id
-    REQUESTLOG_MORE = 1536            # of what a command adds
+    REQUESTLOG_ROOM = 1 << 20         # bytes of a worker's lines that are not written yet
+    REQUESTLOG_LINE = 4096            # bytes of a line at most
+    REQUESTLOG_PATH = 512             # bytes of the path in it
+    REQUESTLOG_ID = 128               # bytes of X-Request-Id, and of any other id
+    REQUESTLOG_MORE = 1536            # bytes that a command adds
     REQUESTLOG_MS = 100
-    REQUESTLOG_LAST = 10              # waits of so long for a reader, once the process ends
+    REQUESTLOG_LAST = 10              # waits of REQUESTLOG_MS for a reader, once the process ends
 
 cdef inline const char* method_text(int method) noexcept nogil:
     if method == METHOD_GET: return b"GET"
@@ -21,7 +21,7 @@ cdef inline const char* method_text(int method) noexcept nogil:
     return b"PATCH" if method == METHOD_PATCH else b""
 
 cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
-    # As part of a JSON string, whatever bytes a client sent: what is not printable ASCII in percent. At most 3 * most.
+    # Writes bytes of a client as part of a JSON string; all but printable ASCII in percent. At most 3 * most bytes.
     cdef size_t i
     cdef size_t at = 0
     cdef unsigned char c
@@ -35,19 +35,20 @@ cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
     return at
 
 cdef inline bint requestlog_wants(Request* r) noexcept nogil:
-    # Counts it, too.
+    # Returns True if this answer is logged. Counts it, too.
     cdef RequestLog* l = &r.worker.requestlog
     l.number += 1
     return l.every == 1 or l.number % <uint64_t>l.every == 0 or r.status >= 500
 
 cdef inline void requestlog_note(Request* r) noexcept nogil:
-    # Its answer is complete.
+    # Logs a request whose answer is complete, if it is wanted.
     if requestlog_wants(r):
         requestlog_put(r, r, b"request", slice_of(NULL, 0))
 
 cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more) noexcept nogil:
-    # of: whose path and headers it has, r itself or the stream it was said on. more: further members, REQUESTLOG_MORE
-    # bytes of them at most, as they are.
+    # Appends a line to the worker's buffer. of: whose path and headers the line has, r itself or the stream that
+    # carried r.
+    # more: further members, as they are, at most REQUESTLOG_MORE bytes.
     cdef RequestLog* l = &r.worker.requestlog
     cdef char[REQUESTLOG_LINE] line
     cdef char[64] head
@@ -86,7 +87,7 @@ cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more)
 # ---- memory of a worker ----------------------------------------------------------------------------------------------
 
 cdef bint requestlog_open(RequestLog* l, int every) noexcept nogil:
-    # every: one line for so many requests, 0: none. False when memory ran out.
+    # Opens the log. every: one line for so many requests, 0: none. Returns False if memory ran out.
     uv_mutex_init(&l.lock)
     l.every = every
     if every == 0:
@@ -111,7 +112,7 @@ cdef void requestlog_run(void* arg) noexcept nogil:
         uv_mutex_lock(&p.logwriter.lock)
         more = routine_sleeps(&p.logwriter, REQUESTLOG_MS)
         uv_mutex_unlock(&p.logwriter.lock)
-        for i in range(p.n):          # at its end once more: nobody adds a line any more
+        for i in range(p.n):          # once more at the end, when no worker adds a line
             requestlog_write(&p.workers[i].requestlog, &p.logwriter)
 
 cdef void requestlog_write(RequestLog* l, Routine* x) noexcept nogil:
@@ -138,7 +139,7 @@ cdef void requestlog_write(RequestLog* l, Routine* x) noexcept nogil:
         elif requestlog_ends(x):
             waits += 1
             if waits == REQUESTLOG_LAST:
-                return        # nobody reads
+                return        # there is no reader
 
 cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
     cdef bint ends
@@ -151,5 +152,5 @@ cdef bint requestlog_start(Process* p) noexcept nogil:
     return p.settings.request_log == 0 or routine_start(&p.logwriter, requestlog_run, p)
 
 cdef void requestlog_stop(Process* p) noexcept nogil:
-    # After the workers have ended: their last lines are written.
+    # Stops the thread, which then writes the last lines. Requires that the workers have ended.
     routine_stop(&p.logwriter)

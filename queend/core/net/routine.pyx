@@ -1,8 +1,8 @@
-# A thread of its own that does something every so often until it is told to end: it writes the request log, or watches
-# the workers. It sleeps in routine_sleeps, so that its end does not wait for its pause.
+# Runs a thread that repeats a task until it is told to end: the request log's writer, or the watch. Owns the thread;
+# routine.lock guards `ends`. The thread sleeps in routine_sleeps, so its end does not wait for its pause.
 
 cdef bint routine_start(Routine* x, uv_thread_cb run, void* arg) noexcept nogil:
-    # False: the thread could not start, and nothing is left of it.
+    # Starts the thread. Returns False if it could not start; all is freed then.
     uv_mutex_init(&x.lock)
     uv_cond_init(&x.told)
     x.ends = False
@@ -12,7 +12,7 @@ cdef bint routine_start(Routine* x, uv_thread_cb run, void* arg) noexcept nogil:
     return x.running
 
 cdef bint routine_stop(Routine* x) noexcept nogil:
-    # Returns when the thread has ended. False: it does not run.
+    # Ends the thread and waits for it. Returns False if it does not run.
     if not x.running:
         return False
     uv_mutex_lock(&x.lock)
@@ -29,7 +29,7 @@ cdef void routine_free(Routine* x) noexcept nogil:
     uv_mutex_destroy(&x.lock)
 
 cdef bint routine_sleeps(Routine* x, int64_t ms) noexcept nogil:
-    # For so long, or until it is told something. False: it is to end. The lock is held.
+    # Sleeps for this time, or until `told` is signalled. Returns False if the thread is to end. Requires the lock.
     if not x.ends:
         uv_cond_timedwait(&x.told, &x.lock, <uint64_t>ms * 1000000)
     return not x.ends

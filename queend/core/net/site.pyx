@@ -1,13 +1,16 @@
-# Which pages of browsers may ask, where nobody needs a token. A page of any site can make its visitor's browser send
-# requests to an address that only the visitor reaches, and a pop is a GET. A browser says where a page is from (Origin,
-# Sec-Fetch-Site); a page that had its own name point to this machine (DNS rebinding) is told by that name, in Host.
+# Decides which pages of browsers may send requests, where no token is needed. In: a request's headers. Out: a refusal,
+# or the lines that let a page read the answer. Owns `sites`, set at the start.
+#
+# A page of any site can make its visitor's browser send requests to an address that only the visitor reaches. A pop is
+# a GET. A browser says where a page is from (Origin, Sec-Fetch-Site). A page that pointed its own name at this machine
+# (DNS rebinding) is recognized by that name, in Host.
 
 cdef struct Sites:
     bint guards               # requests of other sites' pages are refused
     bint local                # only this machine can reach the port: a Host that names another is refused, too
-    # that may ask and read: lower case, each ended by a NUL; an empty one ends them. `*` is any
+    # origins that may ask and read: lower case, each NUL-terminated, an empty one at the end; `*` is any
     const char* origins
-    const char* hosts         # names of this machine, the same way
+    const char* hosts         # names of this machine, in the same form
 
 # Headers of docs/http.md that a page may send. The star is for attributes of CloudEvents with names of their own; it
 # does not stand for Authorization.
@@ -34,7 +37,7 @@ cdef void sites_close() noexcept nogil:
     sites.origins = sites.hosts = b"\0"
 
 cdef bint site_in(const char* names, Slice text) noexcept nogil:
-    # One of them, in any case?
+    # Returns True if the text is one of the names, in any case.
     while names[0]:
         if slice_folds(text, names) or strcmp(names, b"*") == 0:
             return True
@@ -42,13 +45,13 @@ cdef bint site_in(const char* names, Slice text) noexcept nogil:
     return False
 
 cdef bint site_ours(Slice authority) noexcept nogil:
-    # Does the value of Host name this machine? With or without a port.
+    # Returns True if the value of Host, with or without a port, names this machine.
     cdef Slice host = authority
     cdef bint v6 = host.n and host.p[0] == b'['
     cdef const char* end
     cdef size_t i
     if host.p == NULL:
-        return True           # HTTP/1.0: no browser
+        return True           # HTTP/1.0: not a browser
     end = <const char*>memchr(host.p, b']' if v6 else b':', host.n)
     if end != NULL:
         host.n = end - host.p + v6
@@ -64,12 +67,12 @@ cdef bint site_ours(Slice authority) noexcept nogil:
     return True
 
 cdef bint site_same(Slice origin, Slice authority) noexcept nogil:
-    # Is the page from where the request goes? A proxy may have taken TLS away.
+    # Returns True if the page is from the origin the request goes to. A proxy may have taken TLS away.
     cdef size_t n = 7 if slice_begins(origin, b"http://") else 8 if slice_begins(origin, b"https://") else 0
     return n and origin.n - n == authority.n and authority.n and text_same(origin.p + n, authority.p, authority.n)
 
 cdef bint site_listed(Request* r) noexcept nogil:
-    # Is the page from one of the origins that may ask and read?
+    # Returns True if the page is from one of the origins that may ask and read.
     cdef Slice origin
     if not r.asks & ASK_PAGE:
         return sites.origins[0] == b'*'
@@ -77,7 +80,7 @@ cdef bint site_listed(Request* r) noexcept nogil:
     return site_in(sites.origins, origin) if origin.p != NULL else sites.origins[0] == b'*'
 
 cdef void site_tell(Request* r) noexcept nogil:
-    # The lines of an answer that let a page read it.
+    # Writes the header lines that let a page read the answer.
     cdef Buf* b = &r.out
     cdef Slice origin
     if sites.origins[0] == b'*':
@@ -99,7 +102,7 @@ cdef void site_tell(Request* r) noexcept nogil:
             buf_text(b, SITE_READS)
 
 cdef bint site_foreign(Request* r) noexcept nogil:
-    # Asked for by a page that is neither from here nor from an origin that may.
+    # Returns True if a page of another site, whose origin is not listed, sent the request.
     cdef const char* at = r.headers_raw.p
     cdef const char* end = at + r.headers_raw.n
     cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
@@ -115,7 +118,7 @@ cdef bint site_foreign(Request* r) noexcept nogil:
     return other and not named and not site_link(r)
 
 cdef bint site_link(Request* r) noexcept nogil:
-    # Somebody followed a link to a page of the web application, which does nothing by itself.
+    # Returns True if a user followed a link to a page of the web application, which does nothing by itself.
     cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
     return (slice_folds(mode, b"navigate") and (r.method == METHOD_GET or r.method == METHOD_HEAD)
             and not site_under(r.path, b"/api") and not site_under(r.path, b"/internal")
@@ -126,7 +129,8 @@ cdef inline bint site_under(Slice path, const char* begin) noexcept nogil:
     return path.n >= n and memcmp(path.p, begin, n) == 0
 
 cdef bint site_admits(Request* r, bint harmless) noexcept nogil:
-    # True: it goes on. False: it was refused, answered. harmless: whoever asks learns and moves nothing.
+    # Returns True if the request may go on, False if it was refused and answered. harmless: the request reveals and
+    # moves nothing.
     if sites.local and not site_ours(r.authority):
         if not harmless:
             reply_error(r, 403, b"Host names another machine than this one; QUEEND_HOSTS lists names that are meant")

@@ -1,11 +1,11 @@
-# Spans of traces that producers began and sample: a push, the delivery of a message, an acknowledgment, a cycle. In: a
-# traceparent. Out: records that the control plane fetches once a second and sends (service/tracing). A worker writes
-# them into memory of its own, within a bound; where there is no room a span is dropped, and counted. Off by default.
+# Records spans of sampled traces: a push, the delivery of a message, an acknowledgment, a cycle. In: a traceparent.
+# Out: records that the control plane fetches once a second and sends (service/tracing). Owns a bounded buffer per
+# worker, under its lock; a span without room is dropped and counted. Off by default.
 
 cdef const char* SPAN_KEY = b'"traceparent":"'
 
 cdef bint spans_open(Spans* s, int every) noexcept nogil:
-    # every: one of so many traces, 0: none. False when memory ran out.
+    # Opens the buffers. every: one of so many traces, 0: none. Returns False if memory ran out.
     uv_mutex_init(&s.lock)
     s.every = every
     if every == 0:
@@ -23,17 +23,18 @@ cdef inline int hex_digit(char c) noexcept nogil:
     return c - 48 if c <= b'9' else c - 87
 
 cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
-    # Sampled by who began it, and one of those that are taken: the same traces at every daemon. parent: valid.
+    # Returns True if the producer samples the trace and it is one of every `every`: the same traces at every daemon.
+    # parent: valid.
     cdef int i
     cdef uint32_t n = 0
     if not hex_digit(parent.p[54]) & 1:
         return False
-    for i in range(27, 34):           # the last digits of the trace: those are random
+    for i in range(27, 34):           # the last digits of the trace, which are random
         n = n * 16 + <uint32_t>hex_digit(parent.p[i + 1])
     return n % <uint32_t>s.every == 0
 
 cdef Slice span_parent(Slice headers) noexcept nogil:
-    # The traceparent among the headers of a record, which are a JSON object; p NULL: there is none.
+    # Returns the traceparent in the headers of a record, a JSON object. p is NULL if there is none.
     cdef const char* at = <const char*>memmem(headers.p, headers.n, SPAN_KEY, strlen(SPAN_KEY)) if headers.n else NULL
     cdef Slice found
     if at == NULL:
@@ -45,7 +46,7 @@ cdef Slice span_parent(Slice headers) noexcept nogil:
     return found if traceparent_valid(found) else slice_of(NULL, 0)
 
 cdef void span_text(char* to, size_t room, Slice s) noexcept nogil:
-    # Cut before a character that does not fit; a NUL behind it.
+    # Copies a text with a NUL behind it, cut before a character that does not fit.
     cdef size_t n = s.n
     if n > room - 1:
         n = room - 1
@@ -57,7 +58,7 @@ cdef void span_text(char* to, size_t room, Slice s) noexcept nogil:
 
 cdef void span_put(Worker* w, int kind, Slice parent, int64_t start_us, int status, int count, Slice queue,
                    Slice partition, Slice group, int64_t offset) noexcept nogil:
-    # start_us: by the wall; it ends now. parent: a valid traceparent. offset: of a message, -1: of none.
+    # Adds a span that ends now. start_us: wall time. parent: a valid traceparent. offset: of a message, else -1.
     cdef Spans* s = &w.spans
     cdef Span* x
     if not span_wanted(s, parent):
@@ -83,5 +84,5 @@ cdef void span_put(Worker* w, int kind, Slice parent, int64_t start_us, int stat
     uv_mutex_unlock(&s.lock)
 
 cdef inline int64_t span_began(Request* r) noexcept nogil:
-    # When the request was complete, by the wall.
+    # Returns the wall time at which the request was complete.
     return clock_wall_us() - (clock_mono_us() - r.started_us)

@@ -1,6 +1,6 @@
-# Memory that the allocator keeps (base/memory) is given back to the system when a worker's requests in hand have
-# fallen. A worker looks every TRIM_LOOK_MS: once it had TRIM_LEAST or more, and had less than a quarter of that since
-# the last look, it trims. The end of its own heap is given back on its thread, the pages inside all heaps on one of the
+# Gives memory that the allocator keeps (base/memory) back to the system after a worker's requests in hand have fallen.
+# A worker looks every TRIM_LOOK_MS. It trims once it had TRIM_LEAST or more, and less than a quarter of that since the
+# last look. It gives back the end of its own heap on its thread, and the pages inside all heaps on a thread of the
 # pool.
 
 cdef enum:
@@ -8,7 +8,7 @@ cdef enum:
     TRIM_LEAST = 16 << 20     # bytes in hand
 
 cdef void trim_look(Worker* w) noexcept nogil:
-    # Called with each tick.
+    # Trims if it is due. Called with each tick.
     cdef Trim* t = &w.trim
     cdef uint64_t now = uv_now(&w.loop)
     cdef int64_t peak = w.held_peak
@@ -27,7 +27,7 @@ cdef void trim_look(Worker* w) noexcept nogil:
     t.running = uv_queue_work(&w.loop, &t.work, trim_run, trim_done) == 0
 
 cdef void trim_run(uv_work_t* work) noexcept nogil:
-    # On a thread of the pool.
+    # Runs on a thread of the pool.
     memory_give_top()
     memory_give_rest()
 

@@ -1,8 +1,8 @@
-# Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a request that is
-# whole. Out: the same request, its body plain; or a refusal. The unpacked body has the bound of a plain body of its
-# route. Memory takes its place in the budget of what arrives (net/budget) before it is made. The whole body counts as
-# in hand (net/held). A body of UNPACK_ATONCE or more waits for room in hand and is unpacked beside the loop
-# (net/beside), one of a worker at a time.
+# Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a complete request.
+# Out: the same request with a plain body, or a refusal. The unpacked body has the bound of a plain body of its route.
+# The memory is taken from the budget of what arrives (net/budget) before it is allocated. It counts as in hand
+# (net/held). A body of UNPACK_ATONCE or more waits for room in hand and is unpacked beside the loop (net/beside), one
+# per worker at a time.
 
 cdef enum:
     UNPACK_ATONCE = 262144    # bytes, packed and unpacked: 1 ms

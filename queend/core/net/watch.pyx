@@ -1,14 +1,14 @@
-# The watch: a thread that looks whether every worker's loop turns and the control plane's loop runs, each for itself,
-# tells what it sees (log, /livez), and feeds the watchdog of whoever supervises. It takes no lock that a loop holds and
-# never waits for the interpreter: a control plane that is busy ends no healthy data plane.
+# Watches whether every worker's loop turns and the control plane's loop runs. In: counters of the workers. Out: log
+# lines, /livez, and WATCHDOG=1 for a supervisor. Owns one thread. It shares no lock with a loop, and runs without the
+# interpreter. So a busy control plane cannot end a healthy data plane.
 
 cdef enum:
-    WATCH_MS = 500            # between two looks; a worker that has nothing to do turns as often
-    WATCH_LATE_MS = 1500      # since a worker's last turn: nobody is told, but the watchdog is not fed
-    WATCH_CONTROL_MS = 10000  # since the control plane's last beat: it is told, nothing more
+    WATCH_MS = 500            # between two looks; an idle worker turns as often
+    WATCH_LATE_MS = 1500      # since a worker's last turn: not reported, but the watchdog is not fed
+    WATCH_CONTROL_MS = 10000  # since the control plane's last beat: reported, without further effect
 
 cdef void watch_run(void* arg) noexcept nogil:
-    # The thread.
+    # Runs the thread.
     cdef Process* p = <Process*>arg
     cdef Watch* x = &p.watch
     cdef int64_t now, look_ms
@@ -22,7 +22,7 @@ cdef void watch_run(void* arg) noexcept nogil:
             break
         now = clock_mono_us() // 1000
         if now - before > look_ms + WATCH_MS:
-            watch_late(p, now)        # nobody ran: not the machine, or not we
+            watch_late(p, now)        # this thread did not run either: the machine or the process was stopped
         before = now
         if watch_look(p, now) and x.period_ms and now - fed >= x.period_ms // 3:
             fed = now
@@ -37,7 +37,7 @@ cdef void watch_late(Process* p, int64_t now) noexcept nogil:
         atomic_set64(&p.watch.beat_ms, now)
 
 cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
-    # Is all well?
+    # Checks all workers and the control plane. Returns True if the watchdog may be fed.
     cdef Watch* x = &p.watch
     cdef Worker* w
     cdef int64_t late = 0
@@ -69,7 +69,7 @@ cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
 
 cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over, int worker,
                      int64_t silent) noexcept nogil:
-    # Once when it begins, once when it is over.
+    # Logs once when it begins, and once when it is over.
     cdef char[96] text
     if stuck == told[0]:
         return
@@ -93,8 +93,8 @@ cdef void watch_stop(Process* p) noexcept nogil:
         close(p.watch.fd)
 
 cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) noexcept nogil:
-    # From now on whoever listens at this address of the Unix domain (a NUL first: an abstract one) hears WATCHDOG=1.
-    # False: it is none.
+    # Sends WATCHDOG=1 from now on to this Unix domain address (an abstract one begins with a NUL). Returns False if the
+    # address is too long or the watch has ended.
     cdef Watch* x = &p.watch
     cdef bint ok
     if not x.routine.running or n == 0 or n >= sizeof(x.address.sun_path):
@@ -113,7 +113,7 @@ cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) 
     return ok
 
 cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:
-    # /livez
+    # Answers /livez.
     cdef char[40] text
     cdef int64_t stuck = atomic_get64(&w.process.watch.stuck)
     if stuck == 0:

@@ -1,15 +1,15 @@
-# A worker: one thread, one loop, its connections and their requests, its share of the engine. Other threads reach it
-# through its inbox only.
+# Runs a worker: one thread, one loop, its connections and requests, its share of the engine. In: connections, and
+# messages of other threads through its inbox only. Out: turns of the engine, answers. Owns its connections; all runs on
+# its thread.
 #
-# A turn of the loop and who has it: requests are taken for TURN_US, then each connection that has more waits for the
-# turns after, in order. So whoever is one of thousands that send much at once still waits for one request of each, not
-# for all they sent: its push is in the batch that leaves at the end of the turn. Time is what the last request that was
-# taken says, no clock is asked.
+# Fairness: requests are taken for TURN_US a turn. Then each connection that has more waits for later turns, in order.
+# So among thousands of clients that send much at once, a client waits for one request of each, not for all of them. The
+# client's push is in the batch that leaves at the end of the turn. The time is that of the last request taken; no clock
+# is read.
 #
-# What is large (bodies longer than what is read at once, and what is swallowed of clients that were refused) comes in
-# slices of INPUT_SIZE: TURN_BYTES of all connections together in a turn, one slice each where several have more. A turn
-# that has read TURN_CROWDED all the same, a little of each of thousands, takes INPUT_LITTLE of each that is left: an
-# ordinary request is no longer.
+# Large input (bodies longer than one read, and bytes swallowed of refused clients) comes in slices of INPUT_SIZE. All
+# connections together get TURN_BYTES in a turn, one slice each where several have more. After TURN_CROWDED in a turn, a
+# little of each of thousands, every further read takes INPUT_LITTLE: an ordinary request fits.
 
 cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
@@ -18,7 +18,8 @@ cdef const char* FAREWELL = (       # for a request that is cut off when the gra
     b'{"error":"The server stopped before it knew the outcome of this request."}')
 
 cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
-    # Any thread; m belongs to the receiver then. False when that worker has ended: m still belongs to the sender.
+    # Posts a message to a worker, from any thread. Returns False if that worker has ended; m then still belongs to the
+    # sender.
     return inbox_put(&to.inbox, m)
 
 cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
@@ -31,7 +32,7 @@ cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
         m = following
 
 cdef inline void worker_turn(Worker* w) noexcept nogil:
-    # The end of a turn: batches fire, answers leave. Flushing may complete requests that were held back, hence again.
+    # Ends a turn: batches are sent, answers leave. Flushing may complete requests that were held back, so it repeats.
     service.turn(w)
     while w.dirty != NULL:
         worker_flush(w)
@@ -44,7 +45,7 @@ cdef void worker_after(uv_check_t* handle) noexcept nogil:
     worker_turn(<Worker*>handle.data)
 
 cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
-    # What timers and closing handles left behind must not wait for the next event.
+    # Runs before the loop may sleep: what timers and closing handles left must not wait for the next event.
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
@@ -54,7 +55,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     if w.digs:
         service.dig(w)
     if w.chunks.ruins != NULL and not w.ending:
-        uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
+        uv_async_send(&w.inbox.wake)      # the rest follows in the next turn, which comes at once
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w, CONN_IDLE):
         w.drained = True
         process_tell(w.process)
@@ -75,12 +76,13 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     unread_look(w)
 
 cdef inline int worker_patience(Worker* w, int timeout_ms) noexcept nogil:
-    # A drain is not held up by half a request whose sender has gone quiet.
+    # Returns the timeout, shortened during a drain: a silent sender of an incomplete request must not hold it up.
     cdef int most = w.settings.stop_patience_ms
     return most if w.stopping and timeout_ms > most else timeout_ms
 
 cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
-    # Each list is ordered by time: the first one in time ends the search.
+    # Ends connections that are in this state longer than the timeout. The list is ordered by time: the first connection
+    # within the timeout ends the search.
     cdef ConnList* l = &w.conns[state]
     cdef uint64_t now = uv_now(&w.loop)
     cdef Conn* c
@@ -94,7 +96,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
             c.out_mark = c.tcp.write_queue_size
             conn_move(c, CONN_STALLED)        # slow, but it moves
         elif (state == CONN_HEAD or state == CONN_BODY) and c.paused:
-            conn_move(c, state)               # it waits for us
+            conn_move(c, state)               # it waits for this daemon
         elif state == CONN_HEAD or state == CONN_BODY:
             conn_refuse(c, 408, b"The request did not arrive in time")
             conn_settle(c)
@@ -112,7 +114,7 @@ cdef inline bint turn_over(Worker* w) noexcept nogil:
     return w.taken_us - w.turn_us > TURN_US
 
 cdef inline void turn_taken(Worker* w, int64_t now) noexcept nogil:
-    # A request was taken, or as much work as one is.
+    # Notes that a request, or as much work, was taken.
     w.taken_us = now
     if w.turn_us == 0:
         w.turn_us = now
@@ -124,7 +126,7 @@ cdef inline bint turn_crowded(Worker* w) noexcept nogil:
     return w.counters.bytes_in - w.turn_from >= TURN_CROWDED
 
 cdef inline bint turn_yields(Worker* w) noexcept nogil:
-    # Does a connection that had a slice of what is large wait for the next one?
+    # Returns True if a connection that had a slice of its large input waits for the next one.
     return turn_full(w) or w.waits_more.first != NULL
 
 cdef inline void turn_end(Worker* w) noexcept nogil:
@@ -137,11 +139,11 @@ cdef inline void turn_end(Worker* w) noexcept nogil:
     w.taken_us = 0
 
 cdef inline void turn_wait(Conn* c) noexcept nogil:
-    # The connection, whose bytes are kept and which is not read, goes on in a later turn.
+    # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
     waits_add(c, &c.worker.waits)
 
 cdef inline void turn_wait_more(Conn* c) noexcept nogil:
-    # The same, to be read.
+    # Lets the connection be read again in a later turn.
     waits_add(c, &c.worker.waits_more)
 
 cdef void waits_add(Conn* c, Waits* l) noexcept nogil:
@@ -156,7 +158,7 @@ cdef void waits_add(Conn* c, Waits* l) noexcept nogil:
     l.last = c
 
 cdef Conn* turn_next(Waits* l) noexcept nogil:
-    # Who has waited longest, out of the list. NULL: it had gone, and is freed.
+    # Removes the connection that waited longest. Returns NULL if it was closed; it is freed then.
     cdef Conn* c = l.first
     l.first = c.wait_next
     if l.first is c:
@@ -169,7 +171,7 @@ cdef Conn* turn_next(Waits* l) noexcept nogil:
     return NULL
 
 cdef void turn_begin(uv_idle_t* handle) noexcept nogil:
-    # Those that waited, before anything that is new; the loop does not sleep while there are some.
+    # Serves connections that waited, before new input. The loop does not sleep while some wait.
     cdef Worker* w = <Worker*>handle.data
     cdef Conn* c
     cdef int slices = TURN_BYTES // INPUT_SIZE
@@ -191,7 +193,7 @@ cdef void turn_begin(uv_idle_t* handle) noexcept nogil:
 # -- life ------------------------------------------------------------------------------------------------------------
 
 cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil:
-    # NULL when memory ran out.
+    # Returns a new worker, NULL if memory ran out.
     cdef Worker* w = <Worker*>aligned_alloc(64, (sizeof(Worker) + 63) // 64 * 64)
     if w == NULL:
         return NULL
@@ -235,7 +237,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     return w
 
 cdef void worker_run(void* arg) noexcept nogil:
-    # The thread.
+    # Runs the thread.
     cdef Worker* w = <Worker*>arg
     cdef char[16] name
     snprintf(name, sizeof(name), b"worker %d", w.index)
@@ -260,7 +262,7 @@ cdef void worker_run(void* arg) noexcept nogil:
         w.phase = WORKER_STOPPED
 
 cdef void worker_free(Worker* w) noexcept nogil:
-    # After the thread has ended. Counters are read before.
+    # Frees the worker, after its thread has ended. Counters are read before.
     if uv_loop_close(&w.loop) != 0:
         log_line(b"error", b"loop_not_empty", NULL)
     uv_mutex_destroy(&w.inbox.lock)
@@ -271,14 +273,14 @@ cdef void worker_free(Worker* w) noexcept nogil:
     free(w)
 
 cdef void worker_listen(Worker* w, InboxMsg* m) noexcept nogil:
-    # reuseport: it accepts from now on.
+    # Lets the worker accept connections from now on (reuseport).
     if not w.stopping:
         listener_start(w.listener, &w.loop)
 
 # -- stop ------------------------------------------------------------------------------------------------------------
 
 cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
-    # The drain begins: no new connections, no new pops; answers owed are still given.
+    # Begins the drain: new connections and new pops are refused; owed answers are still given.
     cdef Conn* c
     if w.stopping:
         return
@@ -287,12 +289,12 @@ cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
     service.stop(w)
     c = w.conns[CONN_IDLE].first
     while c != NULL:
-        conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes, unless it is young
+        conn_dirty(c)         # looked at when the turn ends: it closes then, unless it is young
         c = c.next
 
 cdef bint worker_is_drained(Worker* w, int least) noexcept nogil:
-    # Is everything said? Connections that only linger are done, and those in a state below `least`. The worker then
-    # goes on until all workers are drained: another's request may still need this one's part of the engine.
+    # Returns True if no answer is owed. Lingering connections and those in a state below `least` do not count. The
+    # worker goes on until all are drained: a request of another worker may need its part of the engine.
     cdef int state
     for state in range(least, CONN_LINGER):
         if w.conns[state].n:
@@ -300,12 +302,12 @@ cdef bint worker_is_drained(Worker* w, int least) noexcept nogil:
     return w.counters.live_requests == 0 and service.idle(w)
 
 cdef void worker_halt(Worker* w, InboxMsg* m) noexcept nogil:
-    # All are drained, or the grace is over. What has arrived with this message is run first.
+    # Notes that all are drained, or that the grace is over. Messages that arrived with this one run first.
     w.halted = True
 
 cdef void worker_cut_off(Worker* w) noexcept nogil:
-    # The grace is over. Where there was none nobody has asked yet whether anything is left to be said: whoever has just
-    # come and said nothing is owed nothing.
+    # Reports what is cut off, because the grace is over. If the grace was 0 the worker was never checked: idle
+    # connections are owed nothing, so it may count as drained.
     if worker_is_drained(w, CONN_HEAD):
         w.drained = True
         process_tell(w.process)
@@ -313,7 +315,7 @@ cdef void worker_cut_off(Worker* w) noexcept nogil:
         service.left(w)
 
 cdef void worker_end(Worker* w) noexcept nogil:
-    # Closes everything; the loop runs out when the last handle is gone.
+    # Closes all connections and handles. The loop ends when the last handle is gone.
     cdef int state
     cdef Conn* c
     cdef Conn* following

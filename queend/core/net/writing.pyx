@@ -1,5 +1,6 @@
-# Answers on their way out: all that are ready leave in one write per connection and turn of the loop. What the kernel
-# does not take at once is handed to the loop, buffers and all.
+# Writes answers: all that are ready leave in one write per connection and turn of the loop. In: answers, in the order
+# of their requests. Out: bytes, to the kernel. Bytes that the kernel does not take at once are handed to the loop, with
+# their buffers.
 
 cdef enum:
     WRITE_BUFS = 32           # answers in one write
@@ -13,8 +14,8 @@ cdef struct Writing:          # what the loop still has to write
     Buf[WRITE_BUFS] bufs
 
 cdef void worker_flush(Worker* w) noexcept nogil:
-    # Looking at a connection may make requests of it complete, and these may be answered at once: until nothing is
-    # left.
+    # Flushes all dirty connections. A flush may complete further requests of a connection, which may be answered at
+    # once, so it repeats.
     cdef Conn* c
     while w.dirty != NULL:
         c = w.dirty
@@ -47,14 +48,14 @@ cdef void conn_flush(Conn* c) noexcept nogil:
     conn_settle(c)
 
 cdef inline bint conn_answer(Conn* c) noexcept nogil:
-    # All that is answered and has its turn. False: the connection is broken.
+    # Writes all answers that are ready and have their turn. Returns False if the connection is broken.
     while c.first != NULL and c.first.replied:
         if not conn_write(c):
             return False
     return True
 
 cdef void conn_resume(Conn* c) noexcept nogil:
-    # Room again: first what was kept, then what comes.
+    # Reads the connection again: first its kept bytes, then new ones.
     cdef Buf held = c.head
     buf_init(&c.head)
     conn_read_start(c)
@@ -65,7 +66,7 @@ cdef void conn_resume(Conn* c) noexcept nogil:
     buf_free(&held)
 
 cdef bint conn_write(Conn* c) noexcept nogil:
-    # The first run of ready answers. False: the connection is broken.
+    # Writes the first run of ready answers. Returns False if the connection is broken.
     cdef uv_buf_t[WRITE_BUFS] out
     cdef Request* r = c.first
     cdef unsigned int n = 0
@@ -95,7 +96,7 @@ cdef bint conn_write(Conn* c) noexcept nogil:
     return True
 
 cdef inline int conn_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:
-    # How many bytes of these the kernel takes at once, behind all that went before. -1: the connection is broken.
+    # Returns the bytes the kernel takes at once, behind all earlier ones; -1 if the connection is broken.
     cdef int sent = 0
     if not c.out_pending:
         sent = uv_try_write(<uv_stream_t*>&c.tcp, out, n)
@@ -107,7 +108,7 @@ cdef inline int conn_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t si
     return sent
 
 cdef Writing* writing_new(Conn* c, size_t size) noexcept nogil:
-    # For so many bytes that the kernel did not take. NULL when memory ran out.
+    # Returns a Writing for bytes that the kernel did not take, NULL if memory ran out.
     cdef Writing* x = <Writing*>malloc(sizeof(Writing))
     if x != NULL:
         x.conn = c
@@ -118,14 +119,14 @@ cdef Writing* writing_new(Conn* c, size_t size) noexcept nogil:
     return x
 
 cdef inline void writing_take(Writing* x, Buf* b) noexcept nogil:
-    # The buffer changes hands.
+    # Moves the buffer into x.
     x.untaken += buf_weight(b)
     x.bufs[x.n] = b[0]
     x.n += 1
     buf_init(b)
 
 cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) noexcept nogil:
-    # The first n answers less their first `sent` bytes: their buffers change hands.
+    # Hands the first n answers, without their first `sent` bytes, to the loop with their buffers.
     cdef uv_buf_t[WRITE_BUFS] out
     cdef Writing* x = writing_new(c, size - sent)
     cdef Request* r = c.first
@@ -148,7 +149,8 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
     return conn_hand(c, x, out, n)
 
 cdef bint conn_write_part(Conn* c, Buf* part) noexcept nogil:
-    # Of an answer that goes on. The buffer is empty afterwards, or has changed hands. False: the connection is broken.
+    # Writes a part of an answer that goes on. The buffer is then empty or has moved to the loop. Returns False if the
+    # connection is broken.
     cdef uv_buf_t out
     cdef int sent
     cdef Writing* x
@@ -171,7 +173,7 @@ cdef bint conn_write_part(Conn* c, Buf* part) noexcept nogil:
     return conn_hand(c, x, &out, 1)
 
 cdef bint conn_hand(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
-    # To the loop, which tells when it is written.
+    # Hands buffers to the loop, which calls conn_on_written.
     c.out_pending += x.size
     c.handed += <int64_t>x.size
     untaken_add(c.worker, c, x.untaken)
@@ -181,7 +183,8 @@ cdef bint conn_hand(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) no
     return True
 
 cdef bint conn_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
-    # A few bytes between answers; a client whose window is closed to them is broken.
+    # Writes a few bytes between answers. Returns False if the kernel does not take all: the connection counts as
+    # broken.
     cdef uv_buf_t out
     out.base = <char*>text
     out.len = n

@@ -1,4 +1,5 @@
-# POST /api/v1/ack and /api/v1/ack/batch: the body read and checked, item by item; the answer, one result for each.
+# Reads POST /api/v1/ack and /api/v1/ack/batch, item by item, and writes the answer, one result for each. In: a body.
+# Out: acknowledgments, or a refusal.
 
 cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
@@ -8,19 +9,19 @@ cdef struct AckRaw:
     bint cumulative_bad       # given, but neither true nor false
     bint txid_bad, lease_bad, status_bad, window_bad
     Slice stray               # a key that was meant to be another, of `names`
-    Slice other               # the first one that is near to none of them
+    Slice other               # the first key that is near to none of them
     const char* names
 
 cdef inline void ackraw_text(Slice* at, bint* bad, int c, Slice value) noexcept nogil:
-    # A text, or null, which is as good as absent.
+    # Takes a text, or null, which is as good as absent.
     if c == b'"':
         at[0] = value
     elif c != b'n':
         bad[0] = True
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    # c: the first byte of its value. A fence (a lease, a status, an id) is never dropped silently; what else is of
-    # another type is as good as absent.
+    # Takes a member. c: first byte of its value. A fence (a lease, a status, an id) of another type is kept as bad. Any
+    # other member of another type is as good as absent.
     cdef bint passed = False
     if key_is(key, b"transactionId"):
         ackraw_text(&raw.txid, &raw.txid_bad, c, value)
@@ -70,7 +71,7 @@ cdef uint8_t ack_status(Slice raw) noexcept nogil:
     return 255
 
 cdef inline bint partition_ref(Slice text, AckItem* it) noexcept nogil:
-    # A UUID, or the decimal number framed pops carry.
+    # Reads a partition: a UUID, or the decimal number that framed pops carry.
     return uuid_parse(text, it.partition_uuid, NULL) or whole_take(text, &it.partition_number)
 
 cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
@@ -90,8 +91,8 @@ cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
 
 cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
                        ApiError* e) noexcept nogil:
-    # From literals to an item; the two required ones are known to be there. before: the literals of the item that
-    # stands before it in the array, NULL when there is none: most have its partition and its lease.
+    # Makes an item from literals. Requires transactionId and partitionId, or a window.
+    # before: the literals of the item before it in the array, or NULL. Most items share its partition and its lease.
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
@@ -109,7 +110,7 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     return ackitem_rest(it, raw, before, a, what, index, e)
 
 cdef bint ackitem_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
-    # `partitionId:leaseId` of a stream's window, instead of all three ids.
+    # Reads windowId, `partitionId:leaseId` of a stream's window, instead of all three ids.
     cdef Slice text
     if (raw.txid.p != NULL or raw.txid_bad or raw.partition.p != NULL or raw.lease.p != NULL or raw.lease_bad
             or raw.cumulative or raw.cumulative_bad):
@@ -126,7 +127,7 @@ cdef bint ackitem_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, i
 
 cdef bint ackitem_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
                        ApiError* e) noexcept nogil:
-    # All but what it is about.
+    # Reads all members but transactionId and partitionId.
     cdef Slice text
     it.status = ack_status(raw.status)
     if strict and (it.status == 255 or raw.status_bad):
@@ -266,7 +267,7 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
     return j.error == NULL or refuse_json(e, j)
 
 cdef inline const char* ack_lease_error(AckItem* it) noexcept nogil:
-    # Says why its lease does not count: the one it names, or that its group holds none.
+    # Returns why the lease does not count: it is invalid, or the group has no lease.
     if it.has_lease or it.lease_bad:
         return b'"Invalid or expired lease"'
     return b'"Invalid or expired lease: the consumer group holds none on this message"'

@@ -1,7 +1,6 @@
-# POST /streams/v1/cycle, a step of a stream (docs/streams.md) for one query and one partition: the state that it
-# changes, the messages that it pushes, the acknowledgment of what it has read. In: the body. Out: what it asks for, and
-# later the answer. What is malformed is refused; what the clients' protocol answers as a cycle that failed is kept in
-# CycleReq.failed.
+# Reads POST /streams/v1/cycle, a step of a stream (docs/streams.md), and writes its answer. In: the body, for one query
+# and one partition. Out: state changes, messages to push, the acknowledgment of what was read. A malformed request is
+# refused. A cycle that the clients' protocol answers as failed is kept in CycleReq.failed.
 
 cdef enum:
     CYCLE_OPS = 100000
@@ -9,10 +8,11 @@ cdef enum:
     CYCLE_KEY = 2048
     CYCLE_VALUE = 1048576
     CYCLE_TXID = 1020         # bytes of a transactionId
-    CYCLE_REASON = 65536      # of why it failed
+    CYCLE_REASON = 65536      # bytes of why the cycle failed
 
 cdef bint cycle_bad(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
-    # `push_items[3].queue is required`. part NULL: of the whole; place -1: the part is no list.
+    # Refuses a part: `push_items[3].queue is required`. part NULL: the whole; place -1: the part is not a list. Returns
+    # False.
     e.status = 400
     if part == NULL:
         snprintf(e.text, 239, b"%s %s", name, text)
@@ -32,7 +32,7 @@ cdef bint cycle_many(CycleReq* q, const char* name, int most, ApiError* e) noexc
 
 cdef bint cycle_stray(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
                       ApiError* e) noexcept nogil:
-    # True: it was refused.
+    # Judges an unknown key. Returns True if it was refused.
     if not key_stray(key, names, part, place, a, e):
         return False
     q.code = b"unknown_name"
@@ -40,7 +40,7 @@ cdef bint cycle_stray(CycleReq* q, Slice key, const char* names, const char* par
 
 cdef bint cycle_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
                      Slice* out, ApiError* e) noexcept nogil:
-    # A text, p NULL for one that is absent or null. False: it is none, or too long, or has a NUL.
+    # Reads a text, p NULL if it is absent or null. Returns False if it is no text, too short, too long, or has a NUL.
     cdef bint half = False
     cdef char[80] text
     out[0] = slice_of(NULL, 0)
@@ -54,14 +54,14 @@ cdef bint cycle_text(Slice raw, Arena* a, size_t least, size_t most, const char*
     return cycle_bad(e, part, place, name, text)
 
 cdef void cycle_fails(CycleReq* q, Arena* a, const char* text, Slice what) noexcept nogil:
-    # It cannot be done, though the request is well-formed; the first reason counts.
+    # Marks a well-formed cycle as failed; the first reason counts.
     cdef size_t n = strlen(text)
     cdef char* out
     if q.failed.p != NULL:
         return
     if what.n > 200:
         what.n = 200
-        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # no part of a character
+        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # cut in front of a character
             what.n -= 1
     out = <char*>arena_alloc(a, n + what.n)
     if out == NULL:
@@ -132,7 +132,7 @@ cdef bint cycle_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
     return cycle_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
 
 cdef void cycle_quote(CycleReq* q, Arena* a, Slice text) noexcept nogil:
-    # As the question for state says it.
+    # Marks the cycle as failed: query_id is no UUID. Uses the words of the question for state.
     cdef char* out = <char*>arena_alloc(a, text.n + 1)
     if out == NULL:
         q.failed = slice_lit(b"Out of memory")
@@ -215,14 +215,14 @@ cdef bint cycle_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept n
     return True
 
 cdef int cycle_count(Slice raw) noexcept nogil:
-    # A whole number from 0; anything else counts as 1.
+    # Returns a whole number from 0; anything else counts as 1.
     cdef int64_t n
     return <int>n if whole_take(raw, &n) and n <= 0x7fffffff else 1
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
-    # queue: of the source partition, p NULL: not known. error: why nothing was done, p NULL: it was.
+    # Writes the answer. queue: of the source partition, p NULL: unknown. error: why nothing was done, p NULL: success.
     cdef bint done = error.p == NULL
     member_bool(b, b"{\"success\":", done)
     member_raw(b, b",\"query_id\":", q.query_json)

@@ -1,8 +1,8 @@
-# What a cycle pushes to its sinks. In: the body's items, one by one. Out: items of a push, and what their queues are to
-# be made with.
+# Reads what a cycle pushes to its sinks. In: the body's items, one by one. Out: items of a push, and namespace and task
+# for queues that it creates.
 
 cdef bint cycle_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
-    # The cursor stands at the value.
+    # Reads the array at the cursor.
     cdef PushReq* push = &q.push
     cdef bint first = True
     cdef int room = 0
@@ -85,14 +85,14 @@ cdef bint cycle_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* it, i
 
 cdef bint cycle_literal(Slice* raw, Arena* a, size_t least, size_t most, int place, const char* name, Slice* text,
                         ApiError* e) noexcept nogil:
-    # A literal of an item and its text; null is as good as absent.
+    # Reads a literal of an item and its text; null is as good as absent.
     cdef Slice literal = raw[0]
     if slice_is(literal, b"null"):
         raw[0] = slice_of(NULL, 0)
     return cycle_text(literal, a, least, most, b"push_items", place, name, text, e)
 
 cdef bint cycle_space(CycleReq* q, Arena* a, Slice queue, Slice ns, Slice task, ApiError* e) noexcept nogil:
-    # Where its queue is to stand, should it be made. The newest comes first.
+    # Notes namespace and task of the queue, in case it is created. The newest entry comes first.
     cdef CycleSpace* s = <CycleSpace*>arena_alloc(a, sizeof(CycleSpace))
     if s == NULL:
         return refuse_memory(e)

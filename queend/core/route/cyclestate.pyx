@@ -1,8 +1,8 @@
-# What a cycle does to the state of its stream: values that are set and dropped, by key. In: the body's operations, one
-# by one. Out: of each key the last one.
+# Reads what a cycle does to the state of its stream: values that are set and dropped, by key. In: the body's
+# operations, one by one. Out: the last operation of each key.
 
 cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
-    # The cursor stands at the value.
+    # Reads the array at the cursor.
     cdef bint first = True
     cdef int room = 0
     q.n = 0
@@ -24,7 +24,7 @@ cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     return q.n < 2 or cycle_last(q, e)
 
 cdef bint cycle_last(CycleReq* q, ApiError* e) noexcept nogil:
-    # Of several operations for one key the last one counts.
+    # Marks as dropped all but the last operation of each key.
     cdef Table keys
     cdef CycleOp* other
     cdef uint64_t hash_
@@ -92,7 +92,7 @@ cdef bint cycle_op(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, ApiEr
     return True
 
 cdef void cycle_end(CycleOp* op, Arena* a) noexcept nogil:
-    # The number windowEnd of its value, if there is one.
+    # Reads the number windowEnd of the value, if there is one.
     cdef Json j
     cdef bint first = True
     cdef Slice key, value

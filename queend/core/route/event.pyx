@@ -1,15 +1,15 @@
-# A CloudEvent as it is read: attribute by attribute; when it is whole it becomes an item of a push. Its data are the
-# payload; its attributes go into the headers of the record as they came, so that the same event can go out again.
-# Source and id make the transactionId.
+# Turns a CloudEvent, read attribute by attribute, into an item of a push. In: attributes and data. Out: an item. The
+# data are the payload. The attributes go into the headers of the record as they came, so that the same event can go out
+# again. Source and id make the transactionId.
 
 cdef enum:
     EVENT_ATTRIBUTES = 64     # of one event
-    EVENT_BYTES = 32768       # they may take, as JSON
+    EVENT_BYTES = 32768       # bytes the attributes may take, as JSON
 
 cdef struct EventWhere:       # what a request says of all its events
     Slice queue
-    Slice partition           # of those without a partitionkey
-    Slice parent              # of those without a traceparent
+    Slice partition           # of events without a partitionkey
+    Slice parent              # of events without a traceparent
     Slice state
 
 cdef struct Event:
@@ -19,7 +19,7 @@ cdef struct Event:
     Slice key                 # partitionkey
     Slice parent
     Slice state
-    Slice data                # JSON; p NULL: none
+    Slice data                # JSON; p NULL: absent
     bint base64               # data is a text of base64
     bint version
     int n
@@ -30,13 +30,13 @@ cdef struct Event:
     Arena* arena
 
 cdef bint event_refuse(Event* v, Slice name, const char* text) noexcept nogil:
-    # `must be a URI reference (event 3, attribute source)`
+    # Refuses an event: `must be a URI reference (event 3, attribute source)`. Returns False.
     if not utf8_valid(name) or name.n > 64:
         name = slice_lit(b"?")
     return refuse_as(v.error, b"%s (event %d, attribute %.*s)", text, v.index, <int>name.n, name.p)
 
 cdef bint event_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept nogil:
-    # One context attribute. text: p NULL when it is a number or a truth; raw: its JSON, p NULL: text is to be spelled.
+    # Takes a context attribute. text: p NULL for a number or a boolean. raw: its JSON; p NULL: text is to be escaped.
     cdef size_t i
     cdef int k
     if name.n == 0 or name.n > 64:
@@ -52,7 +52,7 @@ cdef bint event_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept 
     v.names[v.n] = name
     v.n += 1
     if name.n > 6 and memcmp(name.p, b"queend", 6) == 0:
-        return True           # said of a delivery, which this is not
+        return True           # set by a delivery, and this is a push
     if text.p != NULL and (not event_clean(text) or not utf8_valid(text)):
         return event_refuse(v, name, b"must be text without control characters")
     if not event_known(v, name, text):
@@ -71,12 +71,12 @@ cdef bint event_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept 
     return True
 
 cdef bint event_known(Event* v, Slice name, Slice text) noexcept nogil:
-    # What the standard says of the attributes it names, and of those that mean something here.
+    # Checks an attribute that the standard names or that means something here, and keeps it.
     cdef Slice meant
     cdef char[80] hint
     cdef int judged = name_judge(name, EVENT_NAMES, &meant)
     if judged != NAME_KNOWN:
-        # an extension may have any name; one that is near to the standard's own would be a slip that nobody hears of
+        # an extension may have any name; a name near to the standard's own would be an unnoticed slip
         if not strict or judged != NAME_NEAR:
             return True
         snprintf(hint, sizeof(hint), b"is no attribute of the standard; %.*s is one", <int>meant.n, meant.p)
@@ -118,7 +118,7 @@ cdef void event_open(Event* v, Arena* a, int index, ApiError* e) noexcept nogil:
     e.status = 0
 
 cdef bint event_close(Event* v, EventWhere* where, PushItem* it) noexcept nogil:
-    # The event is whole: it becomes an item.
+    # Turns the complete event into an item.
     cdef Buf b
     cdef Slice pair
     if not v.version:
@@ -138,7 +138,7 @@ cdef bint event_close(Event* v, EventWhere* where, PushItem* it) noexcept nogil:
         v.parent = where.parent
         v.state = where.state
     it.payload = v.data if v.data.p != NULL else slice_lit(b"null")
-    pair = text_pair(v.source, v.id, v.arena)     # neither of them has a NUL
+    pair = text_pair(v.source, v.id, v.arena)     # both are without NUL
     if pair.p == NULL:
         return refuse_memory(v.error)
     digest_id(pair.p, pair.n, it.id)

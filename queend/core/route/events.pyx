@@ -1,10 +1,10 @@
-# POST /api/v1/events/{queue}: CloudEvents 1.0 over HTTP: structured (application/cloudevents+json), batched
+# Reads POST /api/v1/events/{queue}: CloudEvents 1.0 over HTTP: structured (application/cloudevents+json), batched
 # (application/cloudevents-batch+json) and binary (ce- headers). In: a request. Out: items of a push.
 
 # ---- structured ------------------------------------------------------------------------------------------------------
 
 cdef bint event_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
-    # The cursor stands at an attribute's value.
+    # Reads an attribute's value at the cursor.
     cdef Slice raw, text
     cdef size_t i
     cdef int64_t number = 0
@@ -18,7 +18,7 @@ cdef bint event_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
     if not json_skip(j, &raw):
         return refuse_json(v.error, j)
     if c == b'n':
-        return True           # as if it were not there
+        return True           # as good as absent
     if c == b't' or c == b'f':
         return event_attribute(v, name, slice_of(NULL, 0), raw)
     for i in range(1 if c == b'-' else 0, raw.n):
@@ -30,7 +30,7 @@ cdef bint event_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
     return event_attribute(v, name, slice_of(NULL, 0), raw)
 
 cdef bint event_members(Event* v, Json* j) noexcept nogil:
-    # The cursor stands at the event.
+    # Reads the event at the cursor.
     cdef Slice key, name, text
     cdef bint first = True
     cdef int c
@@ -57,7 +57,7 @@ cdef bint event_members(Event* v, Json* j) noexcept nogil:
 # ---- binary ----------------------------------------------------------------------------------------------------------
 
 cdef bint event_headers(Event* v, Slice headers) noexcept nogil:
-    # ce-name: value, percent-encoded, perhaps in quotes.
+    # Reads headers `ce-name: value`; values are percent-encoded, perhaps in quotes.
     cdef const char* p = headers.p
     cdef const char* end = headers.p + headers.n
     cdef const char* stop
@@ -98,13 +98,14 @@ cdef bint event_headers(Event* v, Slice headers) noexcept nogil:
     return True
 
 cdef inline bint type_has(Slice kind, const char* ending) noexcept nogil:
-    # Does the subtype end so?
+    # Returns True if the subtype has this ending.
     cdef size_t n = strlen(ending)
     kind = slice_until(slice_until(kind, b';'), b' ')
     return kind.n > n and text_folds(kind.p + kind.n - n, ending, n)
 
 cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
-    # JSON as it is, text as a text, anything else in base64. Without a type: JSON if it is.
+    # Takes a body: JSON as it is, text as a text, other types in base64. A body without a type is taken as JSON if it
+    # is valid JSON.
     cdef Json j
     cdef Buf b
     if body.n == 0:
@@ -131,7 +132,7 @@ cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
 
 cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice body, Arena* a, int max_items,
                       PushReq* out, ApiError* e) noexcept nogil:
-    # A fault refuses the whole request; nothing was used yet.
+    # Reads a request. A fault refuses the whole request before any event is used.
     cdef int type_ = media_type(headers)
     cdef EventWhere where
     memset(&where, 0, sizeof(where))

@@ -1,5 +1,6 @@
-# Messages as CloudEvents: what came as one goes out with its attributes as they were, any other message as an event of
-# this queue. What an acknowledgment needs stands in extensions, which all begin with `queend`.
+# Writes messages as CloudEvents. In: messages. Out: bytes. A message that came as an event goes out with its attributes
+# as they were, any other message as an event of this queue. Data for an acknowledgment stand in extensions, which all
+# begin with `queend`.
 
 cdef inline void origin_take(Slice* origin, Slice key, Slice value) noexcept nogil:
     # Takes a member of a message's headers if it says what a redriven dead letter was at first.
@@ -56,7 +57,7 @@ cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void event_put_own(Buf* b, PopMessage* m) noexcept nogil:
-    # The attributes of a message that did not come as an event.
+    # Writes the attributes of a message that did not come as an event.
     buf_text(b, b'"specversion":"1.0","id":')
     if m.extras.text.n and event_clean(m.extras.text):
         json_escape(b, m.extras.text)
@@ -80,7 +81,7 @@ cdef void event_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
     else:
         member_uuid(b, b',"queendtransactionid":', m.record_id)
     if m.partition_uuid.n:
-        # a read by offset does not know it
+        # a read by offset does not know the message id
         member_uuid(b, b',"queendmessageid":', m.id)
     if m.extras.trace.n:
         member_uuid(b, b',"queendtraceid":', <const unsigned char*>m.extras.trace.p)
@@ -107,12 +108,12 @@ cdef void event_put_origin(Buf* b, Slice* origin) noexcept nogil:
         buf_byte(b, b'"')
 
 cdef inline void event_put_escapeless(Buf* b, const char* name, Slice literal) noexcept nogil:
-    # Writes a JSON text that is not empty and has no escape.
+    # Writes a JSON text, unless it is empty or has an escape.
     if literal.n > 2 and memchr(literal.p, b'\\', literal.n) == NULL:
         event_put_raw(b, name, literal)
 
 cdef void event_put_text(Buf* b, const char* name, Slice text) noexcept nogil:
-    # Attributes are never empty and hold no control characters, which names of queues may: then they are left out.
+    # Writes an attribute. Leaves out an empty text, or one with control characters, which names of queues may have.
     if text.n == 0 or not event_clean(text):
         return
     buf_text(b, b',"')

@@ -1,8 +1,8 @@
-# Which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time); base64, of which binary
-# data are made. In: a value. Out: whether it is one, or its bytes.
+# Checks which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time), and reads and
+# writes base64 of binary data. In: a value. Out: whether it is valid, or its bytes.
 
 cdef bint event_clean(Slice text) noexcept nogil:
-    # What a CloudEvents String may hold: no control characters.
+    # Returns True if a CloudEvents String may hold the text: no control characters.
     cdef size_t i
     cdef unsigned char c
     for i in range(text.n):
@@ -12,7 +12,7 @@ cdef bint event_clean(Slice text) noexcept nogil:
     return True
 
 cdef bint event_uri(Slice text, bint absolute) noexcept nogil:
-    # A URI reference, or (absolute) a URI: characters that may stand in one, escapes that are whole, a scheme.
+    # Returns True for a URI reference, or (absolute) a URI: allowed characters, complete escapes, a scheme.
     cdef size_t i
     cdef unsigned char c
     for i in range(text.n):
@@ -33,7 +33,7 @@ cdef bint event_uri(Slice text, bint absolute) noexcept nogil:
     return False
 
 cdef bint event_media_type(Slice text) noexcept nogil:
-    # type/subtype, with or without parameters.
+    # Returns True for type/subtype, with or without parameters.
     cdef size_t i = 0
     cdef int parts
     for parts in range(2):
@@ -48,7 +48,7 @@ cdef bint event_media_type(Slice text) noexcept nogil:
     return i == text.n or text.p[i] == b';' or text.p[i] == b' '
 
 cdef bint event_time(Slice text) noexcept nogil:
-    # RFC 3339: date, time and zone.
+    # Returns True for RFC 3339: date, time and zone.
     cdef const char* form = b"0000-00-00T00:00:00"
     cdef size_t i
     cdef int64_t us
@@ -89,7 +89,7 @@ cdef bint event_base64(Slice text) noexcept nogil:
     return True
 
 cdef void base64_put(Buf* b, Slice bytes) noexcept nogil:
-    # As a JSON text.
+    # Appends bytes as a JSON text of base64.
     cdef const char* digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     cdef char* at = buf_reserve(b, 2 + (bytes.n + 2) // 3 * 4)
     cdef size_t i = 0

@@ -1,11 +1,12 @@
-# GET /api/v1/stream/…: the parts of its query that a pop does not have (credit, heartbeat, release, window).
+# Reads GET /api/v1/stream/*: the parts of its query that a pop does not have (credit, heartbeat, release, window). In:
+# a request. Out: a pop and a FeedReq, or a refusal.
 
 cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment
     FEED_BEAT_S = 15
 
 cdef bint feed_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
-    # Each of its pops brings one window, whole.
+    # Checks `window`: each pop of the stream then brings one window, whole.
     if not 1 <= more.window <= BATCH_MAX:
         return refuse(e, b"window must be a whole number from 1 to 10000")
     if q.batch_given or q.partitions_given and q.partitions != 1:

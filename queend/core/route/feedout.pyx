@@ -1,11 +1,11 @@
-# The messages of a stream, as its client reads them: server-sent events, or frames of a WebSocket. In: messages. Out:
-# bytes.
+# Writes the messages of a stream as its client reads them: server-sent events, or frames of a WebSocket. In: messages.
+# Out: bytes.
 
 cdef enum:
-    CHUNK_HEAD = 10           # `0000abcd\r\n`: its size is filled in when it is complete
+    CHUNK_HEAD = 10           # `0000abcd\r\n`: the size is filled in when the chunk is complete
     SOCKET_TEXT = 0x81        # a whole text message
-    SOCKET_SHORT = 125        # bytes whose number stands in the second byte
-    SOCKET_MIDDLE = 65535     # in the two that follow; else in eight
+    SOCKET_SHORT = 125        # at most so many bytes: the length stands in the second byte
+    SOCKET_MIDDLE = 65535     # at most so many: in the two bytes that follow; else in eight
 
 cdef const char* HEX = b"0123456789abcdef"
 
@@ -14,7 +14,7 @@ cdef inline void chunk_open(Buf* b, int form) noexcept nogil:
         buf_put(b, b"00000000\r\n", CHUNK_HEAD)
 
 cdef void chunk_close(Buf* b, int form, size_t at) noexcept nogil:
-    # What began at `at`; nothing, where nothing follows: an empty chunk is the end.
+    # Ends the chunk that began at `at`. Removes an empty chunk, which would end the answer.
     cdef size_t n = b.len - at - CHUNK_HEAD
     cdef int i = 8
     if form != FEED_CHUNKS or b.failed:
@@ -29,14 +29,15 @@ cdef void chunk_close(Buf* b, int form, size_t at) noexcept nogil:
     buf_put(b, b"\r\n", 2)
 
 cdef void feed_text(Buf* b, int form, const char* text) noexcept nogil:
-    # Lines of server-sent events, as they are.
+    # Appends lines of server-sent events as they are.
     cdef size_t at = b.len
     chunk_open(b, form)
     buf_text(b, text)
     chunk_close(b, form, at)
 
 cdef void feed_flatten(Buf* b, size_t at) noexcept nogil:
-    # A line end in JSON stands between its tokens, where a blank does as well; in an event it would end the line.
+    # Replaces line ends by blanks. In JSON a line end stands only between tokens, and in an event it would end the
+    # line.
     cdef char* p
     cdef char* end = b.data + b.len
     cdef int i
@@ -51,7 +52,7 @@ cdef void feed_flatten(Buf* b, size_t at) noexcept nogil:
             p[0] = b' '
 
 cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
-    # What stands from `at` on, behind four bytes of room, is one text message of a WebSocket.
+    # Makes the bytes from `at` on, behind four bytes of room, one text message of a WebSocket.
     cdef size_t n = b.len - at - 4
     cdef size_t more = 0
     cdef int i
@@ -63,7 +64,7 @@ cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
             return
         memmove(b.data + at + 10, b.data + at + 4, n)
         if m != NULL:
-            m.tail_n = 0      # it is not where it was written
+            m.tail_n = 0      # the tail has moved
     elif n <= SOCKET_SHORT:
         memmove(b.data + at + 2, b.data + at + 4, n)
         b.len -= 2
@@ -77,7 +78,7 @@ cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
         n >>= 8
 
 cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    # One message.
+    # Appends a message.
     cdef size_t at = b.len
     if m.window:
         if first:
@@ -106,7 +107,7 @@ cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
 # ---- windows -------------------------------------------------------------------------------------------------------
 
 cdef void window_open(Buf* b, PopMessage* m) noexcept nogil:
-    # Messages of one partition, all of a lease, as one event: m is the first.
+    # Begins a window: messages of one partition and one lease, as one event. m is the first message.
     if m.feed == FEED_SOCKET:
         m.window_at = b.len
         buf_put(b, b"\0\0\0\0", 4)
@@ -128,7 +129,7 @@ cdef void window_open(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b',"messages":[')
 
 cdef void window_close(Buf* b, PopMessage* m, int64_t last) noexcept nogil:
-    # last: offset of its last message.
+    # Ends a window. last: offset of its last message.
     if m.feed == FEED_SOCKET:
         buf_text(b, b"]}}")
         socket_frame(b, m.window_at, m)

@@ -1,7 +1,7 @@
-# POST /api/v1/lease/:leaseId/extend: which lease and for how long; the answer.
+# Reads POST /api/v1/lease/:leaseId/extend, which lease and for how long, and writes the answer.
 
 cdef bint lease_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e) noexcept nogil:
-    # An empty body, {}, [] and null all mean 60 seconds.
+    # Parses a request. An empty body, {}, [] and null all mean 60 seconds.
     cdef Json j
     cdef bint first = True
     cdef Slice key
@@ -46,7 +46,8 @@ cdef void lease_expires(Buf* b, const char* name, LeaseReq* q) noexcept nogil:
         buf_text(b, b"null")
 
 cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
-    # When it ends stands there three times: under the reference's name, and under those that its clients read.
+    # Writes the answer. The expiry stands there three times: under the reference's name, and under those that its
+    # clients read.
     member_text(b, b"{\"leaseId\":", q.lease_text)
     member_bool(b, b",\"success\":", q.status == 0)
     buf_text(b, b",\"error\":")

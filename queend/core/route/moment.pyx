@@ -1,8 +1,8 @@
-# Moments and delays as clients write them: ISO 8601, or whole milliseconds. In: a text, or a literal. Out: microseconds
-# since 1970, or why it is none.
+# Reads moments and delays as clients write them: ISO 8601, or whole milliseconds. In: a text, or a literal. Out:
+# microseconds since 1970, or why the value is invalid.
 
 cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
-    # n digits as a number, -1 when they are not there.
+    # Returns n digits as a number, -1 if a character is missing or not a digit.
     cdef int v = 0
     cdef int i
     if at + n > s.n:
@@ -19,7 +19,8 @@ cdef inline int time_month_days(int y, int m) noexcept nogil:
     return 30 if m == 4 or m == 6 or m == 9 or m == 11 else 31
 
 cdef bint time_zone(Slice s, size_t at, int* seconds) noexcept nogil:
-    # What follows date and time: nothing or Z (UTC), or an offset as +hh, +hhmm or +hh:mm; `seconds` east of Greenwich.
+    # Reads what follows date and time: Z or nothing (UTC), or an offset +hh, +hhmm or +hh:mm. seconds: east of
+    # Greenwich.
     cdef int sign = 1
     cdef int h
     cdef int m = 0
@@ -29,7 +30,7 @@ cdef bint time_zone(Slice s, size_t at, int* seconds) noexcept nogil:
     if s.p[at] == b'-':
         sign = -1
     elif s.p[at] != b'+' and (s.p[at] != b' ' or at == 10):
-        return False          # a blank is a plus that nobody escaped in a query
+        return False          # a blank is a plus that was not escaped in a query
     h = time_digits(s, at + 1, 2)
     at += 3
     if at < s.n:
@@ -43,8 +44,8 @@ cdef bint time_zone(Slice s, size_t at, int* seconds) noexcept nogil:
     return True
 
 cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
-    # ISO 8601: a date; then optionally T or a blank, hh:mm[:ss[.fraction]]; then a zone (UTC when there is none).
-    # Microseconds since the epoch, finer digits cut off. False: no such moment.
+    # Parses ISO 8601: a date; then optionally T or a blank and hh:mm[:ss[.fraction]]; then a zone, UTC if absent.
+    # us: since the epoch, finer digits cut off. Returns False if there is no such moment.
     cdef int y = time_digits(s, 0, 4)
     cdef int mo = time_digits(s, 5, 2)
     cdef int d = time_digits(s, 8, 2)
@@ -95,7 +96,7 @@ cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
 cdef const char* DELAY_TEXT = b"delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)"
 
 cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
-    # The literal of a delayMs, as microseconds.
+    # Reads the literal of a delayMs as microseconds.
     cdef int64_t ms
     if not whole_take(raw, &ms) or ms > DELAY_DAYS * <int64_t>86400000:
         return False
@@ -115,7 +116,7 @@ cdef inline bint due_seconds(int64_t number) noexcept nogil:
     return number >= 100000000 and number < 100000 * <int64_t>1000000
 
 cdef bint time_has_zone(Slice s) noexcept nogil:
-    # Of what time_parse has taken.
+    # Returns True if the text names a zone. Requires a text that time_parse accepts.
     cdef size_t i
     if s.p[s.n - 1] == b'Z' or s.p[s.n - 1] == b'z':
         return True
@@ -125,7 +126,7 @@ cdef bint time_has_zone(Slice s) noexcept nogil:
     return False
 
 cdef bint due_take(Slice text, int64_t* us) noexcept nogil:
-    # A moment as text, or as a number of milliseconds.
+    # Reads a delivery time as text, or as a number of milliseconds.
     cdef int64_t ms
     if whole_take(text, &ms):
         us[0] = ms * 1000
@@ -133,12 +134,13 @@ cdef bint due_take(Slice text, int64_t* us) noexcept nogil:
     return time_parse(text, us) and time_has_zone(text)
 
 cdef inline int64_t due_after(int64_t now, int64_t delay_us) noexcept nogil:
-    # To the millisecond, up: so items of one request have one moment.
+    # Returns the end of a delay, rounded up to the millisecond: items of one request then share one time.
     return (now + delay_us + 999) // 1000 * 1000
 
 cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why,
                     const char** field) noexcept nogil:
-    # From deliverAt and delayMs (p NULL: not given) to a moment; 0: at once. quoted: texts are literals with quotes.
+    # Reads deliverAt or delayMs (p NULL: not given) as a delivery time, 0: at once.
+    # quoted: texts are literals with quotes. On False, why and field say what is wrong.
     cdef Slice text = at
     cdef int64_t us = 0
     cdef int64_t now = dbclock_now()      # the database's clock decides when it is delivered

@@ -1,5 +1,5 @@
-# GET /api/v1/pop… and /api/v1/stream/…: what their path and query ask for. In: a request. Out: a pop, or why it is
-# refused. The parameters are taken in one walk over the query: a table names them and says of which kind each is.
+# Reads what path and query of GET /api/v1/pop* and /api/v1/stream/* ask for. In: a request. Out: a pop, or a refusal.
+# The parameters are taken in one walk over the query; a table names them and their kinds.
 
 cdef enum:                    # rows of pop_params
     ASKED_BATCH
@@ -31,7 +31,7 @@ cdef enum:
     OF_BOTH = 3
 
 cdef void param_is(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
-    # A row of a table.
+    # Fills a row of a table.
     p.name = slice_lit(name)
     p.kind = kind
     p.of = of
@@ -65,7 +65,7 @@ param_is(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH
 
 cdef bint params_read(Slice query, const Param* table, int n, int of, ParamValue* values, Arena* a,
                       ApiError* e) noexcept nogil:
-    # of: whose rows are known here. Of a name that is given twice the first value counts.
+    # Reads the parameters of a query. of: which rows are known here. If a name is given twice, the first value counts.
     cdef Slice name, value
     cdef int i
     memset(values, 0, n * sizeof(ParamValue))
@@ -85,7 +85,7 @@ cdef bint params_read(Slice query, const Param* table, int n, int of, ParamValue
     return True
 
 cdef bint param_stray(Slice name, const Param* table, int n, int of, bint picky, ApiError* e) noexcept nogil:
-    # A name that no row has. True: it was refused.
+    # Judges a name that no row has. Returns True if it was refused.
     cdef Slice meant = slice_of(NULL, 0)
     cdef int i
     for i in range(n):
@@ -98,13 +98,13 @@ cdef bint param_stray(Slice name, const Param* table, int n, int of, bint picky,
     return True
 
 cdef bint param_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
-    # May it be a name? Of a row of text, where that is asked only sometimes.
+    # Returns True if the value may be a name. Needed for rows of text that are names only sometimes.
     if v.found >= 0 and v.text.n <= NAME_MAX:
         return True
     return refuse_as(e, b"%s must be valid text of at most 255 bytes", p.name.p)
 
 cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
-    # The value by its kind. Empty is as good as absent.
+    # Reads a value by its kind. Empty is as good as absent.
     cdef const char* text = p.name.p
     cdef size_t i
     if p.kind == PARAM_NAME:
@@ -149,7 +149,7 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
 
 cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
                     ApiError* e) noexcept nogil:
-    # From the values of its parameters to what it asks for.
+    # Makes a pop from the values of its parameters.
     memset(q, 0, sizeof(PopReq))
     q.route = route
     if not pop_path(route, path, a, q, e):
@@ -189,7 +189,7 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
 
 cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s, PopReq* q,
                            ApiError* e) noexcept nogil:
-    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
+    # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
     # from_beginning: `all`, in the words of the published clients.
     cdef Slice mode = asked_mode.text
     cdef Slice since = asked_from.text
@@ -203,7 +203,7 @@ cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked
     if slice_is(q.group, b"__QUEUE_MODE__"):
         return True
     if since.n and not slice_is(since, b"now"):
-        # not strict: an unreadable time is "from the beginning", as Queen MQ has it
+        # not strict: an unreadable time means "from the beginning", as in Queen MQ
         q.sub_from_valid = time_parse(since, &q.sub_from_us)
         return True
     if mode.n:

@@ -1,7 +1,7 @@
-# The answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md).
-# Records go out as they are stored where a client framed them, else as message frames written here; nothing is spelled
-# as JSON. In: names and records. Out: bytes. Counts and lengths that are known only afterwards are filled in when their
-# part ends.
+# Writes the answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it
+# (docs/binary-formats.md). In: names and records. Out: bytes. Records that a client framed go out as they are stored,
+# other records as message frames written here; nothing is spelled as JSON. Counts and lengths known only afterwards are
+# filled in when their part ends.
 
 cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
 
@@ -33,7 +33,7 @@ cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
         le32_put(b.data + at, v)
 
 cdef void autopilot_put(Buf* b, const PopReq* q) noexcept nogil:
-    # What the daemon chose, as a member of an object.
+    # Writes the batch and partitions that the daemon chose, as a member of an object.
     member_int(b, b'"autopilot":{"partitions":', q.partitions)
     member_int(b, b',"batch":', q.batch)
     buf_byte(b, b'}')
@@ -57,7 +57,7 @@ cdef void popframes_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue,
     buf_le32(out, <uint32_t>claims)
 
 cdef void popframes_claim(FrameWriter* w, int32_t partition, Slice name, int64_t first, int attempt) noexcept nogil:
-    # A partition's messages from offset `first` on follow.
+    # Begins a claim: a partition's messages from offset `first` on follow.
     popframes_close(w)
     w.partition = partition
     buf_le64(w.out, <uint64_t>partition)
@@ -78,8 +78,8 @@ cdef void popframes_close(FrameWriter* w) noexcept nogil:
         buf_le32_at(w.out, w.claim_at + 12, w.records)
 
 cdef void popframes_end(FrameWriter* w) noexcept nogil:
-    # Ends the answer. Puts the origins of redriven messages among the own keys, for a message frame has no place for
-    # them. Frees what they were gathered in.
+    # Ends the answer. Puts the origins of redriven messages among the own keys, because a message frame has no place
+    # for them. Frees the buffer in which they were gathered.
     cdef size_t own = w.body_at - w.own_at - 4
     cdef size_t n
     cdef char* at
@@ -100,7 +100,7 @@ cdef void popframes_end(FrameWriter* w) noexcept nogil:
     buf_free(&w.origins)
 
 cdef void popframes_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # Notes what a redriven message was at first, beside the place where it is now.
+    # Notes what a redriven message was at first, beside its present place.
     cdef Json j
     cdef Slice key, value
     cdef Slice[4] origin
@@ -137,13 +137,13 @@ cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n
 
 cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int n, Slice z,
                            int64_t last) noexcept nogil:
-    # A row as the client framed it; `last`: the offset up to which it is delivered.
+    # Writes a row as the client framed it. last: the offset up to which it is delivered.
     popframes_head(w, base, created_us, n, ZSTD_RECORD, z.n)
     buf_slice(w.out, z)
     w.end = last
 
 cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # The next message, framed here. Messages of one moment share a record.
+    # Writes the next message, framed here. Messages of one moment share a record.
     cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
     cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
                         + (2 + m.extras.sub.n if m.extras.sub.n else 0))

@@ -1,4 +1,4 @@
-# The pieces of a pop's answer as JSON.
+# Writes the pieces of a pop's answer as JSON. In: a message, or why there is none. Out: bytes.
 
 cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
     if m.as_event:
@@ -13,7 +13,7 @@ cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
     buf_text(b, b",\"messages\":[")
 
 cdef inline void pop_reply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    # The next message of an answer, which opens with its first one.
+    # Appends the next message of an answer, which opens with its first one.
     if first:
         pop_reply_open(b, m)
     else:
@@ -56,7 +56,7 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
         b.len += m.tail_n
     buf_int(b, m.offset)
     if m.extras.headers.n > 2:
-        buf_byte(b, b',')     # their members, as they were stored
+        buf_byte(b, b',')     # members as they were stored
         buf_put(b, m.extras.headers.p + 1, m.extras.headers.n - 2)
     if m.extras.due.n == 8:
         buf_text(b, b",\"deliverAt\":")
@@ -64,7 +64,7 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
-    # What all messages of one claim have in common, up to the offset: written once, then copied from the answer itself.
+    # Writes what all messages of one claim have in common, up to the offset: once, then copied from the answer itself.
     m.tail_uuid = m.partition_uuid.p
     m.tail_attempt = m.attempt
     m.tail_at = b.len
@@ -89,7 +89,8 @@ cdef void pop_reply_close(Buf* b, const PopReq* q) noexcept nogil:
         pop_reply_end(b, q)
 
 cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
-    # One form per reason; a pop that was willing to wait, however short, is told that its time is over. Events: none.
+    # Writes an empty answer, one form per reason. A pop that was willing to wait, however short, is told that its time
+    # is over. Events: an empty array.
     if q.events:
         buf_text(b, b"[]")
         return

@@ -1,21 +1,23 @@
-# POST /api/v1/push: how its body is written and its answer wanted (Content-Type, query); items as JSON, sliced out of
-# the body, every one validated before any is used.
+# Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), and items as JSON, sliced out
+# of the body. In: a request. Out: items, of which none is used before all are validated.
 
 cdef struct ItemRaw:
     # The members of an item as literals; p NULL: absent.
     Slice queue, part, txid, trace, parent, state, due, delay, payload
-    const Unsupported* unsupported  # NULL: it has none of these
-    int wrong                 # 1 partition, 2 queue, 4 transactionId, 8 traceId, 16 traceparent, 32 tracestate: no text
+    const Unsupported* unsupported  # NULL: the item has no unsupported member
+    int wrong                 # bits of members that are no text: 1 partition, 2 queue, 4 transactionId, 8 traceId, 16
+                              # traceparent, 32 tracestate
 
 cdef inline Slice options_part(const PushOptions* options) noexcept nogil:
-    # Of items that name none. options: may be NULL.
+    # Returns the partition of items that name none. options: may be NULL.
     return options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, const char* empty_payload,
                        const PushOptions* options, const PushItem* before, const char* what, int index,
                        ApiError* e) noexcept nogil:
-    # From literals to an item. options: names where it has none, may be NULL when it has a queue. before: an item whose
-    # queue it may share, or NULL. `what` and `index` name it where it is refused.
+    # Makes an item from literals.
+    # options: names for an item without; may be NULL if it has a queue.
+    # before: an item whose queue it may share, or NULL. `what` and `index` name the item in a refusal.
     cdef Slice text
     memset(it, 0, sizeof(PushItem))
     if raw.part.p == NULL:
@@ -43,7 +45,7 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, c
     return True
 
 cdef bint itemraw_refused(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
-    # Why no item can be made of it: a member that must be a string is none. Always False.
+    # Refuses an item because a member that must be a string has another type. Returns False.
     if raw.wrong & 1:
         return refuse_item(e, b"Partition must be a string", what, index, b"partition")
     if raw.wrong & 2 or raw.wrong == 0:
@@ -59,7 +61,7 @@ cdef bint itemraw_refused(const ItemRaw* raw, const char* what, int index, ApiEr
 cdef bint itemraw_item(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, const char* empty_payload,
                        const PushOptions* options, const PushItem* before, const char* what, int index,
                        ApiError* e) noexcept nogil:
-    # The same, with all that an item of a push may say. options: NULL where it must have a queue.
+    # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
     if raw.unsupported != NULL:
         return refuse_unsupported(e, raw.unsupported, what, index)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
@@ -74,12 +76,12 @@ cdef bint itemraw_item(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, c
     return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
 
 cdef inline void itemraw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice value) noexcept nogil:
-    # Of members named twice the last one counts, as JSON readers have it.
+    # Keeps a member's value. If it is given twice the last value counts, as JSON readers have it.
     at[0] = value
     raw.wrong = raw.wrong & ~bit if c == b'"' else raw.wrong | bit
 
 cdef inline bint itemraw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    # A member other than the payload; c: its value's first byte. False: it is none of an item.
+    # Takes a member other than the payload; c: first byte of its value. Returns False if no item has such a member.
     if key_is(key, b"queue"):
         itemraw_text(raw, &raw.queue, 2, c, value)
     elif key_is(key, b"partition"):
@@ -109,8 +111,9 @@ cdef bint itemraw_stray(ItemRaw* raw, Slice key, int c, const char* what, int in
 
 cdef bint push_item(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
                     const char* what, int index, ApiError* e) noexcept nogil:
-    # The cursor stands at the item. options: names for an item that has none, NULL where it must have them. before: the
-    # item before it, or NULL.
+    # Reads an item at the cursor.
+    # options: names for an item that has none, NULL if it must have them.
+    # before: the item before it, or NULL.
     cdef ItemRaw raw
     cdef bint first = True
     cdef Slice key, value
@@ -137,7 +140,8 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, const PushOptions* options, P
 
 cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
                               int max_items) noexcept nogil:
-    # Room for one more: from the second growth on for as many as the body will hold if it goes on as it began.
+    # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
+    # on as it began.
     cdef PushItem* more
     cdef size_t done
     if n < room[0]:
@@ -155,7 +159,7 @@ cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json*
     return more
 
 cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
-    # The cursor stands at the array.
+    # Reads the array at the cursor.
     cdef bint first = True
     cdef int room = 0
     out.n = 0
@@ -173,7 +177,8 @@ cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out,
     return j.error == NULL or refuse_json(e, j)
 
 cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
-    # A bad item refuses the whole request; nothing was used yet. A bad item is told before bad JSON behind it.
+    # Parses a body. A bad item refuses the whole request before any is used. A bad item is reported before bad JSON
+    # behind it.
     cdef Json j
     cdef bint first = True
     cdef bint seen = False
@@ -208,7 +213,7 @@ cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
     return body.n >= 4 and memcmp(body.p, magic, 4) == 0
 
 cdef int push_form(Slice headers, Slice body) noexcept nogil:
-    # PUSH_*: the form of a push or a transaction. Frames are known by their first bytes, too.
+    # Returns the form of a push or a transaction, PUSH_*. Frames are also known by their first bytes.
     cdef int type_ = media_type(headers)
     if type_ == MEDIA_LINES:
         return PUSH_LINES
@@ -219,19 +224,19 @@ cdef int push_form(Slice headers, Slice body) noexcept nogil:
     return PUSH_JSON
 
 cdef bint query_format(Slice query, Arena* a, bint* counts, ApiError* e) noexcept nogil:
-    # Is the answer wanted in numbers?
+    # Reads `format`. counts: the answer is to consist of numbers.
     cdef Slice value
     cdef int found = query_find(query, b"format", a, &value)
     counts[0] = found and slice_is(value, b"counts")
     return not found or counts[0] or slice_is(value, b"array") or refuse(e, b"format must be array or counts")
 
 cdef bint query_partition(Slice query, Arena* a, Slice* part, ApiError* e) noexcept nogil:
-    # p NULL: it names none.
+    # Reads `partition`; p NULL if the query names none.
     cdef int found = query_find(query, b"partition", a, part)
     return not found or found > 0 and name_fits(part[0]) or refuse_query(e, PARTITION_TEXT, b"partition")
 
 cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
-    # Defaults are for forms that can leave names out; JSON items name their own.
+    # Reads the query. Names in it are defaults for forms that can leave them out; JSON items name their own.
     cdef Slice value
     cdef int found
     memset(out, 0, sizeof(PushOptions))
@@ -259,7 +264,7 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
 
 cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, UuidGen* g, const Settings* settings,
                     PushReq* out, ApiError* e) noexcept nogil:
-    # A push in whatever form it came. A bad item refuses the whole request; nothing was used yet.
+    # Reads a push in any form. A bad item refuses the whole request before any is used.
     cdef PushOptions options
     cdef int form = push_form(headers, body)
     out.unpacked = 0

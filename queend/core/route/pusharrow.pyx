@@ -1,7 +1,7 @@
-# POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. Names, ids and payloads are slices of
-# the body, or of a buffer that was unpacked.
+# Reads POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. In: a body. Out: items and runs.
+# Names, ids and payloads are slices of the body, or of a buffer that was unpacked.
 
-cdef struct ArrowPush:        # what reading one body needs
+cdef struct ArrowPush:        # the state of reading one body
     ArrowReader r
     Frames f
     PushOptions* options
@@ -11,8 +11,8 @@ cdef struct ArrowPush:        # what reading one body needs
 
 cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* a, UuidGen* g, int max_items,
                           PushReq* out, ApiError* e) noexcept nogil:
-    # A bad row refuses the whole request and is named by its number, from 0 on through all batches. room: bytes that
-    # compressed buffers may unpack to.
+    # Parses a body. A bad row refuses the whole request and is named by its number, from 0 on through all batches.
+    # room: bytes that compressed buffers may unpack to.
     cdef ArrowPush p
     cdef int more
     frames_begin(&p.f, body, NULL, a, g, max_items, out, e)
@@ -28,8 +28,8 @@ cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* 
     return more == 0
 
 cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
-    # Stretches of rows of one partition become runs. Where the answer is a number, nobody asks for the order across
-    # partitions, and rows are taken partition by partition.
+    # Turns stretches of rows of one partition into runs. If the answer consists of numbers, the order across partitions
+    # does not matter: rows are then taken partition by partition.
     cdef int64_t i = 0
     cdef int64_t n, more
     if p.r.rows > p.f.max_items - p.f.n:
@@ -62,9 +62,9 @@ cdef inline int64_t arrow_row(ArrowPush* p, int64_t i) noexcept nogil:
     return p.order[i] if p.order != NULL else i
 
 cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
-    # Rows by their place in the partition column's dictionary, in their order within one place. Left as they are where
-    # there is no dictionary of few values, all different, or where values are missing or the queue differs too: within
-    # a partition nothing may change its place.
+    # Orders rows by their place in the partition column's dictionary, and as they stand within one place. Does so only
+    # if the dictionary has at most 64 values, all different, no value is missing, and there is no queue column. The
+    # order within a partition must stay.
     cdef ArrowReader* r = &p.r
     cdef ArrowColumn* c = &r.columns[ARROW_PARTITION]
     cdef Slice[64] names
@@ -106,7 +106,7 @@ cdef inline bint arrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noex
     return slice_eq(arrow_value(c, a), arrow_value(c, b))
 
 cdef int64_t pusharrow_stretch(ArrowPush* p, int64_t i) noexcept nogil:
-    # How many rows from i on have the same queue and partition, as many as one row of the log may have.
+    # Returns how many rows from i on have the same queue and partition, at most what one row of the log may have.
     cdef int64_t first = arrow_row(p, i)
     cdef int64_t row
     cdef int64_t n = 1
@@ -122,8 +122,8 @@ cdef int64_t pusharrow_stretch(ArrowPush* p, int64_t i) noexcept nogil:
     return n
 
 cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
-    # n rows as one run. False with the status 0: they are none (ids that are no UUIDs, some missing and some not, one
-    # twice).
+    # Makes n rows a run. Returns False with status 0 if they cannot be one: ids of another form, some missing and some
+    # given, or one twice.
     cdef PushRun* run
     cdef PushItem one
     cdef int64_t row
@@ -170,7 +170,7 @@ cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     return True
 
 cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
-    # Does one of n rows have what the rows of a run have in common: a moment of delivery, a trace?
+    # Returns True if one of n rows has a delivery time or a trace, which rows of a run cannot have.
     cdef ArrowColumn* c
     cdef int64_t k
     cdef int role
@@ -191,7 +191,7 @@ cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char
     return refuse_item(p.f.error, text, b"row", p.f.n + <int>i, field)
 
 cdef inline Slice pusharrow_text(ArrowPush* p, int role, int64_t i) noexcept nogil:
-    # p NULL: there is no such column, or nothing in it.
+    # Returns a text of a row; p NULL if the column is absent or the value missing.
     return arrow_value(&p.r.columns[role], i) if p.r.present[role] else slice_of(NULL, 0)
 
 cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
@@ -211,7 +211,7 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
     return pushitem_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(p.f.error)
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
-    # 0: it has passed. False: no moment that a delivery may have.
+    # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.
     cdef int64_t now = dbclock_now()
     cdef int64_t scale = 1000000 if r.due_unit == 0 else 1000 if r.due_unit == 1 else 1
     if r.due_unit == 3:
@@ -225,7 +225,7 @@ cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept 
     return True
 
 cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
-    # Rows of one queue or partition come in runs: what the row before had is not checked again.
+    # Reads queue and partition of a row. Names equal to those of the row before are not checked again.
     it.queue = pusharrow_text(p, ARROW_QUEUE, i)
     if it.queue.p == NULL:
         it.queue = p.options.queue

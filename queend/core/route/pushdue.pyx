@@ -1,10 +1,9 @@
-# The moment from which on a record may be delivered: deliverAt or delayMs of an item, or of the request's query for all
-# items that say nothing themselves. What has passed already, and a delay of 0, is no moment: such an item is like any
-# other.
+# Reads when a record may be delivered: deliverAt or delayMs of an item, or of the query for all items without one. In:
+# literals or a query. Out: Extras.due of items. A time that has passed and a delay of 0 count as absent.
 
 cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index,
                        ApiError* e) noexcept nogil:
-    # From literals, p NULL or null where the item has none.
+    # Reads the literals of an item; p NULL or null means absent.
     cdef int64_t due
     cdef const char* why
     cdef const char* field
@@ -27,7 +26,7 @@ cdef bint pushitem_defer(PushItem* it, Arena* a, int64_t due) noexcept nogil:
     if value == NULL or x == NULL:
         return False
     if it.more != NULL:
-        x[0] = it.more[0]     # others may share what it has
+        x[0] = it.more[0]     # other items may share the extras
     be64_put(value, <uint64_t>due)
     x.due = slice_of(<const char*>value, 8)
     it.more = x
@@ -48,7 +47,7 @@ cdef bint push_due_option(Slice query, Arena* a, int64_t* due, ApiError* e) noex
     return refuse_query(e, why, field)
 
 cdef bint pushreq_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
-    # All items without a word of their own, runs as they are. Those with no other extras share one place for it.
+    # Sets the moment for all items that have none, runs included. Items without other extras share one Extras.
     cdef PushItem like
     cdef int i
     memset(&like, 0, sizeof(like))

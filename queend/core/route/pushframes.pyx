@@ -1,6 +1,6 @@
-# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in
-# docs/binary-formats.md. Form A has payloads one by one, form B a zstd frame of message frames per group. Everything is
-# checked before anything is used; groups that can be rows of the log as they are become runs, all others items.
+# Reads POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, as in
+# docs/binary-formats.md. In: a body, of which nothing is used before all is checked. Out: runs, if groups can be rows
+# of the log as they are; else items. Form A has payloads one by one, form B a zstd frame of message frames per group.
 
 cdef enum:
     FRAMES_ZSTD = 1           # form A: what follows the length is one zstd frame
@@ -9,13 +9,13 @@ cdef enum:
     FRAMES_FRAMES = 8         # form B
 
 cdef struct Frames:
-    # What reading one body needs.
+    # The state of reading one body.
     const unsigned char* p
     const unsigned char* end
     Arena* arena
     UuidGen* uuids
     Unzip* unzip
-    size_t unpacked           # bytes that were unpacked so far, all groups together
+    size_t unpacked           # bytes unpacked so far, all groups together
     int max_items
     int n                     # records so far
     int room                  # of items
@@ -45,7 +45,7 @@ cdef inline bint frames_slice(Frames* f, size_t n, Slice* out) noexcept nogil:
     return True
 
 cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
-    # u16 length, bytes.
+    # Reads a text: u16 length, bytes.
     cdef uint16_t n
     if f.end - f.p < 2:
         return False
@@ -97,7 +97,8 @@ cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, in
     out.items = NULL
 
 cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
-    # Bounded for the whole request: what many small frames unpack to adds up. expected: -1 any size.
+    # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: -1 any
+    # size.
     cdef int result = unzip_arena(f.unzip, frame, UNZIP_MOST - f.unpacked, f.arena, out)
     if result == UNZIP_MEMORY:
         return refuse_memory(f.error)
@@ -113,7 +114,7 @@ cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noe
     return True
 
 cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
-    # u32 groups and the groups: all of what is left.
+    # Reads u32 groups and the groups, to the end of the body.
     cdef uint32_t groups, n
     cdef uint32_t i
     cdef PushItem like
@@ -145,7 +146,7 @@ cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
         f.group, i)
 
 cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
-    # Room for n more items, as yet empty; NULL when memory ran out.
+    # Returns room for n more items, not initialized; NULL if memory ran out.
     cdef PushItem* more
     if f.out.n + n > f.room:
         f.room = (f.out.n + n) * 2
@@ -159,7 +160,7 @@ cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
     return &f.out.items[f.out.n - n]
 
 cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexcept nogil:
-    # A run as one item when it may be a row by itself (whole), else its records as items.
+    # Adds a run as one item if it may be a row by itself (whole), else its records as items.
     cdef PushItem* at
     cdef PushItem head = like[0]
     if run.n == 0:
@@ -182,7 +183,7 @@ cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexc
 # ---- form B --------------------------------------------------------------------------------------------------------
 
 cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
-    # u32 length and one zstd frame of n message frames.
+    # Reads u32 length and one zstd frame of n message frames.
     cdef uint32_t size
     cdef Slice z, inner, text
     cdef PushRun* run
@@ -229,8 +230,8 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
 # ---- form A --------------------------------------------------------------------------------------------------------
 
 cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept nogil:
-    # n messages: [u16 length, transactionId,] u32 length, payload. Cut into runs as rows are cut; what cannot be a run
-    # is read once more as items.
+    # Reads n messages: [u16 length, transactionId,] u32 length, payload. Cuts them into runs as rows are cut. Messages
+    # that cannot be a run are read once more as items.
     cdef const unsigned char* at
     cdef int left = n
     cdef int taken
@@ -257,7 +258,7 @@ cdef inline bint frames_plain_one(Frames* f, bint with_ids, Slice* text, Slice* 
     return (not with_ids or frames_text(f, text)) and frames_u32(f, &size) and frames_slice(f, size, payload)
 
 cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint with_ids, int* taken) noexcept nogil:
-    # taken 0: these messages are no run (ids that are no UUIDs, some missing and some not, one twice, too few).
+    # Reads a run. taken 0: they cannot be one (ids of another form, some missing and some given, one twice, too few).
     cdef int room = min(left, <int>RUN_MOST)
     cdef PushRun* run = run_new(f.arena, room, BODY_V1)
     cdef Slice text, payload

@@ -1,12 +1,13 @@
-# Idempotency-Key: a push that is sent again with its key stores nothing twice. No table remembers keys: what the daemon
-# would have given a random id gets one that follows from the key and its place in the request, and is found as any id
-# is, within its partition and for as long as its message is stored.
+# Reads Idempotency-Key: a push repeated with its key stores nothing twice. In: a key, and items. Out: ids. No table
+# remembers keys: a record without a transactionId gets an id computed from the key and its place in the request. That
+# id is found like any other, within its partition and as long as its message is stored.
 
 cdef enum:
     KEY_MOST = 255            # characters of a key
 
 cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
-    # As a token or in quotes, which do not count. Refuses anything but 1 to 255 visible ASCII characters, and two keys.
+    # Reads the key, a token or in quotes, which do not count. Refuses all but 1 to 255 visible ASCII characters, and
+    # two keys.
     cdef const char* at = headers.p
     cdef Slice other
     cdef size_t i
@@ -23,8 +24,8 @@ cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
     return True
 
 cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
-    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are
-    # two; a token without a subject is one of its own.
+    # Computes ids from the key for records without a transactionId of their own. If tokens are in use, each subject has
+    # keys of its own; so has each token without a subject.
     cdef unsigned char[40] seed
     cdef Slice key
     cdef Slice subject = slice_of(NULL, 0)
@@ -61,6 +62,6 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
     return True
 
 cdef void pushkey_id(unsigned char* seed, uint64_t index, unsigned char* id) noexcept nogil:
-    # seed: 32 bytes, and room for 8.
+    # Computes the id at an index. seed: 32 bytes, and room for 8.
     be64_put(seed + 32, index)
     digest_id(seed, 40, id)

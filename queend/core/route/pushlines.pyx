@@ -1,13 +1,14 @@
-# POST /api/v1/push with application/x-ndjson: one item per line, or (payload=line) one payload per line. CR before the
-# line's end, a missing last one and blank lines do not matter. Payloads are slices of the body.
+# Reads POST /api/v1/push with application/x-ndjson: one item per line, or (payload=line) one payload per line. In: a
+# body. Out: items; payloads are slices of the body. CR before a line's end, a missing last line end and blank lines are
+# accepted.
 
 cdef struct Lines:
     const char* p
     const char* end
-    int line                  # number of the one that was read last, from 1
+    int line                  # number of the line read last, from 1
 
 cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
-    # The next line that is not blank, with the cursor at its first byte. False at the end.
+    # Opens the next line that is not blank, with the cursor at its first byte. Returns False at the end.
     cdef const char* stop
     while l.p < l.end:
         stop = <const char*>memchr(l.p, b'\n', l.end - l.p)
@@ -29,7 +30,7 @@ cdef bint refuse_more(ApiError* e, int max_items, int line) noexcept nogil:
 
 cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
                           ApiError* e) noexcept nogil:
-    # A bad line refuses the whole request and is named by its number, blank lines counted.
+    # Parses a body. A bad line refuses the whole request and is named by its number, blank lines counted.
     cdef Lines l
     cdef Json j
     cdef int room = 0
@@ -58,7 +59,7 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
 
 cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
                          ApiError* e) noexcept nogil:
-    # All lines belong to one partition, so they go through the engine as runs: rows of the log of about equal size.
+    # Parses payloads. All belong to one partition, so they become runs: rows of the log of about equal size.
     cdef Frames f
     cdef Lines l
     cdef Json j
@@ -98,7 +99,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     return run == NULL or pushlines_keep(&f, run, &like)
 
 cdef bint pushlines_keep(Frames* f, PushRun* run, PushItem* like) noexcept nogil:
-    # Ids made here rise.
+    # Keeps a run whose ids were made here and therefore ascend.
     memcpy(run.lo, run.ids, 16)
     memcpy(run.hi, run.ids + 16 * (run.n - 1), 16)
     run.has_v7 = True

@@ -1,5 +1,5 @@
-# The answer to a push: a JSON object for each record, in the order of the request; or, with format=counts, how many of
-# each kind there are.
+# Writes the answer to a push. In: items with their results. Out: a JSON object for each record, in the order of the
+# request; or, with format=counts, the number of records of each kind.
 
 cdef void push_reply(Buf* b, PushReq* q, int records) noexcept nogil:
     if q.counts:
@@ -32,9 +32,9 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
 cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
-    cdef int n = 0            # of the record
+    cdef int n = 0            # number of the record
     if q.n:
-        # about what it will take: growing to it step by step costs more than writing it
+        # about what it will take: growing step by step costs more than writing
         buf_room(b, <size_t>records * (224 + q.items[0].queue.n))
     buf_byte(b, b'[')
     for i in range(q.n):
@@ -80,13 +80,13 @@ cdef void push_full_text(Buf* b, PushItem* it) noexcept nogil:
     buf_text(b, b" messages\"")
 
 cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
-    # What the records of one partition have in common.
+    # Writes what the records of one partition have in common.
     if it.status == 2 and it.full:
         buf_text(b, b",\"status\":\"failed\",\"code\":\"queue_full\",\"error\":")
         push_full_text(b, it)
     elif it.status == 2:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
-    elif it.status == 4:      # others of its request were stored, or all of it would be answered 503
+    elif it.status == 4:      # other items of the request were stored: else the whole request would be answered 503
         buf_text(b, b",\"status\":\"failed\",\"code\":\"unavailable\","
                     b"\"error\":\"The database could not take this message now; try again\"")
     if it.status == 0:
@@ -102,7 +102,8 @@ cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
-    # A run that is stored as one row, or failed as one: the tail is written once, then copied from the answer itself.
+    # Writes a run that is stored as one row, or failed as one. The tail is written once, then copied from the answer
+    # itself.
     cdef PushRun* run = head.run
     cdef unsigned char[16] id
     cdef size_t tail_at = 0
@@ -137,10 +138,10 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
             b.len += tail_n
 
 cdef inline bint frame_names(const unsigned char* frame, const unsigned char* id) noexcept nogil:
-    # Is the transactionId of a message frame the canonical spelling of its record id?
+    # Returns True if the transactionId of a message frame is the canonical spelling of its record id.
     if le16(frame + 21) == 0:
         return True
-    # the id of a text that was hashed has version 8, and so may a UUID: then the text is copied as it came
+    # the id of a hashed text has version 8, and so may a UUID: then the text is copied as it came
     return le16(frame + 21) == 36 and id[6] >> 4 != 8
 
 cdef inline void put_queue(Buf* b, PushItem* it) noexcept nogil:
@@ -150,7 +151,7 @@ cdef inline void put_queue(Buf* b, PushItem* it) noexcept nogil:
         json_escape(b, it.queue)
 
 cdef inline void put_txid(Buf* b, PushItem* it) noexcept nogil:
-    # As the client wrote it, else its text, else the id that was made here.
+    # Writes the transactionId: as the client wrote it, else its text, else the id made here.
     if it.txid_json.p != NULL:
         buf_slice(b, it.txid_json)
     elif it.txid.p != NULL:

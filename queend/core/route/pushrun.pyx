@@ -1,10 +1,10 @@
-# A run: records of one partition that came together and go through the engine as one item, because they are to be one
-# row of the log. Nothing is done per record between the route and the database but a look at its id. In: ids and
-# payloads, or a client's message frames. Out: a body ready to be stored; or, when one of its records turns out to be a
-# duplicate, items of their own (run_open).
+# Builds runs: records of one partition that came together and go through the engine as one item, to become one row of
+# the log. In: ids and payloads, or a client's message frames. Out: a body ready to be stored. Between the route and the
+# database only the ids of its records are looked at. If a record turns out to be a duplicate, the run becomes items
+# (run_open).
 
 cdef PushRun* run_new(Arena* a, int n, int codec) noexcept nogil:
-    # One that has room for n records, as yet empty; NULL when memory ran out.
+    # Returns an empty run with room for n records, NULL if memory ran out.
     cdef PushRun* run = <PushRun*>arena_zero(a, sizeof(PushRun))
     if run == NULL:
         return NULL
@@ -15,7 +15,7 @@ cdef PushRun* run_new(Arena* a, int n, int codec) noexcept nogil:
     return run if run.ids != NULL and (run.payloads != NULL or codec != BODY_V1) else NULL
 
 cdef void run_ids(PushRun* run) noexcept nogil:
-    # What the ids are as a whole: kinds, smallest, largest, in order.
+    # Computes what the ids are as a whole: kinds, smallest, largest, whether in order.
     cdef int i
     cdef unsigned char* id = run.ids
     cdef unsigned char* before = NULL
@@ -37,7 +37,7 @@ cdef void run_ids(PushRun* run) noexcept nogil:
         id += 16
 
 cdef bint run_distinct(PushRun* run) noexcept nogil:
-    # No id twice? (n <= RUN_MOST.)
+    # Returns True if all ids differ. Requires n <= RUN_MOST.
     cdef uint16_t[4096] slots
     cdef uint32_t at
     cdef int i
@@ -60,7 +60,7 @@ cdef inline uint64_t id_hash(const unsigned char* id) noexcept nogil:
     return hash_mix(a ^ hash_mix(b ^ hash_seed))
 
 cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil:
-    # Every record becomes an item like `head`, in `items`, chained by next; ids and texts as if it had come alone.
+    # Turns every record into an item like `head`, in `items`, chained by next; ids and texts as if it had come alone.
     cdef BatchRow b
     cdef const unsigned char* id
     cdef Extras x
@@ -87,7 +87,7 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
     items[run.n - 1].next = NULL
 
 cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
-    # What it carries besides its payload. Views into the item.
+    # Collects what an item carries besides its payload, as views into the item.
     if it.more != NULL:
         x[0] = it.more[0]
     else:
@@ -98,20 +98,20 @@ cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
 
 # ---- joined --------------------------------------------------------------------------------------------------------
 
-# Items that came one by one (JSON, NDJSON), joined to runs where many follow each other in one partition: nothing is
-# done for each of them between here and the row of the log.
+# Items that came one by one (JSON, NDJSON) are joined to runs where many of one partition follow each other. Then
+# nothing is done per item between here and the row of the log.
 
 cdef enum:
-    # fewer are better merged with what others push to the partition: a row of its own costs PostgreSQL about 6 us
+    # fewer items are better merged with other pushes to the partition: a row of its own costs PostgreSQL about 6 us
     JOIN_LEAST = 128
 
 cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
-    # In place; the order stays. Where memory runs out items stay items.
+    # Joins items to runs, in place and in order. Items that find no memory stay items.
     cdef int i = 0
     cdef int at = 0
     cdef int n
     while i < q.n:
-        # looked at from behind: where neighbours differ, no run of so many begins before
+        # compared from behind: where neighbours differ, no run of JOIN_LEAST can begin before
         n = JOIN_LEAST - 1
         if i + n >= q.n:
             n = q.n - i
@@ -132,14 +132,14 @@ cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
     q.n = at
 
 cdef inline bint pushitems_alike(PushItem* one, PushItem* other) noexcept nogil:
-    # May they be in one row of the log, as far as it is not for their size? One partition, the queue written alike, ids
-    # made here or UUIDs, nothing extra.
+    # Returns True if two items may share a row of the log, size apart. They need one partition, the queue written
+    # alike, ids made here or UUIDs, and no extras.
     return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL
             and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
             and (one.id_kind == 0) == (other.id_kind == 0) and slice_eq(one.part, other.part))
 
 cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:
-    # How many from `first` on may be one row of the log; at least 1.
+    # Returns how many items from `first` on may be one row of the log, at least 1.
     cdef size_t bytes = first.payload.n
     cdef int n = 1
     while n < left and n < RUN_MOST and pushitems_alike(&first[n - 1], &first[n]):
@@ -150,7 +150,8 @@ cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:
     return n
 
 cdef bint pushitems_run(Arena* a, PushItem* first, int n) noexcept nogil:
-    # The first of n items becomes their run. False: they stay (an id is there twice).
+    # Turns the first of n items into their run. Returns False if they stay items: an id occurs twice, or memory ran
+    # out.
     cdef PushRun* run = run_new(a, n, BODY_V1)
     cdef int i
     if run == NULL:

@@ -1,14 +1,14 @@
-# Misspelled names in requests. A name nobody knows is passed over, so a slip of the keyboard would be ignored without a
-# word. So a name that is a known one but for its case, or for one letter, is refused (QUEEND_STRICT, or Prefer:
-# handling=strict of a request, which refuses all unknown ones). In: a name, and those that are known. Out: a refusal
-# that says which was meant. (Parameters of pops and streams stand in a table of their own: route/pop.)
+# Refuses misspelled names in requests, which would otherwise be ignored. In: a name, and the known names. Out: a
+# refusal that says which name was meant. QUEEND_STRICT refuses a name that differs from a known one by case or by one
+# letter. Prefer: handling=strict of a request refuses all unknown names. Parameters of pops and streams stand in a
+# table of their own (route/pop).
 
 cdef bint strict              # QUEEND_STRICT; set before the threads start
 
 cdef enum:
-    STRAY_SHORTEST = 5        # of shorter names too many are near
+    STRAY_SHORTEST = 5        # shorter names have too many neighbours
 
-# Each begins with its length.
+# Each name begins with its length.
 cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
                                b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt"
                                b"\x07" b"delayMs")
@@ -40,8 +40,8 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
-# Members of an item that this daemon does not support, and what stands for each here. An item that has one is refused:
-# to drop the member would make another message of it than its sender meant.
+# Members of an item that this daemon does not support, and what replaces each. An item with such a member is refused:
+# without it, the message would be another one than its sender meant.
 cdef struct Unsupported:
     const char* name
     const char* instead
@@ -55,7 +55,7 @@ unsupported[1] = Unsupported(b"ttl", b"it is an option of the queue")
 unsupported[2] = Unsupported(b"priority", b"it is an option of the queue")
 
 cdef const Unsupported* name_unsupported(Slice key) noexcept nogil:
-    # Returns the row of a key, which has its quotes. NULL if there is no such row, or if such keys are passed over.
+    # Returns the row of a key, which has its quotes. NULL if there is no such row, or if QUEEND_STRICT is off.
     cdef int i
     for i in range(UNSUPPORTED_MOST if strict else 0):
         if slice_is(slice_of(key.p + 1, key.n - 2), unsupported[i].name):
@@ -68,7 +68,7 @@ cdef bint refuse_unsupported(ApiError* e, const Unsupported* row, const char* wh
                      row.name)
 
 cdef bint name_near(Slice a, Slice b) noexcept nogil:
-    # Is a known name (b) meant? Equal but for case; or one letter more, less or other, or two that changed places.
+    # Returns True if the known name b is meant: equal but for case, one letter more, less or other, or two swapped.
     cdef size_t i = 0
     cdef size_t most = a.n if a.n < b.n else b.n
     if a.n == b.n and text_same(a.p, b.p, a.n):
@@ -88,11 +88,11 @@ cdef bint name_near(Slice a, Slice b) noexcept nogil:
 
 cdef enum NameIs:
     NAME_KNOWN = 0
-    NAME_NEAR = 1             # to one of them
+    NAME_NEAR = 1             # to a known name
     NAME_OTHER = 2
 
 cdef int name_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
-    # meant: the one it is near to, p NULL where it is near to none.
+    # Judges a name. meant: the known name it is near to, p NULL if there is none.
     cdef const char* at = names
     cdef size_t n
     meant[0] = slice_of(NULL, 0)
@@ -111,7 +111,7 @@ cdef int name_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
     return NAME_OTHER
 
 cdef bint name_stray(Slice name, const char* names, bint picky, Slice* meant) noexcept nogil:
-    # Is it refused?
+    # Returns True if the name is to be refused.
     cdef int judged
     if not strict and not picky:
         return False
@@ -119,7 +119,7 @@ cdef bint name_stray(Slice name, const char* names, bint picky, Slice* meant) no
     return judged == NAME_NEAR or picky and judged == NAME_OTHER
 
 cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
-    # what NULL: of the query. index -1: it is no list.
+    # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.
     cdef char[64] where
     cdef const char* kind = b"key"
     cdef const char* so = b""
@@ -143,7 +143,7 @@ cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, i
                      meant.p, one, where)
 
 cdef bint key_stray(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
-    # A key that nobody took, with its quotes. True: it was refused.
+    # Judges a key, with its quotes, that no reader took. Returns True if it was refused.
     cdef Slice name = slice_of(key.p + 1, key.n - 2)
     cdef Slice meant
     if not name_stray(name, names, a.picky, &meant):
@@ -152,7 +152,7 @@ cdef bint key_stray(Slice key, const char* names, const char* what, int index, A
     return True
 
 cdef bint query_names(Slice query, const char* names, Arena* a, ApiError* e) noexcept nogil:
-    # False: one of its names was refused.
+    # Returns False if a name of the query was refused.
     cdef Slice name, value, meant
     if not strict and not a.picky:
         return True

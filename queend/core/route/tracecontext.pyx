@@ -1,5 +1,5 @@
-# W3C trace context: the traceparent (and tracestate) of a push, or of one of its items, goes into the headers of its
-# records and comes back with them, so that a trace goes on where they are delivered.
+# Reads and writes W3C trace context. In: traceparent and tracestate of a push, or of one of its items. Out: headers of
+# its records, which come back with them, so that a trace goes on where they are delivered.
 
 cdef const char* TRACEPARENT_TEXT = b"traceparent must be one of W3C trace context"
 
@@ -8,7 +8,7 @@ cdef enum:
     TRACESTATE_MEMBERS = 32
 
 cdef inline bint hex_lower(const char* p, size_t n, bint* zero) noexcept nogil:
-    # Digits 0-9 and a-f only? zero: all of them 0.
+    # Returns True if all n characters are digits 0-9 and a-f. zero: all of them are 0.
     cdef size_t i
     zero[0] = True
     for i in range(n):
@@ -19,7 +19,7 @@ cdef inline bint hex_lower(const char* p, size_t n, bint* zero) noexcept nogil:
     return True
 
 cdef bint traceparent_valid(Slice s) noexcept nogil:
-    # version-trace-parent-flags; versions to come may go on after that.
+    # Returns True for version-trace-parent-flags. Later versions may append more.
     cdef bint zero = False
     cdef size_t i
     if s.n < 55 or s.n > 255 or s.p[2] != b'-' or s.p[35] != b'-' or s.p[52] != b'-':
@@ -36,11 +36,11 @@ cdef bint traceparent_valid(Slice s) noexcept nogil:
     return True
 
 cdef inline bint tracestate_letter(char c) noexcept nogil:
-    # Of a key.
+    # Returns True if the character may stand in a key.
     return (97 <= c <= 122 or 48 <= c <= 57 or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
 
 cdef bint tracestate_valid(Slice s) noexcept nogil:
-    # key=value members with commas between; empty ones are allowed.
+    # Returns True for a list of key=value members with commas between; empty members are allowed.
     cdef Slice member, key, value
     cdef size_t i
     cdef int n = 0
@@ -66,7 +66,7 @@ cdef bint tracestate_valid(Slice s) noexcept nogil:
     return n > 0
 
 cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
-    # As members of an object; b begins with its brace.
+    # Appends both as members of an object; b begins with its brace.
     if parent.n == 0:
         return
     buf_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":')
@@ -76,7 +76,7 @@ cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
         json_escape(b, state)
 
 cdef bint pushitem_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
-    # A trace context becomes the item's headers. False: no memory.
+    # Stores a trace context as the item's headers. Returns False if memory ran out.
     cdef Buf b
     buf_init(&b)
     buf_byte(&b, b'{')
@@ -84,7 +84,7 @@ cdef bint pushitem_headers(Arena* a, PushItem* it, Slice parent, Slice state) no
     return headers_keep(a, &b, it)
 
 cdef bint headers_keep(Arena* a, Buf* b, PushItem* it) noexcept nogil:
-    # The object in b becomes the item's headers; b is freed. Other extras of it stay. False: no memory.
+    # Stores the object in b as the item's headers and frees b. Other extras stay. Returns False if memory ran out.
     cdef Extras* more = <Extras*>arena_zero(a, sizeof(Extras))
     cdef Slice text
     buf_byte(b, b'}')
@@ -100,7 +100,7 @@ cdef bint headers_keep(Arena* a, Buf* b, PushItem* it) noexcept nogil:
 
 cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index,
                          ApiError* e) noexcept nogil:
-    # Fields of an item, as literals; p NULL: absent.
+    # Reads traceparent and tracestate of an item, as literals; p NULL: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
     if parent_raw.p == NULL or not json_unescape(parent_raw, a, &parent, NULL) or not traceparent_valid(parent):
@@ -110,7 +110,7 @@ cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_r
     return pushitem_headers(a, it, parent, state) or refuse_memory(e)
 
 cdef Slice tracestate_of(Slice headers, Arena* a) noexcept nogil:
-    # All lines as one list; empty when there is none, or none that is valid.
+    # Returns all tracestate lines as one list; empty if it is absent or invalid.
     cdef const char* at = headers.p
     cdef Slice value, all
     cdef char* text = <char*>arena_alloc(a, headers.n + 1)
@@ -124,7 +124,8 @@ cdef Slice tracestate_of(Slice headers, Arena* a) noexcept nogil:
     return all if all.n and tracestate_valid(all) else slice_of(NULL, 0)
 
 cdef bint request_trace(Slice headers, Arena* a, Slice* parent, Slice* state) noexcept nogil:
-    # What a request's headers say. Malformed ones are ignored, as the standard has it: False, both empty.
+    # Reads the trace context of a request's headers. Returns False, and empties both, if it is malformed: the standard
+    # has it ignored.
     parent[0] = header_single(headers, b"traceparent")
     if parent.p == NULL or not traceparent_valid(parent[0]):
         parent[0] = slice_of(NULL, 0)
@@ -134,7 +135,7 @@ cdef bint request_trace(Slice headers, Arena* a, Slice* parent, Slice* state) no
     return True
 
 cdef void pushreq_trace(Slice headers, Arena* a, PushItem* items, int n) noexcept nogil:
-    # A request's own: for all its records that have none of theirs.
+    # Gives the request's own trace context to all its records that have none.
     cdef Slice parent, state
     cdef PushItem first
     cdef Extras* more

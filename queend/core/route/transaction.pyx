@@ -1,18 +1,18 @@
-# POST /api/v1/transaction: the body read into one flat list of operations (a push of k items is k of them); what
-# belongs to none of them is refused.
+# Reads POST /api/v1/transaction into one flat list of operations (a push of k items is k of them). In: a body. Out:
+# operations, or a refusal; unknown members are judged as in route/stray.
 
 cdef struct TxRaw:
     # One operation's members, as found.
     Slice kind                # literal of "type", p NULL when absent; other types keep their text
     bint kind_string
-    const char* items         # where the array of a push begins, NULL when there is none
-    bint items_bad            # `items` is none
+    const char* items         # where the array of a push begins, NULL: absent
+    bint items_bad            # `items` is not an array
     Slice data                # the payload by another name
     ItemRaw item              # the operation as an item to be pushed,
     AckRaw ack                # and as an acknowledgment
 
 cdef TxOp* tx_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
-    # One more operation, as yet empty; NULL: refused.
+    # Adds an operation, zeroed. Returns NULL if it was refused.
     q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
     if q.ops == NULL:
         refuse_memory(e)
@@ -32,7 +32,7 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
     return True
 
 cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty, ApiError* e) noexcept nogil:
-    # empty: is the operations array? NULL: it may be, and even be missing.
+    # Reads a body. empty: the operations array is empty. NULL: it may be empty, and even be missing.
     cdef Json j
     cdef bint first = True
     cdef bint seen = False
@@ -77,7 +77,7 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
     return True
 
 cdef bint tx_blank(Slice value) noexcept nogil:
-    # null, or an array or object with nothing in it
+    # Returns True for null, or an array or object with nothing in it.
     cdef size_t i
     if slice_is(value, b"null"):
         return True
@@ -110,7 +110,7 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
         if q.required == NULL:
             return refuse_memory(e)
         if not json_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
-            # a lease of that name was never given: it is not live
+            # such a lease was never given, so it counts as expired
             memset(q.required + 16 * q.n_required, 0, 16)
         q.n_required += 1
     return j.error == NULL or refuse_json(e, j)
@@ -192,14 +192,14 @@ cdef bint tx_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept nogil:
     return j.error == NULL or refuse_json(e, j)
 
 cdef bint tx_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    # A member of an item; null is as good as absent, but for a payload. False: it is none.
+    # Takes a member of an item; null is as good as absent, except for a payload. Returns False if no item has it.
     if key_is(key, b"payload"):
         raw.payload = value
         return True
     return c == b'n' or itemraw_member(raw, key, c, value)
 
 cdef bint tx_push(Arena* a, UuidGen* g, int* room, TxReq* q, const ItemRaw* raw, int index, ApiError* e) noexcept nogil:
-    # One item, flat or of a list.
+    # Adds a push of one item, flat or of a list.
     cdef PushItem* it = <PushItem*>arena_alloc(a, sizeof(PushItem))
     cdef TxOp* op
     if it == NULL:

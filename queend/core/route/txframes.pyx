@@ -1,10 +1,10 @@
-# POST /api/v1/transaction with application/x-queen-push: the operations that are no pushes as JSON, the pushes as
-# groups of message frames (docs/binary-formats.md). In the answer the head's operations come first, then the messages
-# in wire order.
+# Reads POST /api/v1/transaction with application/x-queen-push: other operations than pushes as JSON, pushes as groups
+# of message frames (docs/binary-formats.md). In: a body. Out: operations. In the answer the head's operations come
+# first, then the messages in wire order.
 
 cdef bint tx_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
                   ApiError* e) noexcept nogil:
-    # A transaction in whatever form it came.
+    # Reads a transaction in either form.
     if push_form(headers, body) == PUSH_FRAMES:
         return txframes_parse(body, z, a, g, max_items, q, e)
     return tx_parse(body, a, g, max_items, q, e)

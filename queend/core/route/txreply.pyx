@@ -1,7 +1,8 @@
-# The answer to a transaction: a result for each operation in the order of the request, or what refused all of it.
+# Writes the answer to a transaction: a result for each operation in the order of the request, or why all of it was
+# refused.
 
 cdef const char* txop_ack_error(TxOp* op) noexcept nogil:
-    # Names the reason why an acknowledgment failed, as JSON.
+    # Returns why an acknowledgment failed, as JSON.
     if op.fault == TX_FAULT_LEASE: return ack_lease_error(op.ack)
     if op.fault == TX_FAULT_NOT_FOUND: return b'"Message not found"'
     if op.fault == TX_FAULT_LATE: return b'"Message already committed"'
@@ -28,7 +29,7 @@ cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
 
 cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
-    # For programs: the words of the second SDK generation.
+    # Writes the reason for programs, in the words of the second SDK generation.
     if fault == TX_FAULT_DUPLICATE:
         buf_text(b, b"\"duplicate\"")
     elif fault == TX_FAULT_OF_DELETED:
@@ -63,8 +64,8 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
-    # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done
-    # only the failing operation is listed: nothing else happened.
+    # Writes the answer. fault: index of the operation that failed; -1: success; -2: a required lease is not live. A
+    # failed transaction lists only the failing operation, because nothing else happened.
     cdef int i
     cdef int pushed = 0
     member_uuid(b, b"{\"transactionId\":", q.id)
