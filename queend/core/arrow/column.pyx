@@ -1,25 +1,25 @@
-# A column of an Arrow record batch: where its values stand. Checked completely when it is opened, so that reading
-# cannot fail.
+# Reads the values of a column of an Arrow record batch. In: its buffers. Out: values. A column is checked completely
+# when it is opened, so that reading cannot fail.
 
 cdef enum ArrowKind:
     ARROW_NULL = 0            # every value is missing
     ARROW_SMALL               # utf8, binary: offsets of 32 bits
-    ARROW_LARGE               # large_utf8, large_binary: of 64 bits
+    ARROW_LARGE               # large_utf8, large_binary: offsets of 64 bits
     ARROW_INDEX               # places in a dictionary
     ARROW_WHOLE               # whole numbers of 64 bits
 
 cdef struct ArrowColumn:
     int kind
     int64_t n
-    const unsigned char* valid        # one bit per value, NULL: all are there
-    const char* offsets               # n + 1 of them; of ARROW_INDEX: the places; of ARROW_WHOLE: the values
+    const unsigned char* valid        # one bit per value, NULL: all are present
+    const char* offsets               # n + 1 offsets; of ARROW_INDEX: the places; of ARROW_WHOLE: the values
     const char* data
     int width                         # of a place: 1, 2, 4, 8
     bint is_signed
     ArrowDictionary* dictionary
 
 cdef struct ArrowChunk:
-    # What one message added to a dictionary.
+    # The values that one message added to a dictionary.
     ArrowChunk* next
     ArrowColumn values
     int64_t begin
@@ -27,7 +27,7 @@ cdef struct ArrowChunk:
 cdef struct ArrowDictionary:
     ArrowDictionary* next
     int64_t id
-    int kind                  # of its values
+    int kind                  # of the values
     ArrowChunk* first
     ArrowChunk* last
     int64_t n
@@ -39,7 +39,7 @@ cdef inline int64_t arrow_offset(const ArrowColumn* c, int64_t i) noexcept nogil
     return <int64_t>le64(c.offsets + 8 * i)
 
 cdef inline int64_t arrow_place(const ArrowColumn* c, int64_t i) noexcept nogil:
-    # Negative: none.
+    # Returns a place in the dictionary; a negative one is invalid.
     cdef const char* p = c.offsets + i * c.width
     if c.width == 1:
         return <int8_t>p[0] if c.is_signed else <uint8_t>p[0]
@@ -53,7 +53,8 @@ cdef inline bint arrow_missing(const ArrowColumn* c, int64_t i) noexcept nogil:
     return c.kind == ARROW_NULL or (c.valid != NULL and (c.valid[i >> 3] >> (i & 7) & 1) == 0)
 
 cdef const char* arrow_check(ArrowColumn* c, Slice offsets, Slice data) noexcept nogil:
-    # Takes the buffers of a column whose kind, n, width and validity are known: NULL, or what is wrong with them.
+    # Takes the buffers of a column whose kind, n, width and validity are known. Returns NULL, or what is wrong with
+    # them.
     cdef int64_t i, at, before
     cdef size_t width = c.width if c.kind == ARROW_INDEX else 4 if c.kind == ARROW_SMALL else 8
     c.offsets = offsets.p
@@ -88,7 +89,7 @@ cdef inline Slice arrow_plain(const ArrowColumn* c, int64_t i) noexcept nogil:
     return slice_of(c.data + at, <size_t>(arrow_offset(c, i + 1) - at))
 
 cdef Slice arrow_entry(const ArrowDictionary* d, int64_t at) noexcept nogil:
-    # A dictionary's value; p NULL: missing.
+    # Returns a value of a dictionary; p NULL: missing.
     cdef ArrowChunk* chunk = d.first
     while at >= chunk.begin + chunk.values.n:
         chunk = chunk.next
@@ -96,7 +97,7 @@ cdef Slice arrow_entry(const ArrowDictionary* d, int64_t at) noexcept nogil:
     return slice_of(NULL, 0) if arrow_missing(&chunk.values, at) else arrow_plain(&chunk.values, at)
 
 cdef inline Slice arrow_value(const ArrowColumn* c, int64_t i) noexcept nogil:
-    # p NULL: missing.
+    # Returns a value of a column; p NULL: missing.
     if arrow_missing(c, i):
         return slice_of(NULL, 0)
     if c.kind != ARROW_INDEX:

@@ -1,5 +1,5 @@
-# FlatBuffers, read in place: tables, strings and vectors of metadata nobody has checked yet. Every position is checked
-# before it is read; nothing needs to be aligned.
+# Reads FlatBuffers in place: tables, strings and vectors of unchecked metadata. In: bytes. Out: fields. Every position
+# is checked before it is read; no alignment is needed.
 
 cdef struct Flat:
     const char* p
@@ -7,13 +7,13 @@ cdef struct Flat:
 
 cdef struct FlatTable:
     Flat* in_
-    size_t at                 # of the table; 0 is no table: the buffer begins with an offset
+    size_t at                 # of the table; 0 means no table, because the buffer begins with an offset
     size_t vtable
     size_t slots              # bytes of the vtable
     size_t size               # bytes of the table
 
 cdef bint flat_table(Flat* f, size_t at, FlatTable* t) noexcept nogil:
-    # The table at this position: its vtable lies where the table says, both inside the buffer.
+    # Opens the table at this position. Returns False unless table and vtable lie inside the buffer.
     cdef int64_t vtable
     t.in_ = f
     t.at = 0
@@ -35,7 +35,7 @@ cdef bint flat_root(Flat* f, FlatTable* t) noexcept nogil:
     return f.n >= 4 and flat_table(f, le32(f.p), t)
 
 cdef const char* flat_field(FlatTable* t, int slot, size_t size) noexcept nogil:
-    # Where `size` bytes of a field stand inside the table; NULL when it is absent or does not fit.
+    # Returns where `size` bytes of a field stand inside the table; NULL if it is absent or does not fit.
     cdef size_t entry = 4 + 2 * <size_t>slot
     cdef size_t at
     if t.at == 0 or entry + 2 > t.slots:
@@ -46,7 +46,7 @@ cdef const char* flat_field(FlatTable* t, int slot, size_t size) noexcept nogil:
     return t.in_.p + t.at + at
 
 cdef int64_t flat_int(FlatTable* t, int slot, int size) noexcept nogil:
-    # A signed number of 1, 2, 4 or 8 bytes; absent: 0.
+    # Returns a signed number of 1, 2, 4 or 8 bytes; absent: 0.
     cdef const char* p = flat_field(t, slot, size)
     if p == NULL:
         return 0
@@ -59,7 +59,7 @@ cdef int64_t flat_int(FlatTable* t, int slot, int size) noexcept nogil:
     return <int64_t>le64(p)
 
 cdef size_t flat_follow(FlatTable* t, int slot) noexcept nogil:
-    # Where an offset leads; 0 when it is absent or leads outside.
+    # Returns where an offset leads; 0 if it is absent or leads outside.
     cdef const char* p = flat_field(t, slot, 4)
     cdef size_t at
     if p == NULL:
@@ -75,7 +75,7 @@ cdef bint flat_child(FlatTable* t, int slot, FlatTable* out) noexcept nogil:
     return at != 0 and flat_table(t.in_, at, out)
 
 cdef bint flat_vector(FlatTable* t, int slot, size_t element, const char** first, size_t* n) noexcept nogil:
-    # A vector of structs, numbers or offsets. Absent: empty. False: it leads outside.
+    # Opens a vector of structs, numbers or offsets. Absent: empty. Returns False if it leads outside.
     cdef size_t at
     first[0] = NULL
     n[0] = 0
@@ -89,7 +89,7 @@ cdef bint flat_vector(FlatTable* t, int slot, size_t element, const char** first
     return True
 
 cdef bint flat_element(FlatTable* t, const char* element, FlatTable* out) noexcept nogil:
-    # The table an element of a vector of offsets leads to.
+    # Opens the table that an element of a vector of offsets leads to.
     cdef size_t at = <size_t>(element - t.in_.p)
     out.at = 0
     return le32(element) <= t.in_.n - at - 4 and flat_table(t.in_, at + le32(element), out)

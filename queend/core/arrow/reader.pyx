@@ -1,11 +1,12 @@
-# An Arrow IPC stream, message by message: a schema, then dictionaries and record batches in any number. In: bytes that
-# stay where they are; columns point into them, or into the arena where a buffer was compressed. No I/O, no copy.
+# Reads an Arrow IPC stream, message by message: a schema, then dictionaries and record batches in any number. In: bytes
+# that stay in place. Out: columns that point into them, or into the arena if a buffer was compressed. Works without I/O
+# and copies.
 
 cdef enum:                    # of the format's MessageHeader
     ARROW_SCHEMA = 1
     ARROW_DICTIONARY_BATCH = 2
     ARROW_RECORD_BATCH = 3
-    ARROW_CHUNKS_MAX = 1000   # of one dictionary: looking up walks over them
+    ARROW_CHUNKS_MAX = 1000   # of one dictionary: a look-up walks over them
 
 cdef struct ArrowReader:
     const char* p             # the next message
@@ -24,20 +25,20 @@ cdef struct ArrowReader:
     bint[6] present
 
 cdef struct ArrowBatch:
-    # What a record batch's table says.
+    # The content of a record batch's table.
     FlatTable table
     int64_t n
     const char* nodes         # two numbers of 64 bits each: length, count of missing values
     size_t n_nodes
-    const char* buffers       # the same: offset, length
+    const char* buffers       # two numbers of 64 bits each: offset, length
     size_t n_buffers
-    int codec                 # -1: none
+    int codec                 # -1: not compressed
     Slice body
-    size_t node               # the next
+    size_t node               # the next node
     size_t buffer
 
 cdef void arrow_open(ArrowReader* r, Slice text, Arena* a, size_t room) noexcept nogil:
-    # room: bytes that compressed buffers may unpack to, all together.
+    # Opens a stream. room: bytes that compressed buffers may unpack to, all together.
     memset(r, 0, sizeof(ArrowReader))
     r.p = text.p
     r.end = text.p + text.n
@@ -50,7 +51,7 @@ cdef void arrow_close(ArrowReader* r) noexcept nogil:
     r.zstd = NULL
 
 cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
-    # 1: the next record batch stands in rows and columns; 0: the stream is over; -1: refused.
+    # Reads up to the next record batch. Returns 1: it stands in rows and columns; 0: the stream has ended; -1: refused.
     cdef FlatTable header
     cdef Slice body
     cdef int kind
@@ -77,7 +78,7 @@ cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
             return arrow_broken(e, b"a message that is neither schema, dictionary nor record batch")
 
 cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
-    # Frames one message: its kind, 0 at the end, -1 refused. The Flat it lies in stands in the arena.
+    # Frames one message. Returns its kind, 0 at the end, -1 if it was refused. The Flat it lies in stands in the arena.
     cdef Flat* flat
     cdef FlatTable message
     cdef size_t left = <size_t>(r.end - r.p)
@@ -119,7 +120,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     return kind if kind else 255
 
 cdef bint arrow_batch_open(ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
-    # b.table is set.
+    # Opens a batch. Requires b.table.
     cdef FlatTable compression
     b.n = flat_int(&b.table, 0, 8)
     b.body = body
@@ -138,7 +139,7 @@ cdef bint arrow_batch_open(ArrowBatch* b, Slice body, ApiError* e) noexcept nogi
     return True
 
 cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcept nogil:
-    # The next buffer, unpacked; NULL, or what is wrong.
+    # Takes the next buffer, unpacked. Returns NULL, or what is wrong.
     cdef uint64_t at, n
     cdef int64_t raw
     cdef size_t got
@@ -175,7 +176,8 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     return NULL
 
 cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noexcept nogil:
-    # Takes the next column's node and buffers. Its kind, width, sign and dictionary are set. NULL, or what is wrong.
+    # Takes the next column's node and buffers. Requires its kind, width, sign and dictionary. Returns NULL, or what is
+    # wrong.
     cdef const char* why
     cdef int64_t missing
     cdef Slice valid
@@ -230,7 +232,7 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
     return True
 
 cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
-    # Values of a dictionary: instead of those it had, or more of them.
+    # Takes values of a dictionary, which replace those it had or are added to them.
     cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, 0, 8), False)
     cdef ArrowChunk* chunk
     cdef ArrowBatch b

@@ -1,5 +1,5 @@
-# The schema of an Arrow stream: which of the columns we know stand where, and how they are written. Unknown ones are
-# refused.
+# Reads the schema of an Arrow stream: where the known columns stand, and how they are written. In: a FlatTable. Out:
+# fields of the reader. Unknown columns are refused.
 
 cdef enum:                    # roles
     ARROW_QUEUE = 0
@@ -22,7 +22,7 @@ cdef enum:                    # of the format's Type
 cdef struct ArrowField:
     int role
     int kind                  # of the values, also of those in a dictionary
-    ArrowDictionary* dictionary       # NULL: none
+    ArrowDictionary* dictionary       # NULL: the column has no dictionary
     int width
     bint is_signed
     int unit                  # of a time: 0 seconds, 1 ms, 2 µs, 3 ns
@@ -46,7 +46,7 @@ cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
     return False
 
 cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
-    # The same where a stream is read message by message.
+    # Refuses a stream. Returns -1, for functions that read message by message.
     arrow_refuse(e, what)
     return -1
 
@@ -87,7 +87,7 @@ cdef bint arrow_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept 
     return True
 
 cdef bint arrow_name(FlatTable* field, Slice* out) noexcept nogil:
-    # A string: a vector of bytes. Without a name it is empty.
+    # Reads the name, a vector of bytes; empty if the field has no name.
     out.p = NULL
     out.n = 0
     return flat_vector(field, 0, 1, &out.p, &out.n)
@@ -100,7 +100,7 @@ cdef int arrow_role(Slice name) noexcept nogil:
     return -1
 
 cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiError* e) noexcept nogil:
-    # Columns nobody would read are refused, all of them named, as far as the text holds.
+    # Refuses unknown columns and names all of them, as far as the text holds.
     cdef FlatTable field
     cdef Slice name
     cdef size_t i, k
@@ -117,7 +117,7 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
         elif at < 220:
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):
-            if at < 230:      # plain ASCII as it is, everything else as a question mark
+            if at < 230:      # plain ASCII as it is, any other byte as a question mark
                 e.text[at] = name.p[k] if 32 <= <unsigned char>name.p[k] < 127 else b'?'
                 at += 1
         e.text[at] = 0

@@ -1,8 +1,9 @@
-# Who may use a hot route. A request comes in; it goes on with its grant, is refused, or waits for the control plane to
-# verify its token and then comes in again. The other routes are guarded in the control plane (queend/auth/guard.py).
+# Guards the hot routes. In: a request. Out: the request with its grant, or a refusal. A request whose token must be
+# verified waits for the control plane and then comes in again. Other routes are guarded in the control plane
+# (queend/auth/guard.py).
 
 cdef Slice bearer_of(Slice headers) noexcept nogil:
-    # The token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
+    # Returns the token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
     cdef Slice value = header_value(headers, b"authorization")
     if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
         value = slice_of(value.p + 6, value.n - 6)
@@ -11,7 +12,7 @@ cdef Slice bearer_of(Slice headers) noexcept nogil:
     return value
 
 cdef bint gate_skips(Slice path) noexcept nogil:
-    # Paths the operator left open: exactly, or everything below one that ends with a slash.
+    # Returns True for a path that the operator left open: exactly, or below one that ends with a slash.
     cdef const char* skip = grants.skips
     cdef size_t n
     while skip != NULL and skip[0] != 0:
@@ -22,14 +23,15 @@ cdef bint gate_skips(Slice path) noexcept nogil:
     return False
 
 cdef Slice token_of(Request* r) noexcept nogil:
-    # A WebSocket of a page has no headers of its own, but names protocols: `bearer.<token>` is one.
+    # Returns the request's token. A WebSocket of a page has no headers of its own, but names protocols;
+    # `bearer.<token>` is one.
     cdef Slice token = bearer_of(r.headers_raw)
     if token.p == NULL and r.path.n > 15 and memcmp(r.path.p, b"/api/v1/stream/", 15) == 0:
         token = header_listed(r.headers_raw, b"sec-websocket-protocol", b"bearer.")
     return token
 
 cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
-    # True: it goes on. False: it was answered, or waits for its token to be verified.
+    # Returns True if the request may go on, False if it was answered or waits for its token to be verified.
     cdef Slice token
     if gate_skips(r.path):
         return True
@@ -53,7 +55,7 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     return gate_level(r, route)
 
 cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
-    # What it allows; NULL: it has to be verified.
+    # Returns what the token allows; NULL: it must be verified.
     cdef unsigned char[32] digest
     SHA256(<const unsigned char*>token.p, token.n, digest)
     return grants_find(digest, clock_wall_us(), &r.arena)
@@ -70,8 +72,8 @@ cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
     return True
 
 cdef int gate_early(Request* r) noexcept nogil:
-    # Before a large body is read. 1: it may be; the gate is passed when it is there. 0: the token has to be verified.
-    # -1: refused.
+    # Checks a request before its large body is read. Returns 1: the body may be read, and the gate is passed with it;
+    # 0: the token must be verified; -1: refused.
     cdef Slice token
     cdef Grant* grant
     if gate_skips(r.path):
@@ -102,8 +104,8 @@ cdef bint gate_pops(Request* r, Slice queue, Slice group) noexcept nogil:
     return r.grant == NULL or grant_allows(r.grant, queue, VERB_POP, group)
 
 cdef const char* gate_lacking(char* text, const char* verb, Slice queue, Slice group) noexcept nogil:
-    # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. group: p NULL if the request is on behalf
-    # of none. As `lacking` of the control plane (auth/refused).
+    # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. Uses the words of `lacking` of the control
+    # plane (auth/refused). group: p NULL if the request names no group.
     cdef int at = snprintf(text, GATE_TEXT, b'Insufficient permissions for this queue: the token lacks %s for "%.*s"',
                            verb, <int>queue.n, queue.p)
     if group.p != NULL:
@@ -121,8 +123,8 @@ cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
     reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
 
 cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
-    # Names the producer in every record. False: one of the queues, *lacks, may not be written to; the caller refuses
-    # it.
+    # Names the producer in every record. Returns False if the queue *lacks may not be written to; the caller must
+    # refuse it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
     for i in range(q.n):
@@ -135,7 +137,8 @@ cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
     return True
 
 cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
-    # The same for the pushes of a transaction; its acknowledgments are looked at when their queues are known.
+    # Names the producer in the pushes of a transaction. Returns False if it refused the request. Acknowledgments are
+    # checked once their queues are known.
     cdef int i
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
@@ -147,11 +150,11 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
 
 cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:
     # Returns True if the request may acknowledge to the item's queue on behalf of the group. An unknown partition is
-    # told as such later. Requires catalog.lock.
+    # reported as such later. Requires catalog.lock.
     return it.partition == NULL or gate_pops(r, it.partition.queue.name, group)
 
 cdef int64_t gate_until(Request* r, int64_t until_us) noexcept nogil:
-    # A long poll ends with its token at the latest. until_us: monotonic.
+    # Returns until when a long poll may wait: its token's expiry at the latest. until_us: monotonic.
     cdef int64_t left = r.grant.expires_us - clock_wall_us()
     cdef int64_t now = clock_mono_us()
     return now + left if left < until_us - now else until_us

@@ -1,19 +1,19 @@
-# What a token that was verified allows, found again by the token's SHA-256: the hot routes answer without the
-# interpreter and without another look at a signature. The control plane verifies and puts grants in; a grant ends with
-# its token, with the keys (grants_clear) or when newer ones need its place. Requests copy the grant they found into
-# their arena, so that none of them holds the table.
+# Finds what a verified token allows by the token's SHA-256, without the interpreter or another look at its signature.
+# In: grants, from the control plane, which verifies tokens. Out: copies in a request's arena, so that requests hold no
+# lock. Owns the table of grants, guarded by grants.lock. A grant ends with its token, with the keys (grants_clear), or
+# when newer grants need its place.
 
 cdef struct Grants:
     uv_rwlock_t lock
     bint on
     uint32_t sets
     Grant** cells             # sets * GRANT_WAYS
-    const char* skips         # of the settings: paths without a token, each ended by a NUL; an empty one ends them
+    const char* skips         # of the settings: paths without a token, each NUL-terminated; an empty one ends them
 
 cdef Grants grants
 
 cdef bint grants_open(int most) noexcept nogil:
-    # Room for about `most` grants. False when memory ran out.
+    # Makes room for about `most` grants. Returns False if memory ran out.
     grants.sets = 1
     while <int>(grants.sets * GRANT_WAYS) < most:
         grants.sets *= 2
@@ -25,7 +25,7 @@ cdef bint grants_open(int most) noexcept nogil:
     return True
 
 cdef void grants_close() noexcept nogil:
-    # After the workers have ended.
+    # Frees the table, after the workers have ended.
     if not grants.on:
         return
     grants_clear()
@@ -39,7 +39,7 @@ cdef inline Grant** grants_set(const unsigned char* digest) noexcept nogil:
     return &grants.cells[(at & (grants.sets - 1)) * GRANT_WAYS]
 
 cdef void grants_put(Grant* g) noexcept nogil:
-    # Takes g over.
+    # Adds a grant, which it takes over.
     cdef Grant** at = grants_set(g.digest)
     cdef int best = 0
     cdef int i
@@ -65,7 +65,7 @@ cdef void grants_clear() noexcept nogil:
     uv_rwlock_wrunlock(&grants.lock)
 
 cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) noexcept nogil:
-    # A copy in the arena; NULL: unknown, expired or no memory, then it has to be verified.
+    # Returns a copy in the arena; NULL: unknown, expired or no memory, so the token must be verified.
     cdef Grant** at = grants_set(digest)
     cdef Grant* out = NULL
     cdef int i
@@ -75,7 +75,7 @@ cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) n
             break
         if memcmp(at[i].digest, digest, 32) == 0:
             if at[i].expires_us > now_us:
-                at[i].used_us = now_us        # readers may race for it: any of their times will do
+                at[i].used_us = now_us        # readers may race: any of their times will do
                 out = grant_given(at[i], a)
             break
     uv_rwlock_rdunlock(&grants.lock)
@@ -96,11 +96,12 @@ cdef Grant* grant_given(Grant* g, Arena* a) noexcept nogil:
     return copy
 
 cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:
-    # `*` stands for any bytes, also none; all others for themselves. At most pn * sn steps.
+    # Returns True if s fits the pattern p. `*` stands for any bytes, also none; other bytes for themselves. At most pn
+    # * sn steps.
     cdef size_t pi = 0
     cdef size_t si = 0
-    cdef size_t star = pn         # the last star passed, pn: none
-    cdef size_t back = 0          # where the text after it was tried
+    cdef size_t star = pn         # the last star passed, pn: none yet
+    cdef size_t back = 0          # where the text after the star was tried
     while si < sn:
         if pi < pn and p[pi] == b'*':
             star = pi
@@ -120,8 +121,8 @@ cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept
     return pi == pn
 
 cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept nogil:
-    # Returns True if a rule has the verb for the queue and the group. group: p NULL if the request is on behalf of
-    # none; then grouped rules do not count.
+    # Returns True if a rule has the verb for the queue and the group. Without a group (p NULL) only rules without
+    # groups count.
     cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
     cdef int i
     if not g.limited:
@@ -135,7 +136,7 @@ cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept no
     return False
 
 cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
-    # The verb on any queue?
+    # Returns True if a rule has the verb on any queue.
     cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
     cdef int i
     if not g.limited:
@@ -147,8 +148,8 @@ cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
     return False
 
 cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
-    # rules: of pattern (bytes), verbs and the pattern of groups (bytes, or None for a rule that is not grouped); or
-    # None for a grant without limits.
+    # Makes a grant. rules: of pattern (bytes), verbs and the pattern of groups (bytes; None: the rule is for all
+    # groups). rules None: a grant without limits.
     cdef list all_ = list(rules or ())
     cdef size_t size = (sizeof(Grant) + len(all_) * sizeof(GrantRule) + len(subject)
                         + sum(len(pattern) + len(group or b"") for pattern, _, group in all_))

@@ -1,10 +1,10 @@
-# Tickets: a page cannot set a header of an EventSource or a WebSocket, and a token in a URL would stay in histories and
-# logs of proxies. So who has a token gets a ticket for one stream (queend/control/tickets.py), which a request names
-# in its query: good for a few seconds, for one request, for one path. In: tickets from the control plane. Out: the
-# grant of who asked for it. Guarded by grants.lock. Kept as SHA-256, by this process alone.
+# Keeps tickets for streams of pages. A page cannot set a header of an EventSource or a WebSocket, and a token in a URL
+# would stay in histories and logs. So a client with a token gets a ticket (queend/control/tickets.py), which the query
+# of a request names. It is good for a few seconds, one request and one path. In: tickets from the control plane. Out:
+# the grant of the token's owner. Guarded by grants.lock. Kept as SHA-256, by this process alone.
 
 cdef enum:
-    TICKETS_MOST = 4096       # that wait to be used
+    TICKETS_MOST = 4096       # tickets that wait to be used
 
 cdef struct Ticket:
     Grant* grant              # its digest is the ticket's; NULL: free
@@ -18,13 +18,13 @@ cdef inline void ticket_free(Ticket* t) noexcept nogil:
     t.grant = NULL
 
 cdef void tickets_clear() noexcept nogil:
-    # Lock held for writing.
+    # Frees all tickets. Requires grants.lock for writing.
     cdef int i
     for i in range(TICKETS_MOST):
         ticket_free(&tickets[i])
 
 cdef bint ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
-    # Takes g over. False: too many wait.
+    # Adds a ticket and takes g over. Returns False if too many wait.
     cdef Ticket* at = NULL
     cdef int64_t now = clock_wall_us()
     cdef int i
@@ -49,8 +49,8 @@ cdef bint ticket_asked(Request* r) noexcept nogil:
     return query_find(r.query, b"ticket", &r.arena, &ticket) != 0
 
 cdef Grant* ticket_take(Request* r) noexcept nogil:
-    # What it allows, in the request's arena, and it is used up; NULL: it is not known, too old or of another path. Who
-    # shows it at the wrong path has used it, too.
+    # Uses up the request's ticket. Returns what it allows, in the request's arena; NULL if it is unknown, too old or of
+    # another path. A ticket shown at the wrong path is used up, too.
     cdef unsigned char[32] digest
     cdef unsigned char[32] path
     cdef Slice ticket

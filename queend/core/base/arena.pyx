@@ -1,5 +1,5 @@
-# An arena owns everything one request needs and gives it all back at once. The first chunk comes from the worker's
-# freelist (arenas are opened and closed on the same thread), so an ordinary request costs no malloc.
+# Owns all memory of one request and gives it back at once. The first chunk comes from the worker's freelist, so an
+# ordinary request costs no malloc. Arenas are opened and closed on the same thread.
 
 cdef enum:
     ARENA_CHUNK = 2048
@@ -13,9 +13,9 @@ cdef struct Chunk:
 
 cdef struct Ruin:             # at the beginning of a large block that is given back
     Ruin* next
-    size_t left               # bytes of it that may have pages
+    size_t left               # bytes of the block that may have pages
 
-cdef struct Adopted:          # memory that was not an arena's
+cdef struct Adopted:          # memory that was not the arena's before
     Adopted* next
     void* block
     size_t size
@@ -24,16 +24,16 @@ cdef struct ChunkPool:
     Chunk* free_list
     int kept
     Ruin* ruins
-    int64_t ruined            # bytes of them that may have pages
+    int64_t ruined            # bytes of the ruins that may have pages
 
 cdef struct Arena:
     ChunkPool* pool
     Chunk* chunks
     Adopted* adopted
-    size_t size               # bytes of all of them
+    size_t size               # bytes of all chunks and adopted blocks
     char* at
     char* end
-    bint picky                # of the request: names that nobody knows are refused (Prefer: handling=strict)
+    bint picky                # of the request: unknown names are refused (Prefer: handling=strict)
 
 cdef inline void arena_open(Arena* a, ChunkPool* pool) noexcept nogil:
     a.pool = pool
@@ -69,7 +69,7 @@ cdef void* arena_more(Arena* a, size_t n) noexcept nogil:
     return <char*>c + sizeof(Chunk)
 
 cdef inline void* arena_alloc(Arena* a, size_t n) noexcept nogil:
-    # n bytes, aligned to 8, not cleared; NULL when memory ran out.
+    # Returns n bytes, aligned to 8, not cleared; NULL if memory ran out.
     cdef char* p = a.at
     n = (n + 7) & ~(<size_t>7)
     if p != NULL and <size_t>(a.end - p) >= n:
@@ -84,8 +84,8 @@ cdef inline void* arena_zero(Arena* a, size_t n) noexcept nogil:
     return p
 
 cdef void* arena_grow(Arena* a, const void* old, int n, size_t size, int least, int* room) noexcept nogil:
-    # An array of n elements of `size` bytes each, with room for one more: the same, or a copy four times as large, the
-    # first for `least`. NULL when memory ran out.
+    # Returns an array with room for one more element than n, of `size` bytes each. It is `old`, or a copy four times as
+    # large; the first has room for `least`. Returns NULL if memory ran out.
     cdef void* more
     if n < room[0]:
         return <void*>old
@@ -96,11 +96,11 @@ cdef void* arena_grow(Arena* a, const void* old, int n, size_t size, int least, 
     return more
 
 cdef inline Slice arena_copy(Arena* a, Slice s) noexcept nogil:
-    # The copy is followed by a NUL that is not counted. p is NULL when memory ran out.
+    # Returns a copy, followed by a NUL that is not counted. p is NULL if memory ran out.
     return slice_copy(<char*>arena_alloc(a, s.n + 1), s)
 
 cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
-    # The block is the arena's from now on. False: memory ran out, it is still the caller's.
+    # Makes the block the arena's. Returns False if memory ran out; then it is still the caller's.
     cdef Adopted* one = <Adopted*>arena_alloc(a, sizeof(Adopted))
     if one == NULL:
         return False
@@ -112,7 +112,8 @@ cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     return True
 
 cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept nogil:
-    # To give back the pages of a large one takes milliseconds: a slice a turn. It is its own entry in the list.
+    # Gives back a block. The pages of a large one take milliseconds, so they go back a slice per turn; the block itself
+    # is its entry in the list.
     cdef Ruin* r = <Ruin*>block
     if pool == NULL or size < RUIN_LEAST:
         free(block)
@@ -123,7 +124,7 @@ cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept 
     pool.ruined += <int64_t>size
 
 cdef void chunkpool_turn(ChunkPool* pool) noexcept nogil:
-    # Gives back a slice of what was large.
+    # Gives back a slice of a large block. Called in each turn of the loop.
     cdef Ruin* r = pool.ruins
     cdef size_t at
     if r == NULL:

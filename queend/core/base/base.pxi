@@ -13,7 +13,7 @@ from queend.core.includes.zlib cimport *
 from queend.core.includes.crypto cimport *
 
 cdef extern from "mem.h" nogil:
-    # NULL when memory ran out, which every caller minds: nothing ends the process
+    # NULL if memory ran out; every caller checks for it, and the process goes on
     void* malloc "mem_malloc"(size_t n)
     void* calloc "mem_calloc"(size_t n, size_t size)
     void* realloc "mem_realloc"(void* p, size_t n)
@@ -54,16 +54,16 @@ cdef extern from "wide.h" nogil:
     unsigned int wide_no_digit(const char* p)
     unsigned int wide_high(const char* p)             # not ASCII
     void wide_fetch(const void* p)                    # asks for it from memory, without waiting
-    int wide_uuid_parse(const char* p, unsigned char* out)      # 36 in, 16 out: 0 none, 1 lower case, 2 not only
+    int wide_uuid_parse(const char* p, unsigned char* out)      # 36 in, 16 out: 0 malformed, 1 lower case, 2 not only
     void wide_uuid_format(const unsigned char* id, char* out)
     const unsigned char[256] hex_digits
 
 cdef extern from "jsonwalk.h" nogil:
     enum:
         JSONWALK_ROOM         # bytes readable behind a text for a walk up to its end
-    # p stands at '{' or '[': the byte after the value, NULL where it takes a closer look
+    # p stands at '{' or '['. Returns the byte after the value, NULL if it must be read byte by byte
     ctypedef const char* jsonwalk(const char* p, const char* end, const char* room, int most, int* high) noexcept nogil
-    jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL: none
+    jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL if there is none
 
 cdef extern from "atomic.h" nogil:
     # a word that other threads read without the lock under which it is set

@@ -1,5 +1,5 @@
-# A growable run of bytes with one owner. `failed` is sticky: writers append without checking, the owner checks once
-# at the end and answers 503 when memory ran out.
+# Appends bytes to a growable buffer with one owner. `failed` is sticky: writers append without checking. The owner
+# checks once at the end and answers 503 if memory ran out.
 
 cdef struct Buf:
     char* data
@@ -40,7 +40,7 @@ cdef inline bint buf_room(Buf* b, size_t more) noexcept nogil:
     return buf_grow(b, more)
 
 cdef inline void buf_put(Buf* b, const void* p, size_t n) noexcept nogil:
-    if n and buf_room(b, n):          # memcpy must not see NULL, not even for nothing
+    if n and buf_room(b, n):          # memcpy must not get NULL, not even for 0 bytes
         memcpy(b.data + b.len, p, n)
         b.len += n
 
@@ -56,7 +56,7 @@ cdef inline void buf_byte(Buf* b, char c) noexcept nogil:
         b.len += 1
 
 cdef inline char* buf_reserve(Buf* b, size_t n) noexcept nogil:
-    # Room for n bytes that the caller fills; NULL when memory ran out.
+    # Returns room for n bytes that the caller fills; NULL if memory ran out.
     cdef char* at
     if not buf_room(b, n):
         return NULL

@@ -1,7 +1,7 @@
-# Time. Wall time only ever stamps ids and texts; durations use the monotonic clock.
+# Reads the clocks. Wall time only stamps ids and texts; durations use the monotonic clock.
 
 cdef inline int64_t clock_wall_us() noexcept nogil:
-    # Microseconds since the Unix epoch.
+    # Returns microseconds since the Unix epoch.
     cdef timespec ts
     clock_gettime(CLOCK_REALTIME, &ts)
     return <int64_t>ts.tv_sec * 1000000 + ts.tv_nsec // 1000
@@ -12,8 +12,8 @@ cdef inline int64_t clock_mono_us() noexcept nogil:
     return <int64_t>ts.tv_sec * 1000000 + ts.tv_nsec // 1000
 
 cdef void clock_format(int64_t us, int digits, char* out) noexcept nogil:
-    # `2026-01-02T03:04:05.678901Z` with `digits` (3 or 6) fractional digits; writes 21 + digits bytes, no NUL.
-    # Civil date from days by the era method (proleptic Gregorian).
+    # Writes `2026-01-02T03:04:05.678901Z` with `digits` (3 or 6) fractional digits: 21 + digits bytes, no NUL. The
+    # civil date follows from the days by the era method (proleptic Gregorian).
     cdef int64_t secs = us // 1000000
     cdef int64_t frac = us % 1000000
     if frac < 0:

@@ -8,7 +8,7 @@ cdef enum Coding:
     CODING_ZSTD = 2
 
 cdef enum:
-    GZIP_WINDOW = 31          # of zlib: 32 KiB, and the header is gzip's
+    GZIP_WINDOW = 31          # of zlib: 32 KiB, and a gzip header
     ZSTD_WINDOW_LOG = 23      # the largest window that RFC 8878 asks receivers for: 8 MiB
     ZSTD_WINDOW = 1 << 23
     GZIP_LEAST = 18           # bytes of a header and a trailer
@@ -21,7 +21,7 @@ cdef struct Coded:
     bint whole                # a member or frame has ended, and none has begun behind it
 
 cdef bint coded_open(Coded* c, int coding, Slice body) noexcept nogil:
-    # False if memory ran out; coded_close follows in any case.
+    # Opens a coding. Returns False if memory ran out. The caller must call coded_close in any case.
     memset(c, 0, sizeof(Coded))
     c.coding = coding
     c.left = body

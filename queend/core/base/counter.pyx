@@ -1,6 +1,6 @@
-# Counters: one block per worker, written only by its thread, summed by readers (a torn read of one counter is a
-# slightly old value, nothing worse). Each is a metric of its name (core/figures). Live counts must be zero after a
-# clean stop: the tests assert it.
+# Counts. One block per worker, written only by its thread and summed by readers; a torn read of a counter is just a
+# slightly old value. Each counter is a metric of its name (core/figures). Live counts must be zero after a clean stop:
+# the tests assert it.
 
 cdef enum:
     OP_PUSH = 0
@@ -17,11 +17,11 @@ cdef struct OpCounter:
     uint64_t items            # messages or acknowledgments in them
     uint64_t errors           # answered with 4xx or 5xx
     uint64_t calls            # statements sent
-    int limit                 # how many of them may be in flight, as of now
+    int limit                 # how many statements may be in flight, as of now
     uint64_t latency_sum_us
     uint64_t[LATENCY_BUCKETS] latency
 
-cdef struct Times:            # bucket i counts those below 2**i microseconds
+cdef struct Times:            # bucket i counts times below 2**i microseconds
     uint64_t sum_us
     uint64_t[LATENCY_BUCKETS] n
 
@@ -34,13 +34,13 @@ cdef struct Counters:
     uint64_t bytes_out
     uint64_t db_errors
     uint64_t duplicates
-    uint64_t buffered         # messages answered so
+    uint64_t buffered         # messages answered as buffered
     uint64_t dead_lettered
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
     uint64_t acked_by_lease   # acknowledgments that needed no look into the log
-    uint64_t streams_begun    # streams that were begun
-    uint64_t streamed         # messages delivered to them
+    uint64_t streams_begun    # streams of messages that were begun
+    uint64_t streamed         # messages delivered to streams
     uint64_t handed_over      # messages delivered by the push that stored them
     uint64_t sealed           # payloads, of encrypted queues
     uint64_t opened
@@ -49,18 +49,18 @@ cdef struct Counters:
     uint64_t refused          # answered 503: a bound was reached, or the database is away
     uint64_t not_parked       # pops refused, because too many were waiting
     uint64_t not_taken        # connections closed, because their answers were not taken
-    uint64_t no_room          # refused, because too much was being received
+    uint64_t no_room          # requests refused, because too much was being received
     uint64_t waited_room      # large requests that waited for room
     uint64_t trimmed          # times that free memory was given back to the system (net/trim)
     uint64_t logged           # lines of the request log
-    uint64_t spans            # of traces (net/spans)
-    uint64_t spans_dropped    # for want of room
-    uint64_t not_logged       # for want of room
-    uint64_t too_slow         # whose bodies came too slowly
+    uint64_t spans            # spans of traces (net/spans)
+    uint64_t spans_dropped    # spans without room
+    uint64_t not_logged       # lines of the request log without room
+    uint64_t too_slow         # requests whose bodies came too slowly
     uint64_t turn_bytes       # most that one turn of the loop read from clients
     uint64_t read_beside      # bodies that were read beside the loop
-    uint64_t answered_beside  # requests answered meanwhile
-    # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits
+    uint64_t answered_beside  # requests answered while a body was read beside the loop
+    # monotonic ms, when a statement was sent after the last answer of the database; 0: no statement waits
     int64_t silent_since
     int64_t connected         # connections that serve
     int64_t live_connections

@@ -1,41 +1,45 @@
-# When what was deleted may be freed. Requests and what comes of them hold pointers to queues, partitions, groups and
-# cursors; what is deleted can no longer be found, and is freed when nobody who may have found it before is left.
+# Decides when the memory of deleted names may be freed. In: pins. Out: era_now, which find/grave moves on. Requests and
+# their jobs hold pointers to queues, partitions, groups and cursors. A deleted one can no longer be found; it is freed
+# after all requests that may have found it before. Guarded by catalog.lock and book.lock, see Order.
 #
-# Who looks something up is pinned first, to the era that it reads, and until it holds nothing any more: requests of hot
-# routes (job_open to request_close), what gives back or takes back after them, a scan. What comes of a pinned one has
-# the pin of the same era, and gets it before the other one's goes. The era moves on (find/grave) while nobody is pinned
-# to another than the current one, and after every worker has come to an end with what it did at the move before. From
-# the burial to the second move after it no pin of before it lasts: whichever of the two words it counts in, at one of
-# the two moves that word had to be 0. So it does not matter that the era may have moved between reading it and
-# counting.
+# Pins: a request is pinned to the current era before its first look-up, and until it holds no such pointer. Pinned are
+# requests of hot routes (job_open to request_close), releases and take-backs after them, and scans. Work that follows
+# from a pinned request takes a pin of the same era, before the request's pin is dropped.
 #
-# Order: the count rises before the look-up, which takes catalog.lock; the burial takes it for writing, and who moves
-# the era after that. So each rise that a look-up before the burial needs is seen. A pin that another worker counts on
-# is counted under the book's lock, and the words are read under it: they are never seen between two workers. A fall is
-# a release, reading an acquire.
+# Moves: the era moves on if all pins are of the current era, and every worker has finished what it did at the move
+# before. After the second move that follows a burial, all pins from before the burial are gone. Pins are counted in two
+# words, and at one of the two moves the word in question had to be 0. So the era may move between reading it and
+# counting the pin.
+#
+# Order: the count rises before the look-up, which takes catalog.lock. The burial takes catalog.lock for writing, and
+# the move takes it later. So the move sees each rise that a look-up before the burial needs. A pin of another worker is
+# counted under book.lock, and the words are read under it: none is missed between two workers. A fall is a release, a
+# read an acquire.
 
 cdef SharedInt64 era_now
 cdef SharedInt64 era_blocked  # 1: the era cannot move on, because requests are pinned to another one (find/grave)
-cdef int64_t[2] era_outside   # pins of threads that are no worker: of those that hold the interpreter's lock
+cdef int64_t[2] era_outside   # pins of threads other than workers, which hold the interpreter's lock
 
 cdef inline int pin_take(int64_t* pins) noexcept nogil:
-    # The caller holds nothing yet. 1 or 2: the word it counts in, and one.
+    # Pins the caller to the current era. Returns the pin, 1 or 2: its word and one. Requires that the caller holds no
+    # pointer yet.
     cdef int at = <int>(era_now & 1)
     pin_up(&pins[at])
     return at + 1
 
 cdef inline int pin_share(int64_t* pins, int pin) noexcept nogil:
-    # For what goes on holding what the owner of `pin` holds. Of another worker's: the book is locked.
+    # Adds a pin for an object that keeps pointers of the owner of `pin`. Requires book.lock if the pin is another
+    # worker's.
     pin_up(&pins[pin - 1])
     return pin
 
 cdef inline void pin_drop(int64_t* pins, int pin) noexcept nogil:
-    # 0: there is none.
+    # Drops a pin. 0: does nothing.
     if pin:
         pin_down(&pins[pin - 1])
 
 cdef inline int pin_renew(int64_t* pins, int pin) noexcept nogil:
-    # The caller holds nothing now, and is about to look up all it needs.
+    # Moves a pin to the current era. Requires that the caller holds no pointer, and looks up all it needs afterwards.
     if pin == 1 + <int>(era_now & 1):
         return pin
     pin_drop(pins, pin)

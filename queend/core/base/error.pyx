@@ -1,5 +1,5 @@
-# Why a request is refused: a status and a text, written where the reason is known, sent to the client by whoever
-# answers (net/reply).
+# Keeps why a request is refused: a status and a text. Written where the reason is known, sent to the client with the
+# answer (net/reply).
 
 cdef struct ApiError:
     int status
@@ -19,4 +19,5 @@ cdef bint refuse_memory(ApiError* e) noexcept nogil:
     return False
 
 cdef extern from "error.h" nogil:
-    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # as printf has it; 400, always False
+    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # formats like printf; status 400, returns
+                                                                          # False

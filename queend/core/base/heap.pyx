@@ -1,9 +1,9 @@
-# An indexed binary min-heap of due times. A node is embedded in what waits and knows its place, so it can be taken out
-# at any time: the heap never holds more than what really waits.
+# Orders due times in an indexed binary min-heap. A node is embedded in its owner and knows its place, so it can be
+# removed at any time. The heap holds only nodes that still wait.
 
 cdef struct HeapNode:
     int64_t at                # monotonic microseconds
-    int pos                   # 1-based place; 0 = in no heap
+    int pos                   # 1-based place; 0: in no heap
     void* owner
 
 cdef struct Heap:
@@ -60,7 +60,7 @@ cdef void heap_del(Heap* h, HeapNode* node) noexcept nogil:
     heap_down(h, last.pos)
 
 cdef bint heap_room(Heap* h, int n) noexcept nogil:
-    # Room for n in all, so that adding cannot fail. False when memory ran out.
+    # Makes room for n nodes in all, so that adding cannot fail. Returns False if memory ran out.
     cdef HeapNode** nodes
     cdef int cap = h.cap if h.cap else 64
     if n + 1 <= h.cap:
@@ -75,7 +75,7 @@ cdef bint heap_room(Heap* h, int n) noexcept nogil:
     return True
 
 cdef bint heap_add(Heap* h, HeapNode* node, int64_t at) noexcept nogil:
-    # Adds, or moves when it is already there. False when memory ran out.
+    # Adds a node, or moves it if it is in the heap. Returns False if memory ran out.
     if node.pos != 0:
         heap_del(h, node)
     if not heap_room(h, h.n + 1):

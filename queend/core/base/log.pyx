@@ -1,12 +1,12 @@
-# What operators read: one JSON object per line on standard error, each in one write so that threads never mix lines.
-# Nobody waits for a reader: while standard error takes nothing (a stopped pager, a frozen journal), lines are dropped
-# and counted. The first line it takes again says how many.
+# Writes the log: one JSON object per line on standard error, each in one write so that threads never mix lines. In: an
+# event. Out: a line. While standard error takes no bytes (a stopped pager, a frozen journal), lines are dropped and
+# counted, and threads go on. The first line written again is preceded by their number. log_lock guards all.
 
 cdef enum:
     LOG_LINE = 2048           # longer details are cut
     LOG_WRITE = 4096          # PIPE_BUF: a pipe that takes anything takes so much
 
-cdef uv_mutex_t log_lock      # one thread writes at a time: the room that one sees, no other fills
+cdef uv_mutex_t log_lock      # one thread writes at a time: another one cannot fill the room it saw
 cdef int64_t log_dropped = 0  # lines, since the last that was written
 uv_mutex_init(&log_lock)
 
@@ -23,7 +23,7 @@ cdef inline int log_rank(char level) noexcept nogil:
     return 3
 
 cdef void log_level_set(const char* level) noexcept nogil:
-    # trace, debug, info, warn or error; before the threads start.
+    # Sets the lowest level: trace, debug, info, warn or error. Must be called before the threads start.
     global log_threshold
     log_threshold = level[0]
 
@@ -48,7 +48,7 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
             c = b' '
         out[at] = c
         at += 1
-    # never end inside a UTF-8 character, whoever cut it
+    # never ends inside a UTF-8 character, wherever the text was cut
     i = at
     while i and (<unsigned char>out[i - 1] & 0xc0) == 0x80:
         i -= 1
@@ -59,7 +59,7 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
     return at
 
 cdef void log_mask(char* text, bint cut) noexcept nogil:
-    # Writes marks over what is hidden. cut: the text went on, and one may begin at its end.
+    # Writes asterisks over hidden texts. cut: the text went on, and a hidden text may begin at its end.
     cdef const char* one = log_hidden
     cdef const char* end
     cdef char* at
@@ -81,7 +81,7 @@ cdef void log_mask(char* text, bint cut) noexcept nogil:
         one = end + 1 if end != NULL else NULL
 
 cdef bint log_takes(int wait_ms) noexcept nogil:
-    # Does standard error take LOG_WRITE bytes without a wait? Also true where a write fails at once.
+    # Returns True if standard error takes LOG_WRITE bytes within wait_ms, or if a write fails at once.
     cdef pollfd p
     p.fd = 2
     p.events = POLLOUT
@@ -92,7 +92,8 @@ cdef bint log_takes(int wait_ms) noexcept nogil:
     return found > 0
 
 cdef bint log_put(const char* lines, size_t n, int wait_ms) noexcept nogil:
-    # Whole lines, at most LOG_WRITE bytes. wait_ms: how long for a reader. False: standard error takes none now.
+    # Writes whole lines, at most LOG_WRITE bytes. wait_ms: how long to wait for a reader. Returns False if standard
+    # error takes no bytes.
     global log_dropped
     cdef char[128] note
     cdef char[32] now
@@ -107,19 +108,20 @@ cdef bint log_put(const char* lines, size_t n, int wait_ms) noexcept nogil:
             log_dropped = 0
         takes = log_takes(wait_ms)
     if takes and write(2, lines, n) < 0:
-        pass                  # nobody is left to tell
+        pass                  # the error has no reader left
     uv_mutex_unlock(&log_lock)
     return takes
 
 cdef void log_drop() noexcept nogil:
-    # One more line that was not taken.
+    # Counts a line that was not taken.
     global log_dropped
     uv_mutex_lock(&log_lock)
     log_dropped += 1
     uv_mutex_unlock(&log_lock)
 
 cdef void log_line(const char* level, const char* event, const char* detail) noexcept nogil:
-    # level: debug, info, warn, error. event: a word in snake case. detail: UTF-8 text for people, may be NULL.
+    # Logs an event. level: debug, info, warn, error. event: a word in snake case. detail: UTF-8 text for people, may be
+    # NULL.
     cdef char[LOG_LINE] line
     cdef char[LOG_LINE] plain
     cdef size_t at = 0

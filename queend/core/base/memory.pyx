@@ -1,6 +1,6 @@
-# What the allocator keeps. A request of a thousand messages takes a few hundred kilobytes and gives them back with its
-# answer. Left to itself glibc hands such blocks to the system each time and asks for them again: up to a fifth of the
-# CPU of a large push went into that (bench/results/formats.md).
+# Tells the allocator what to keep. A request of a thousand messages takes a few hundred kilobytes and gives them back
+# with its answer. glibc's default is to give such blocks back to the system each time and to ask for them again. That
+# took up to a fifth of the CPU of a large push (bench/results/formats.md).
 
 cdef extern from *:
     """

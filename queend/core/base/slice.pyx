@@ -1,5 +1,5 @@
-# A slice is a borrowed view of bytes: a place and a length. It owns nothing and must not outlive the memory it points
-# to, for a request its arena.
+# Borrows bytes: a place and a length. A slice owns nothing. Its memory must outlive it; for a request that is its
+# arena.
 
 cdef struct Slice:
     const char* p
@@ -15,7 +15,7 @@ cdef inline Slice slice_lit(const char* text) noexcept nogil:
     return slice_of(text, strlen(text))
 
 cdef inline char* text_copy(const char* text) noexcept nogil:
-    # NULL when memory ran out.
+    # Returns a copy to be freed, NULL if memory ran out.
     cdef size_t n = strlen(text) + 1
     cdef char* copy = <char*>malloc(n)
     if copy != NULL:
@@ -23,7 +23,7 @@ cdef inline char* text_copy(const char* text) noexcept nogil:
     return copy
 
 cdef inline Slice slice_copy(char* room, Slice s) noexcept nogil:
-    # Into room for one byte more, which is a NUL. room NULL (memory ran out): no slice.
+    # Copies into room for one byte more, which becomes a NUL. Returns p NULL if room is NULL (memory ran out).
     if room == NULL:
         return slice_of(NULL, 0)
     if s.n:
@@ -39,16 +39,16 @@ cdef inline bint slice_is(Slice a, const char* text) noexcept nogil:
     return a.n == n and (n == 0 or memcmp(a.p, text, n) == 0)
 
 cdef inline Slice slice_from(Slice s, size_t at) noexcept nogil:
-    # What stands from there on; at: at most its length.
+    # Returns what stands from there on. Requires at <= s.n.
     return slice_of(s.p + at, s.n - at)
 
 cdef inline Slice slice_until(Slice s, char c) noexcept nogil:
-    # What stands before the first such byte; all of it where there is none.
+    # Returns what stands before the first such byte; all of it if there is no such byte.
     cdef const char* at = <const char*>memchr(s.p, c, s.n) if s.n else NULL
     return slice_of(s.p, at - s.p if at != NULL else s.n)
 
 cdef inline Slice slice_trim(Slice s) noexcept nogil:
-    # Without blanks and tabs around it.
+    # Returns s without blanks and tabs around it.
     while s.n and (s.p[0] == b' ' or s.p[0] == b'\t'):
         s = slice_from(s, 1)
     while s.n and (s.p[s.n - 1] == b' ' or s.p[s.n - 1] == b'\t'):
@@ -59,7 +59,7 @@ cdef uint64_t hash_seed       # of this process: clients cannot choose texts who
 getrandom(&hash_seed, 8, 0)
 
 cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
-    # The finaliser of splitmix64: every input bit reaches every output bit.
+    # Mixes like the finaliser of splitmix64: every input bit reaches every output bit.
     h ^= h >> 30
     h *= <uint64_t>0xbf58476d1ce4e5b9
     h ^= h >> 27
@@ -68,7 +68,7 @@ cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
     return h
 
 cdef inline uint64_t slice_hash(Slice s, uint64_t seed) noexcept nogil:
-    # seed: hash_seed, or what is made of it, wherever clients choose the text.
+    # Hashes a text. seed: hash_seed, or a value made of it, wherever clients choose the text.
     cdef uint64_t h = seed ^ (s.n * <uint64_t>0x9e3779b97f4a7c15)
     cdef uint64_t w
     cdef size_t i = 0

@@ -1,5 +1,5 @@
-# Open-addressed hash table from a 64-bit key to a pointer (linear probing, backward-shift delete, load at most 3/4).
-# Key 0 is not allowed. The owner locks it.
+# Maps 64-bit keys to pointers in an open-addressed hash table (linear probing, backward-shift delete, load at most
+# 3/4). Key 0 is not allowed. The owner locks it.
 
 cdef struct TableCell:
     uint64_t key
@@ -11,7 +11,7 @@ cdef struct Table:
     size_t used
 
 cdef inline uint64_t pair_key(int32_t one, int32_t other) noexcept nogil:
-    # Of two ids.
+    # Returns a key made of two ids.
     return (<uint64_t><uint32_t>one << 32) | <uint32_t>other
 
 cdef inline void table_init(Table* t) noexcept nogil:
@@ -53,7 +53,7 @@ cdef bint table_resize(Table* t, size_t size) noexcept nogil:
     return True
 
 cdef bint table_put(Table* t, uint64_t key, void* value) noexcept nogil:
-    # Adds or replaces; False when memory ran out (the table is then unchanged): never for a key that is there.
+    # Adds or replaces a value. Returns False if memory ran out: the table is then unchanged. Replacing always succeeds.
     cdef size_t i
     if t.cells == NULL and not table_resize(t, 16):
         return False

@@ -1,6 +1,6 @@
-# One zstd frame, unpacked. Its header must tell the size, which is bounded before a byte of memory is taken for it:
-# what a few bytes may unpack to is the reader's decision, never the sender's. Owns: a context and a scratch room that
-# is used again, both made when the first frame comes. One per thread.
+# Unpacks one zstd frame. In: a frame. Out: bytes. The frame's header must give the size, which is bounded before memory
+# is taken for it: how much a few bytes may unpack to is decided here. Owns, one per thread, a context and a reusable
+# scratch room, both made for the first frame.
 
 cdef enum:
     UNZIP_MOST = 67108864     # bytes that one frame may unpack to
@@ -8,14 +8,14 @@ cdef enum:
 
 cdef enum UnzipResult:
     UNZIP_OK = 0
-    UNZIP_BAD = 1             # no frame, or not exactly one, or damaged, or without its size
+    UNZIP_BAD = 1             # not exactly one frame, or damaged, or without its size
     UNZIP_LARGE = 2
     UNZIP_MEMORY = 3
 
 cdef struct Unzip:
     ZSTD_DCtx* context
     Scratch room
-    bint short_of_memory      # it ran out since somebody looked
+    bint short_of_memory      # memory ran out since the flag was last cleared
 
 cdef void unzip_close(Unzip* z) noexcept nogil:
     ZSTD_freeDCtx(z.context)
@@ -23,7 +23,7 @@ cdef void unzip_close(Unzip* z) noexcept nogil:
     memset(z, 0, sizeof(Unzip))
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
-    # What a frame says it unpacks to. The slice must be that frame and nothing else.
+    # Reads the size that a frame unpacks to. The slice must be that frame and nothing else.
     cdef unsigned long long n
     if frame.n < 5 or le32(frame.p) != ZSTD_MAGIC:
         return UNZIP_BAD
@@ -47,7 +47,7 @@ cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept no
     return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
 
 cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
-    # Into an arena, to be kept. JSONWALK_ROOM bytes behind it are readable.
+    # Unpacks into an arena, to be kept. JSONWALK_ROOM bytes behind the result are readable.
     cdef size_t size = 0
     cdef char* room
     cdef int result = unzip_size(frame, most, &size)
@@ -63,7 +63,7 @@ cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) n
     return UNZIP_OK
 
 cdef int unzip_scratch(Unzip* z, Slice frame, Slice* out) noexcept nogil:
-    # Into the scratch: valid until the next frame.
+    # Unpacks into the scratch: valid until the next frame.
     cdef size_t size = 0
     cdef int result = unzip_size(frame, UNZIP_MOST, &size)
     if result != UNZIP_OK:

@@ -1,10 +1,10 @@
-# UUIDs: version 7 made here (strictly increasing inside one generator), lease ids, parsing, spelling, and the two ids
-# that are computed instead of stored: message ids and partition ids (formats in docs/inside/storage.md).
+# Makes, parses and spells UUIDs: version 7 (strictly increasing inside one generator), lease ids, message ids and
+# partition ids. The last two are computed instead of stored (formats in docs/inside/storage.md).
 
 cdef struct UuidGen:
     int64_t last_ms
     uint32_t seq              # 12-bit counter inside one millisecond
-    uint64_t state            # xorshift64*: uniqueness only, secrets never come from here
+    uint64_t state            # xorshift64*: for uniqueness only, never for secrets
 
 cdef void uuidgen_open(UuidGen* g) noexcept nogil:
     g.last_ms = 0
@@ -23,8 +23,8 @@ cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
     uuid7_next(g, clock_wall_us() // 1000, out)
 
 cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept nogil:
-    # One of many: the clock was read once for all of them. 48 bits ms, 12 bits sequence, 62 random bits. When the clock
-    # stands still or goes back the sequence goes on, and runs over into the next millisecond after 4096 ids.
+    # Makes one of many ids, for which the clock is read once. 48 bits ms, 12 bits sequence, 62 random bits. If the
+    # clock stands still or goes back the sequence goes on, and runs over into the next millisecond after 4096 ids.
     if ms > g.last_ms:
         g.last_ms = ms
         g.seq = 0
@@ -39,21 +39,23 @@ cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept
     be64_put(out + 8, lo)
 
 cdef struct Secrets:
-    int left                  # bytes of the kernel's randomness that were not given out
-    unsigned char[256] bytes  # as many as one call gives whole
+    int left                  # bytes of the kernel's randomness that are unused
+    unsigned char[256] bytes  # as many as one call is sure to return
 
 cdef void secrets_take(Secrets* s, unsigned char* out, int n) noexcept nogil:
     if s.left < n:
         while getrandom(s.bytes, sizeof(s.bytes), 0) != sizeof(s.bytes):
-            pass                      # a signal came while the kernel was still gathering, at the start of the machine
+            pass                      # a signal came while the kernel still gathered randomness, at the start of the
+                                      # machine
         s.left = sizeof(s.bytes)
     s.left -= n
     memcpy(out, s.bytes + s.left, n)
     memset(s.bytes + s.left, 0, n)
 
 cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition, unsigned char* out) noexcept nogil:
-    # Version 8. With the first bit set the id names the partition it is of: 89 random bits, then the partition's number
-    # under a mask of them and the seed. partition 0: of several, which the database remembers (queend.leases).
+    # Makes a lease id, of version 8. If its first bit is set the id names its partition. It then has 89 random bits,
+    # and the partition's number under a mask of them and the seed. partition 0: several partitions, which the database
+    # stores (queend.leases).
     cdef unsigned char[29] msg
     cdef unsigned char[32] digest
     cdef int i
@@ -72,7 +74,7 @@ cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition
         out[12 + i] ^= digest[i]
 
 cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexcept nogil:
-    # As memcmp has it.
+    # Returns True if a is before b in memcmp's order.
     cdef uint64_t x = be64(a)
     cdef uint64_t y = be64(b)
     return be64(a + 8) < be64(b + 8) if x == y else x < y
@@ -82,8 +84,8 @@ cdef inline int hex_value(unsigned char c) noexcept nogil:
     return v & 15 if v != 255 else -1
 
 cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
-    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case. False leaves
-    # out as it may be.
+    # Parses the 36-character form, either case. canonical (may be NULL): it was all lower case. Returns False and
+    # leaves `out` undefined if it is malformed.
     cdef int spelled
     if s.n != 36:
         return False
@@ -97,7 +99,8 @@ cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     wide_uuid_format(id, out)
 
 cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
-    # 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits: sorts like the offset.
+    # Computes a message id: 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits. It sorts like
+    # the offset.
     cdef uint64_t ms = <uint64_t>(created_us // 1000)
     cdef uint64_t hi = (ms << 16) | 0x7000 | ((<uint64_t>offset >> 30) & 0xfff)
     cdef uint64_t lo = (<uint64_t>1 << 63) | ((<uint64_t>offset & 0x3fffffff) << 32) | <uint32_t>partition
@@ -105,8 +108,8 @@ cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset,
     be64_put(out + 8, lo)
 
 cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
-    # A serial number spelled as a UUID that is no counter to guess: 12 tag bytes from the seed and the number, then the
-    # number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
+    # Spells a serial number as a UUID that cannot be guessed by counting. It has 12 tag bytes from the seed and the
+    # number, then the number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
     cdef unsigned char[21] msg
     cdef unsigned char[32] digest
     cdef int i
@@ -131,7 +134,7 @@ cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned ch
     SHA256(msg, 29, digest)
 
 cdef bint code_id_read(const unsigned char* seed, char letter, const unsigned char* id, int32_t* number) noexcept nogil:
-    # The number back, or False when this id was not spelled by this database.
+    # Reads the number of such an id. Returns False if this database did not spell it.
     cdef unsigned char[32] digest
     cdef unsigned char[16] again
     cdef unsigned char[4] plain

@@ -1,4 +1,4 @@
-# Whole numbers as they stand in bytes, in either order of bytes. Nothing needs to be aligned.
+# Reads and writes whole numbers in either byte order, at any alignment.
 
 cdef inline uint16_t le16(const void* p) noexcept nogil:
     cdef uint16_t v

@@ -1,5 +1,5 @@
-# The way to the control plane and back. Workers park requests here; the interpreter's thread, woken by an eventfd,
-# takes them and answers by token. No worker ever waits for the interpreter.
+# Passes requests to the control plane and answers back. In: requests of workers. Out: answers, by token. Owns the queue
+# and the table of calls, guarded by bridge.lock. An eventfd wakes the interpreter's thread; workers never wait for it.
 
 cdef struct BridgeCall:
     BridgeCall* next          # waiting to be taken
@@ -7,17 +7,17 @@ cdef struct BridgeCall:
     uint64_t token
     bint taken
     int64_t size              # of its body
-    bint held                 # only its token is looked at there, then it comes back to the engine
+    bint held                 # only its token is verified there, then it comes back to the engine
     char[64] client           # address:port
 
 cdef struct Bridge:
     uv_mutex_t lock
-    int fd                    # readable when something waits
+    int fd                    # readable while a call waits
     BridgeCall* first
     BridgeCall* last
-    int[2] waiting            # not held, held
+    int[2] waiting            # of calls not held, held
     int[2] most
-    int64_t[2] bytes          # bodies of those that wait or were taken
+    int64_t[2] bytes          # bytes of bodies that wait or were taken
     int64_t most_bytes
     uint64_t tokens
     Table calls               # by token: waiting or taken
@@ -45,13 +45,14 @@ cdef bint bridge_open(int most, int most_held, int64_t most_bytes) noexcept nogi
     return True
 
 cdef void bridge_close() noexcept nogil:
-    # After the workers have ended: every call was answered or forsaken.
+    # Frees the bridge, after the workers have ended: every call was answered or forsaken.
     close(bridge.fd)
     table_free(&bridge.calls)
     uv_mutex_destroy(&bridge.lock)
 
 cdef void bridge_send(Request* r, bint held) noexcept nogil:
-    # On the request's worker: hands it over to the control plane. held: its token alone is to be verified there.
+    # Hands a request over to the control plane. Runs on the request's worker. held: only its token is to be verified
+    # there.
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
     cdef uint64_t one = 1
     cdef bint room = False
@@ -88,7 +89,8 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
         pass                  # its counter is full: readable already
 
 cdef BridgeCall* bridge_shift() noexcept nogil:
-    # The control plane's thread: the next request, which it may read until it answers; NULL when none waits.
+    # Returns the next request, which the control plane may read until it answers; NULL if none waits. Runs on the
+    # control plane's thread.
     cdef BridgeCall* c
     cdef uint64_t count
     uv_mutex_lock(&bridge.lock)
@@ -105,7 +107,7 @@ cdef BridgeCall* bridge_shift() noexcept nogil:
     return c
 
 cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
-    # Takes a waiting call out of the middle of the queue; the lock is held.
+    # Takes a waiting call out of the middle of the queue. Requires bridge.lock.
     cdef BridgeCall* before = NULL
     cdef BridgeCall* at = bridge.first
     while at != c:
@@ -120,12 +122,12 @@ cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
     bridge.waiting[c.held] -= 1
 
 cdef inline void bridge_done(BridgeCall* c) noexcept nogil:
-    # It is known no more; the lock is held.
+    # Removes a call from the table. Requires bridge.lock.
     table_del(&bridge.calls, c.token)
     bridge.bytes[c.held] -= c.size
 
 cdef void bridge_gone(Request* r) noexcept nogil:
-    # The client left: what nobody has taken yet need not be done.
+    # Handles the end of a client: drops a request that the control plane has not taken.
     cdef BridgeCall* c = <BridgeCall*>r.job
     cdef bint mine
     uv_mutex_lock(&bridge.lock)
@@ -139,8 +141,8 @@ cdef void bridge_gone(Request* r) noexcept nogil:
         reply_empty(r)
 
 cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
-    # Any thread: sends the answer on its way. A token that was answered or forsaken before is ignored. NULL when memory
-    # ran out.
+    # Sends an answer on its way, from any thread. A token that was answered or forsaken before is ignored. Returns NULL
+    # if memory ran out, else a value that may be freed already.
     cdef BridgeCall* c
     cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + body.n)
     cdef char* bytes = <char*>a + sizeof(BridgeAnswer)
@@ -183,7 +185,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
     free(a)
 
 cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
-    # Its token has a grant now: it comes in once more.
+    # Brings a request in once more, because its token has a grant now.
     r.job = NULL
     r.on_gone = NULL
     if r.conn == NULL:
@@ -194,7 +196,7 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
         service.request(w, r)
 
 cdef void bridge_forsake(Worker* w) noexcept nogil:
-    # The worker ends: its requests that the control plane still has will not be answered by it.
+    # Answers the worker's calls that the control plane still has, because the worker ends.
     cdef BridgeCall* c
     cdef size_t i
     cdef bint found = True

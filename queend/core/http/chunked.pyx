@@ -1,20 +1,20 @@
-# A chunked body, decoded as its bytes come in, whatever their grouping. Extensions and trailers are checked, bounded
-# and forgotten. No I/O.
+# Decodes a chunked body as its bytes come in, in pieces of any size. In: bytes. Out: the body, or a refusal. Extensions
+# and trailers are checked, bounded and dropped. No I/O.
 
 cdef enum ChunkState:
     CHUNK_SIZE = 0            # digits of a size
-    CHUNK_EXTENSION = 1       # in its name
+    CHUNK_EXTENSION = 1       # in the name of an extension
     CHUNK_SIZE_LF = 2
     CHUNK_DATA = 3
     CHUNK_DATA_CR = 4
     CHUNK_DATA_LF = 5
-    CHUNK_TRAILER = 6         # at the begin of a trailer line
+    CHUNK_TRAILER = 6         # at the beginning of a trailer line
     CHUNK_TRAILER_NAME = 7
     CHUNK_TRAILER_VALUE = 8
     CHUNK_TRAILER_LF = 9
     CHUNK_LAST_LF = 10
     CHUNK_DONE = 11
-    CHUNK_EXTENSION_NAME = 12 # its first byte
+    CHUNK_EXTENSION_NAME = 12 # the first byte of a name
     CHUNK_EXTENSION_VALUE = 13        # the first byte behind the equals sign
     CHUNK_EXTENSION_TOKEN = 14
     CHUNK_EXTENSION_QUOTED = 15
@@ -41,7 +41,8 @@ cdef int chunked_refuse(Chunked* c, int status, const char* reason) noexcept nog
     return -1
 
 cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int64_t max_body, Buf* out) noexcept nogil:
-    # 1: the body is complete, `used` bytes of data belonged to it. 0: all were used, more are needed. -1: refused.
+    # Decodes n bytes. Returns 1 if the body is complete; `used` bytes of data belonged to it. Returns 0 if all were
+    # used and more are needed, -1 if the body was refused.
     cdef size_t i = 0
     cdef size_t k
     cdef int v
@@ -109,8 +110,8 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
     return 0
 
 cdef inline bint chunked_extension(Chunked* c, unsigned char b) noexcept nogil:
-    # ;name, ;name=token, ;name="any \"text\"" (RFC 9112 7.1.1). White space is where requests are smuggled: there is
-    # none.
+    # Takes a byte of ;name, ;name=token or ;name="any \"text\"" (RFC 9112 7.1.1). Returns False if it is malformed.
+    # White space is refused, because it is used to smuggle requests.
     if c.state == CHUNK_EXTENSION_QUOTED:
         if b == b'"':
             c.state = CHUNK_EXTENSION_END

@@ -1,18 +1,19 @@
-# A request's header lines. Few are ever needed, so they are kept as they came and searched when somebody asks for one.
-# In: the lines. Out: a field's value, whether it lists a word, which weight Accept gives a type.
+# Searches a request's header lines. Few are ever needed, so the lines are kept as they came. In: the lines. Out: a
+# field's value, whether it lists a word, which weight Accept gives a type.
 
 cdef enum MediaType:
-    MEDIA_OTHER = 0           # or none
+    MEDIA_OTHER = 0           # or absent
     MEDIA_JSON = 1
     MEDIA_LINES = 2           # application/x-ndjson
     MEDIA_ARROW = 3           # application/vnd.apache.arrow.stream
     MEDIA_FRAMES = 4          # application/x-queen-push
     MEDIA_EVENT = 5           # a CloudEvent
-    MEDIA_EVENTS = 6          # a batch of them
+    MEDIA_EVENTS = 6          # a batch of CloudEvents
     MEDIA_CLOUD = 7           # another form of CloudEvents
 
 cdef bint header_next(const char** at, const char* end, const char* name, Slice* value) noexcept nogil:
-    # The next header of this name (lower case) from `at` on, its value without blanks around it. False: there is none.
+    # Finds the next header of this name (lower case) from `at` on, its value without blanks around it. Returns False if
+    # there is no further one.
     cdef const char* p = at[0]
     cdef const char* stop
     cdef size_t n = strlen(name)
@@ -34,14 +35,14 @@ cdef bint header_next(const char** at, const char* end, const char* name, Slice*
     return False
 
 cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
-    # The value of the first header of this name (lower case); p NULL: absent.
+    # Returns the value of the first header of this name (lower case); p NULL: absent.
     cdef const char* at = raw.p
     cdef Slice value = slice_of(NULL, 0)
     header_next(&at, raw.p + raw.n, name, &value)
     return value
 
 cdef Slice header_single(Slice raw, const char* name) noexcept nogil:
-    # The value of the header of this name (lower case); p NULL: absent, or there are several.
+    # Returns the value of the header of this name (lower case); p NULL: absent, or given more than once.
     cdef const char* at = raw.p
     cdef Slice value = slice_of(NULL, 0)
     cdef Slice other
@@ -50,7 +51,8 @@ cdef Slice header_single(Slice raw, const char* name) noexcept nogil:
     return value
 
 cdef Slice header_listed(Slice raw, const char* name, const char* begins) noexcept nogil:
-    # The rest of the first word that begins so, of those that headers of this name list; p NULL: there is none.
+    # Returns the rest of the first word with this beginning that headers of this name list; p NULL if there is no such
+    # word.
     cdef const char* at = raw.p
     cdef Slice value
     cdef size_t n = strlen(begins)
@@ -69,7 +71,7 @@ cdef Slice header_listed(Slice raw, const char* name, const char* begins) noexce
     return slice_of(NULL, 0)
 
 cdef bint header_lists(Slice raw, const char* name, const char* word) noexcept nogil:
-    # Does a header of this name list the word (both in lower case)?
+    # Returns True if a header of this name lists the word (both in lower case).
     cdef const char* at = raw.p
     cdef Slice value
     cdef size_t n = strlen(word)
@@ -82,7 +84,7 @@ cdef bint header_lists(Slice raw, const char* name, const char* word) noexcept n
     return False
 
 cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept nogil:
-    # p is `lower` but for the case of its letters?
+    # Returns True if p is `lower` but for the case of its letters.
     cdef size_t i
     cdef char c
     for i in range(n):
@@ -94,7 +96,7 @@ cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept
     return True
 
 cdef inline bint text_same(const char* a, const char* b, size_t n) noexcept nogil:
-    # Equal but for the case of letters?
+    # Returns True if both are equal but for the case of letters.
     cdef size_t i
     for i in range(n):
         if (a[i] | 32 if b'A' <= a[i] <= b'Z' else a[i]) != (b[i] | 32 if b'A' <= b[i] <= b'Z' else b[i]):
@@ -102,12 +104,12 @@ cdef inline bint text_same(const char* a, const char* b, size_t n) noexcept nogi
     return True
 
 cdef inline bint slice_folds(Slice s, const char* lower) noexcept nogil:
-    # The whole of it?
+    # Returns True if all of s is `lower`, in any case.
     cdef size_t n = strlen(lower)
     return s.n == n and text_folds(s.p, lower, n)
 
 cdef inline bint slice_begins(Slice s, const char* lower) noexcept nogil:
-    # In any case?
+    # Returns True if s begins with `lower`, in any case.
     cdef size_t n = strlen(lower)
     return s.n >= n and text_folds(s.p, lower, n)
 
@@ -137,8 +139,8 @@ cdef int media_type(Slice headers) noexcept nogil:
     return MEDIA_CLOUD if slice_begins(value, b"application/cloudevents") else MEDIA_OTHER
 
 cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
-    # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */*
-    # name nothing.
+    # Returns the weight that Accept gives a media type, in thousandths; 0 if the client does not take it. Ranges such
+    # as */* do not count.
     cdef const char* at = headers.p
     cdef const char* end
     cdef const char* stop
@@ -162,7 +164,7 @@ cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
     return most
 
 cdef int weight_of(Slice element) noexcept nogil:
-    # Of `type/subtype; q=0.5`: 500. Without a readable q: 1000.
+    # Returns 500 for `type/subtype; q=0.5`, 1000 without a readable q.
     cdef const char* p = <const char*>memchr(element.p, b';', element.n)
     cdef const char* end = element.p + element.n
     cdef int weight = 0

@@ -1,4 +1,4 @@
-# An answer's first bytes: status line, date, whether the connection stays, length. In: a buffer. Out: the same, with
+# Writes an answer's head: status line, date, whether the connection stays, length. In: a buffer. Out: the same, with
 # room for a length that is filled in when the body is written.
 
 cdef enum:
@@ -66,7 +66,7 @@ cdef const char* status_phrase(int status) noexcept nogil:
     return b"Status"
 
 cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:
-    # Status line, date, and that the Content-Type is what the body is; further header lines may follow.
+    # Writes status line, date, and that the Content-Type is what the body is. Further header lines may follow.
     buf_put(b, b"HTTP/1.1 ", 9)
     buf_int(b, status)
     buf_byte(b, b' ')
@@ -76,8 +76,8 @@ cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:
     buf_put(b, b"\r\nX-Content-Type-Options: nosniff\r\n", 35)
 
 cdef void head_end(Buf* b, int status, bint keep_alive, bint http10) noexcept nogil:
-    # Connection where the version's default does not say it, a hole for the length (none where no body may be), the
-    # end.
+    # Ends the head: Connection if it differs from the version's default, room for the length, and the blank line. 204
+    # and 304 have no body, so no length.
     if not keep_alive:
         buf_text(b, b"Connection: close\r\n")
     elif http10:
@@ -88,7 +88,7 @@ cdef void head_end(Buf* b, int status, bint keep_alive, bint http10) noexcept no
         buf_text(b, b"Content-Length:            \r\n\r\n")      # LENGTH_WIDTH and one blanks
 
 cdef void head_length(Buf* b, size_t head_size, size_t length) noexcept nogil:
-    # Fills the hole of a head of head_size bytes at the buffer's begin.
+    # Fills in the length in a head of head_size bytes at the beginning of the buffer.
     cdef char* at = b.data + head_size - 4
     cdef int i
     for i in range(LENGTH_WIDTH):

@@ -1,7 +1,7 @@
-# The header fields that say how a request is read and answered. In: each field of a head, as http/parse finds it. Out:
-# what it says, in the Head; or a refusal. All other fields are searched for where they are needed (http/field).
+# Reads the header fields that say how a request is read and answered. In: each field of a head, as http/parse finds it.
+# Out: its meaning, in the Head; or a refusal. Other fields are searched for where they are needed (http/field).
 #
-# A request with two lines of a field that is no list is refused: a proxy in front may have looked at the other line.
+# A request may not repeat a field that is not a list: a proxy in front may have looked at the other line.
 
 cdef const char* CODING_TEXT = b"Content-Encoding must be gzip or zstd, one of them; or leave it out"
 
@@ -24,7 +24,7 @@ cdef bint tab_follows(const char* p) noexcept nogil:
     return p[0] == b'\t'
 
 cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_t n) noexcept nogil:
-    # One field: 1, or -1 when it is refused.
+    # Reads a field. Returns 1, or -1 if the head is refused.
     cdef size_t i
     cdef int64_t length = 0
     if size == 4 and text_folds(name, b"host", 4):
@@ -42,7 +42,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
     elif size == 11 and name_is(name, b"traceparent", 11):
         h.asks |= ASK_TRACE
     elif size == 15 and name_is(name, b"idempotency-key", 15):
-        h.asks |= ASK_KEY         # of two, those routes that take one refuse the request
+        h.asks |= ASK_KEY         # routes that take a key refuse a request with two
     elif size == 6 and text_folds(name, b"origin", 6):
         head_once(h, ONCE_ORIGIN, b"Repeated Origin header")
         h.asks |= ASK_PAGE
@@ -101,7 +101,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
     return 1
 
 cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
-    # handling=strict among what is preferred (RFC 7240), its value perhaps in quotes.
+    # Returns True if handling=strict is preferred (RFC 7240), its value perhaps in quotes.
     cdef const char* end = v + n
     cdef const char* at = v
     cdef size_t quote
@@ -116,7 +116,7 @@ cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
     return False
 
 cdef void head_connection(Head* h, const char* v, size_t n) noexcept nogil:
-    # A list of words; close wins.
+    # Reads a list of words; close wins.
     cdef size_t i = 0
     cdef size_t start, stop
     while i < n:

@@ -1,6 +1,6 @@
-# The head of an HTTP/1.1 request, its request line and header lines, read in one pass: bytes come in, a Head that
-# points into them goes out. No I/O. Strict where lenience lets two readers disagree about where a request ends (RFC
-# 9112): bare LF, folded headers, blanks before a colon, repeated or contradicting lengths are refused.
+# Parses the head of an HTTP/1.1 request, request line and header lines, in one pass. In: bytes. Out: a Head that points
+# into them. No I/O. Refuses what two readers could understand differently (RFC 9112): bare LF, folded headers, blanks
+# before a colon, repeated or contradicting lengths.
 
 cdef enum:
     METHOD_NONE = 0
@@ -15,7 +15,7 @@ cdef enum:
 cdef enum:
     HEADERS_MAX = 100
 
-cdef enum HeadOnce:           # fields that a request has once at most; bits of Head.once
+cdef enum HeadOnce:           # fields that a request may have once; bits of Head.once
     ONCE_AUTHORIZATION = 1
     ONCE_TYPE = 2             # Content-Type
     ONCE_CODING = 4           # Content-Encoding
@@ -31,8 +31,8 @@ cdef enum:
                   | 1 << 21)
 
 cdef enum HeadAsk:
-    ASK_KEY = 1               # Idempotency-Key is there
-    ASK_TRACE = 2             # traceparent
+    ASK_KEY = 1               # Idempotency-Key is present
+    ASK_TRACE = 2             # traceparent is present
     ASK_EVENTS = 4            # Accept is long enough to name CloudEvents
     ASK_PAGE = 8              # Origin or Sec-Fetch-Site: a browser asks for a page
     ASK_STRICT = 16           # Prefer: handling=strict
@@ -49,7 +49,7 @@ cdef struct Head:
     Slice query               # raw, without the question mark
     Slice headers             # lines with their CRLF, without the blank one
     size_t size               # of request line, headers and blank line
-    int64_t length            # Content-Length, 0 when there is none
+    int64_t length            # Content-Length, 0 if absent
     uint8_t has_length
     uint8_t chunked
     uint8_t http10
@@ -57,10 +57,10 @@ cdef struct Head:
     uint8_t expects           # 100-continue
     uint8_t host              # Host fields seen
     Slice authority           # the value of Host
-    uint8_t once              # bits of ONCE_*: what has been read
+    uint8_t once              # bits of ONCE_*: the fields that were read
     uint8_t asks              # bits of ASK_*
     uint8_t coding            # CODING_* of the body
-    # of the refusal; of a complete head: the request is refused, though it is clear where it ends (0: it is not)
+    # of the refusal. In a complete head: the request is refused though its end is known; 0: it is accepted
     int status
     const char* reason        # static text
 
@@ -72,7 +72,7 @@ cdef enum:
     HTTP_VALUE = 4            # may stand in a field value
 
 cdef void http_open() noexcept nogil:
-    # Once, before anything is parsed.
+    # Fills http_class. Must be called once, before anything is parsed.
     cdef int c
     cdef const char* marks = b"!#$%&'*+-.^_`|~"
     for c in range(256):
@@ -91,7 +91,7 @@ cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:
     return -1
 
 cdef void head_object(Head* h, int status, const char* reason) noexcept nogil:
-    # Refuses the request, once its head is complete. The first reason counts.
+    # Refuses the request once its head is complete. The first reason counts.
     if h.status == 0:
         h.status = status
         h.reason = reason
@@ -119,13 +119,13 @@ cdef inline int method_of(const char* p, size_t n) noexcept nogil:
     return METHOD_NONE
 
 cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* h) noexcept nogil:
-    # 1: a complete head, of h.size bytes; refused as a request if h.status is set. 0: more bytes are needed. -1: no
-    # request, refused with h.status and h.reason.
+    # Parses a head. Returns 1: complete, of h.size bytes; the request is refused if h.status is set. Returns 0: more
+    # bytes are needed. Returns -1: refused with h.status and h.reason.
     cdef const char* p = data
     cdef const char* end = data + n
     cdef int outcome
     memset(h, 0, sizeof(Head))
-    # An empty line before a request is an old habit of clients after a body: skipped.
+    # Skips an empty line before the request, which some old clients send after a body.
     while end - p >= 2 and p[0] == b'\r' and p[1] == b'\n':
         p += 2
     if end - p == 1 and p[0] == b"\r":
@@ -143,7 +143,7 @@ cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* 
     return outcome
 
 cdef int head_line(const char** at, const char* end, const HeadLimits* limits, Head* h) noexcept nogil:
-    # `METHOD target HTTP/1.x CRLF`, single blanks.
+    # Reads `METHOD target HTTP/1.x CRLF`, with single blanks. Returns 1, 0 or -1 as head_parse.
     cdef const char* p = at[0]
     cdef const char* start = p
     while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
@@ -168,7 +168,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
         return head_refuse(h, 400, b"Malformed request line")
     p += 1
     if end - p < 10:
-        # refuse early what can no longer become a version
+        # refuses early what can no longer become a version
         if memcmp(p, b"HTTP/", <size_t>(end - p) if end - p < 5 else 5) != 0:
             return head_refuse(h, 400, b"Malformed request line")
         return 0
@@ -187,7 +187,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
     return 1
 
 cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
-    # `name: value CRLF` lines up to the blank one.
+    # Reads `name: value CRLF` lines up to the blank one. Returns 1, 0 or -1 as head_parse.
     cdef const char* p = at[0]
     cdef const char* name
     cdef const char* value
@@ -235,7 +235,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
                 return -1
 
 cdef inline const char* value_end(const char* p, const char* end) noexcept nogil:
-    # The first byte that no field value may hold (CR is one).
+    # Returns the first byte that a field value may not hold, such as CR.
     cdef uint64_t w
     while end - p >= 8:
         w = le64(p)
@@ -254,7 +254,7 @@ cdef inline const char* value_end(const char* p, const char* end) noexcept nogil
     return p
 
 cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
-    # What only the whole head can tell.
+    # Checks what only the whole head can tell, and splits the target.
     cdef const char* mark
     cdef Slice t = h.target
     if h.host == 0 and not h.http10:

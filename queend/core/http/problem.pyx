@@ -1,16 +1,18 @@
-# RFC 9457: an error as application/problem+json, for those whose Accept names it. Accept is looked at when an error is
-# written and at no other time. All problems have the type about:blank: the status says what they are, `detail` and,
-# where there is one, `code` say more; `error` stays for those who read that.
+# Writes an error as application/problem+json (RFC 9457) for clients whose Accept names it. In: a status and a text, or
+# a JSON body with `error`. Out: bytes. Accept is looked at only when an error is written.
+#
+# All problems have the type about:blank. The status says what they are; `detail` and, if present, `code` say more. The
+# member `error` stays for clients that read it.
 
 cdef const char* PROBLEM_TYPE = b"application/problem+json"
 
 cdef bint problem_wanted(Slice headers) noexcept nogil:
-    # At least as willingly as plain JSON?
+    # Returns True if the client takes problems at least as willingly as plain JSON.
     cdef int weight = accept_weight(headers, PROBLEM_TYPE)
     return weight > 0 and weight >= accept_weight(headers, JSON_TYPE)
 
 cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
-    # Up to `instance`: the path as it was sent.
+    # Writes the members up to `instance`, the path as it was sent.
     buf_text(b, b'{"type":"about:blank","title":"')
     buf_text(b, status_phrase(status))
     buf_text(b, b'","status":')
@@ -20,7 +22,8 @@ cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
     buf_byte(b, b'"')
 
 cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
-    # What may not stand in a URI (segment: in one name of its path) is escaped, so that it is safe in a JSON text, too.
+    # Writes a text, escaping what may not stand in a URI (segment: in one name of its path). The result is safe in a
+    # JSON text, too.
     cdef const char* digits = b"0123456789ABCDEF"
     cdef const char* marks = b"-._~:/?@!$&'()*+,;=%"
     cdef size_t i
@@ -36,7 +39,7 @@ cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
             buf_byte(b, digits[c & 15])
 
 cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil:
-    # A refusal in words.
+    # Writes a refusal in words.
     problem_open(b, status, path)
     buf_text(b, b',"detail":')
     json_escape(b, text)
@@ -45,7 +48,7 @@ cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil
     buf_byte(b, b'}')
 
 cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
-    # The text of {"error": "…", …} with its quotes. False: the body is nothing of the kind.
+    # Finds the text of {"error": "…", …}, with its quotes. Returns False if the body has another form.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True
@@ -62,7 +65,7 @@ cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
     return j.error == NULL and literal.p != NULL
 
 cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) noexcept nogil:
-    # Such a body with its members, those that mean something else in a problem left out.
+    # Copies such a body with its members, except those that mean something else in a problem.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True

@@ -1,8 +1,9 @@
-# The query of a request: the first value of a name, as text or number. In: the query as it came. Out: values, percent-
-# decoded (paths are decoded here, too).
+# Reads the query of a request: the first value of a name, as text or number. In: the query as it came. Out: values,
+# percent-decoded. Paths are decoded here, too.
 
 cdef bint percent_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept nogil:
-    # %XX once, and '+' to a blank where asked. False: a bad escape, a NUL, text that is not UTF-8, or no memory.
+    # Decodes %XX once, and '+' to a blank if asked. Returns False for a bad escape, a NUL, text that is not UTF-8, or
+    # if memory ran out.
     cdef char* text
     cdef size_t i = 0
     cdef size_t n = 0
@@ -32,7 +33,7 @@ cdef bint percent_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept no
     return utf8_valid(out[0])
 
 cdef inline bint query_next(Slice* query, Slice* name, Slice* value) noexcept nogil:
-    # The first name of what is left of a query, and its value, as they came. False: nothing is left.
+    # Takes the first name of a query, and its value, as they came. Returns False at the end.
     cdef const char* end = query.p + query.n
     cdef const char* stop
     cdef const char* equal
@@ -50,7 +51,7 @@ cdef inline bint query_next(Slice* query, Slice* name, Slice* value) noexcept no
     return True
 
 cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept nogil:
-    # The first value of a key: 1 found, 0 absent, -1 found but not decodable.
+    # Finds the first value of a key. Returns 1: found, 0: absent, -1: found but not decodable.
     cdef Slice name, value
     out[0] = slice_of(NULL, 0)
     while query_next(&query, &name, &value):
@@ -59,7 +60,8 @@ cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept
     return 0
 
 cdef bint query_int(Slice s, int* out) noexcept nogil:
-    # A value as C stoi has it: blanks and a sign before, rubbish behind. False: it is no number, or none that fits.
+    # Reads a value as C stoi does: blanks and a sign before, other characters behind are allowed. Returns False if it
+    # has no digits or is too large.
     cdef size_t i = 0
     cdef int64_t v = 0
     cdef bint negative = False

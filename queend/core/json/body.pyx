@@ -1,7 +1,7 @@
-# A request's body as JSON: where it begins, or why it is refused.
+# Opens a request's body as JSON, or refuses it.
 
 cdef bint refuse_json(ApiError* e, Json* j) noexcept nogil:
-    # The reference's words, and where.
+    # Refuses the text, in the reference's words, and says where. Returns False.
     e.status = 400
     if j.error == NULL:
         strncpy(e.text, b"Invalid JSON", 239)
@@ -10,7 +10,7 @@ cdef bint refuse_json(ApiError* e, Json* j) noexcept nogil:
     return False
 
 cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
-    # A request's body, or a slice of it: what is readable behind it is readable behind every slice.
+    # Opens a request's body, or a slice of it: what is readable behind it is readable behind every slice.
     if body.n == 0:
         return refuse(e, b"Empty request body")
     json_open(j, body, JSON_DEPTH)
@@ -20,7 +20,7 @@ cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
     return True
 
 cdef bint body_object(Json* j, Slice body, const char* text, ApiError* e) noexcept nogil:
-    # Where an object begins; another value is refused with this text.
+    # Opens a body at an object; refuses another value with this text.
     if not body_open(j, body, e):
         return False
     if json_peek(j) == b'{':

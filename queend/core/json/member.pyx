@@ -1,7 +1,7 @@
-# The members of an object, found by name, however the name is escaped.
+# Reads the members of an object by name, however the name is escaped.
 
 cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
-    # json_member with the key as if it had been written without escapes.
+    # Reads like json_member, with the key as if it had been written without escapes.
     cdef char* text
     cdef Slice plain
     if not json_member(j, first, key):
@@ -16,6 +16,6 @@ cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcep
     return True
 
 cdef inline bint key_is(Slice key_raw, const char* name) noexcept nogil:
-    # key_raw: the literal with its quotes.
+    # Returns True if the key is `name`. key_raw: the literal with its quotes.
     cdef size_t n = strlen(name)
     return key_raw.n == n + 2 and memcmp(key_raw.p + 1, name, n) == 0

@@ -1,8 +1,10 @@
-# JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
-# written. A cursor (Json) walks over the text once; whoever drives it picks what it needs and skips, and thereby
-# validates, the rest. Objects and arrays are here, what they are made of in json/token. Never reads at or past `end`:
-# it works on any slice; where the caller says that more is readable (json_padded), objects and arrays are checked in
-# one walk first (includes/jsonwalk.h), and byte by byte only where that does not find them valid.
+# Reads JSON in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
+# written. In: a slice. Out: a cursor (Json) that walks over it once; its driver picks what it needs and skips, and
+# thereby validates, the rest. Objects and arrays are here, strings and numbers in json/token.
+#
+# Never reads at or past `end`, so it works on any slice. If the caller says that more is readable (json_padded),
+# objects and arrays are first checked in one walk (includes/jsonwalk.h). Only those that the walk does not accept are
+# then read byte by byte.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers
@@ -15,8 +17,8 @@ cdef struct Json:
     const char* room          # bytes before it may be read, though they are not the text
     const char* begin
     int depth_left
-    bint escaped              # the key json_member gave has escapes
-    const char* error         # why it stopped, static text; p then stands at the byte at fault
+    bint escaped              # the key that json_member returned has escapes
+    const char* error         # why the cursor stopped, static text; p then stands at the byte at fault
 
 cdef jsonwalk* json_walks = jsonwalk_best(32)
 
@@ -30,18 +32,18 @@ cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
     j.error = NULL
 
 cdef inline void json_padded(Json* j) noexcept nogil:
-    # After json_open: JSONWALK_ROOM bytes behind the text are readable, whatever they are.
+    # Declares JSONWALK_ROOM bytes behind the text readable, whatever they are. Must follow json_open.
     j.room = j.end + JSONWALK_ROOM
 
 cdef bint json_fail(Json* j, const char* p, const char* error) noexcept nogil:
-    # Keeps the first error. Always False, so that callers can return it.
+    # Keeps the first error. Returns False, so that callers can return it.
     if j.error == NULL:
         j.p = p
         j.error = error
     return False
 
 cdef inline const char* json_blank(const char* p, const char* end) noexcept nogil:
-    # The first byte that is not white space, or end.
+    # Returns the first byte that is not white space, or end.
     if p < end and <unsigned char>p[0] > b' ':
         return p
     while p < end and (p[0] == b' ' or p[0] == b'\n' or p[0] == b'\r' or p[0] == b'\t'):
@@ -49,14 +51,15 @@ cdef inline const char* json_blank(const char* p, const char* end) noexcept nogi
     return p
 
 cdef inline int json_peek(Json* j) noexcept nogil:
-    # Skips white space; the next byte (1 to 255), 0 at the end of the text, after an error, or at a NUL byte.
+    # Skips white space. Returns the next byte (1 to 255); 0 at the end of the text, after an error, or at a NUL byte.
     if j.error != NULL:
         return 0
     j.p = json_blank(j.p, j.end)
     return <unsigned char>j.p[0] if j.p < j.end else 0
 
 cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
-    # After a key: its colon and the white space around it; stands then at the value. NULL with j.error set.
+    # Steps over the colon after a key and the white space around it. Returns the value's place, or NULL with j.error
+    # set.
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
         json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
@@ -64,8 +67,8 @@ cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
     return json_blank(p + 1, j.end)
 
 cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
-    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set. json_member
-    # does the same for itself: one function for both is not inlined, which costs a push 45 instructions a message.
+    # Steps over a key, its colon and the white space around them. Returns the value's place, or NULL with j.error set.
+    # json_member repeats this code: a common function is not inlined, which costs a push 45 instructions a message.
     if p >= j.end or p[0] != b'"':
         json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
         return NULL
@@ -73,7 +76,7 @@ cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
     return json_colon(j, p) if p != NULL else NULL
 
 cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
-    # p stands at a brace or bracket; the byte after the value, NULL where it takes a closer look.
+    # Returns the byte after the value at p, a brace or bracket; NULL if it must be read byte by byte.
     cdef int high = 0
     cdef const char* stop
     if json_walks == NULL or j.room == j.end:
@@ -84,13 +87,14 @@ cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
     return stop
 
 cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
-    # One complete value: True, its exact bytes in raw (may be NULL) and the cursor after it. Does not recurse.
-    cdef uint64_t[JSON_DEPTH_WORDS] objects     # one bit per open container: is it an object?
+    # Steps over one complete value, its exact bytes in raw (may be NULL). Returns False with j.error set. Does not
+    # recurse.
+    cdef uint64_t[JSON_DEPTH_WORDS] objects     # one bit per open container: set for an object
     cdef const char* end = j.end
     cdef const char* p
     cdef const char* start
     cdef int depth = 0
-    cdef bint inside = False                    # an object; meant only where depth > 0
+    cdef bint inside = False                    # in an object; valid only if depth > 0
     cdef char c
     if j.error != NULL:
         return False
@@ -160,14 +164,14 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                 inside = objects[(depth - 1) >> 6] >> ((depth - 1) & 63) & 1
 
 cdef inline void json_remember(uint64_t* objects, int at, bint inside) noexcept nogil:
-    # What is open around a container that opens.
+    # Notes whether the container around one that opens is an object.
     if inside:
         objects[at >> 6] |= <uint64_t>1 << (at & 63)
     else:
         objects[at >> 6] &= ~(<uint64_t>1 << (at & 63))
 
 cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
-    # A string: its bytes with the quotes, validated.
+    # Reads a string: its bytes with the quotes, validated.
     cdef const char* start
     cdef const char* p
     if json_peek(j) != b'"':
@@ -181,7 +185,7 @@ cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
     return True
 
 cdef bint json_enter(Json* j, char opening) noexcept nogil:
-    # Steps over '{' or '['; then iterate with json_member or json_element.
+    # Steps over '{' or '['; iteration by json_member or json_element follows.
     if json_peek(j) != opening:
         return json_fail(j, j.p, b"expected an object" if opening == b'{' else b"expected an array")
     if j.depth_left <= 0:
@@ -191,8 +195,9 @@ cdef bint json_enter(Json* j, char opening) noexcept nogil:
     return True
 
 cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
-    # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and
-    # the cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
+    # Takes the next member. Requires json_enter(j, '{') and first set to True by the caller. Returns True with the
+    # key's literal (quotes included) and the cursor at its value, which the caller must consume. Returns False after
+    # the closing brace or with j.error set.
     cdef int c = json_peek(j)
     cdef const char* start
     cdef const char* p
@@ -222,8 +227,8 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
     return True
 
 cdef bint json_element(Json* j, bint* first) noexcept nogil:
-    # After json_enter(j, '['), with first set to True by the caller: True with the cursor at an element, which the
-    # caller must consume; False after the closing bracket or with j.error set.
+    # Takes the next element. Requires json_enter(j, '[') and first set to True by the caller. Returns True with the
+    # cursor at an element, which the caller must consume. Returns False after the closing bracket or with j.error set.
     cdef int c = json_peek(j)
     if j.error != NULL:
         return False
@@ -242,7 +247,7 @@ cdef bint json_element(Json* j, bint* first) noexcept nogil:
     return True
 
 cdef bint json_end(Json* j) noexcept nogil:
-    # Nothing but white space left?
+    # Returns True if only white space is left.
     json_peek(j)
     if j.error != NULL:
         return False

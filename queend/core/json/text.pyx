@@ -1,10 +1,9 @@
-# JSON string literals: read into the text they stand for, and written. In: a literal with its quotes. Out: UTF-8; and
-# back.
+# Reads JSON string literals into their text, and writes them. In: a literal with its quotes. Out: UTF-8; and back.
 
 cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
-    # raw: a literal json_string or json_member gave, quotes included. out: its UTF-8 text, inside raw when nothing was
-    # escaped, else in the arena. A half of a surrogate pair alone becomes U+FFFD and sets had_surrogate (may be NULL).
-    # False only when memory ran out.
+    # Reads a literal that json_string or json_member returned, quotes included. out: its UTF-8 text, inside raw if it
+    # has no escape, else in the arena. A lone surrogate becomes U+FFFD and sets had_surrogate (may be NULL). Returns
+    # False only if memory ran out.
     cdef const char* p = raw.p + 1
     cdef const char* end = raw.p + raw.n - 1
     cdef const char* slash = <const char*>memchr(p, b'\\', end - p)
@@ -110,7 +109,7 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
 # ---- values as texts -----------------------------------------------------------------------------------------------
 
 cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
-    # A literal with its quotes.
+    # Appends a literal with its quotes.
     cdef char* at = buf_reserve(b, 38)
     if at != NULL:
         at[0] = b'"'

@@ -1,9 +1,9 @@
-# Strings, numbers, true, false and null: where one that begins at p ends, or what is wrong with it. They stay as they
-# were written.
+# Finds where a string, number, true, false or null ends that begins at p, or what is wrong with it. The bytes stay as
+# they were written.
 
 cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
-    # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside
-    # strings).
+    # Returns how many bytes from p on are printable ASCII other than quote and backslash: they need no check inside
+    # strings.
     cdef size_t i = 0
     cdef unsigned int m
     cdef unsigned char c
@@ -20,7 +20,7 @@ cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
     return n
 
 cdef inline const char* json_string_end(Json* j, const char* p) noexcept nogil:
-    # p stands at the opening quote; the byte after the closing one, or NULL with j.error set.
+    # Returns the byte after the closing quote, or NULL with j.error set. Requires p at the opening quote.
     cdef unsigned int m
     if j.end - p > 16:
         # most strings are short and plain: one look finds the closing quote
@@ -28,14 +28,14 @@ cdef inline const char* json_string_end(Json* j, const char* p) noexcept nogil:
         if m and p[1 + wide_first(m)] == b'"':
             return p + 2 + wide_first(m)
     elif j.end - j.begin >= 16:
-        # the same near the end, where the look begins before p
+        # near the end of the text the look begins before p
         m = wide_special(j.end - 16) >> (17 - (j.end - p))
         if m and p[1 + wide_first(m)] == b'"':
             return p + 2 + wide_first(m)
     return json_string_rest(j, p)
 
 cdef const char* json_string_rest(Json* j, const char* p) noexcept nogil:
-    # json_string_end for every string.
+    # Returns what json_string_end returns, for every string.
     cdef const char* end = j.end
     cdef unsigned char c
     cdef int k
@@ -94,7 +94,7 @@ cdef inline bint json_digit(const char* p, const char* end) noexcept nogil:
     return p < end and b'0' <= p[0] <= b'9'
 
 cdef inline const char* json_digits(const char* p, const char* end) noexcept nogil:
-    # The first byte that is no digit, or end.
+    # Returns the first byte that is not a digit, or end.
     cdef unsigned int m
     while end - p >= 16:
         m = wide_no_digit(p)
@@ -106,7 +106,7 @@ cdef inline const char* json_digits(const char* p, const char* end) noexcept nog
     return p
 
 cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
-    # p stands at a minus sign or a digit; the byte after the number, or NULL with j.error set.
+    # Returns the byte after the number, or NULL with j.error set. Requires p at a minus sign or a digit.
     cdef const char* end = j.end
     if p[0] == b'-':
         p += 1
@@ -134,7 +134,7 @@ cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
     return p
 
 cdef inline const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
-    # A string, number or literal that starts at p < end; the byte after it, or NULL with j.error set.
+    # Returns the byte after the string, number or literal at p < end, or NULL with j.error set.
     cdef char c = p[0]
     cdef size_t n = <size_t>(j.end - p)
     if c == b'"':

@@ -1,8 +1,8 @@
-# UTF-8: is a text well-formed, and how is a character spelled?
+# Checks whether a text is well-formed UTF-8, and writes characters.
 
 cdef inline int utf8_length(const char* text, size_t n) noexcept nogil:
-    # Bytes of the well-formed UTF-8 character that starts at text, 0 when there is none (overlong forms, surrogates and
-    # numbers past U+10FFFF are not well-formed).
+    # Returns the bytes of the well-formed UTF-8 character at text, 0 if there is none. Overlong forms, surrogates and
+    # numbers past U+10FFFF are not well-formed.
     cdef const unsigned char* p = <const unsigned char*>text
     cdef unsigned char c
     if n == 0:
@@ -25,7 +25,7 @@ cdef inline int utf8_length(const char* text, size_t n) noexcept nogil:
     return 4
 
 cdef bint utf8_valid(Slice s) noexcept nogil:
-    # Well-formed throughout? (NUL and other controls are.)
+    # Returns True if the text is well-formed. NUL and other controls are allowed.
     cdef size_t i = 0
     cdef int k
     while i < s.n:

@@ -1,12 +1,13 @@
-# Is a JSON text more than the control plane is to parse? A value of two bytes becomes an object of a hundred there.
-# Commas and brackets are counted, nothing else is looked at.
+# Checks whether a JSON text has more values than the control plane may parse. A value of two bytes becomes an object of
+# a hundred there. Only commas and brackets are counted.
 
 cdef enum:
     VALUES_FREE = 65536       # bytes of a text that may have any number
     VALUES_MOST = 250000
 
 cdef bint json_crowded(Slice text) noexcept nogil:
-    # More values than the control plane parses? Stops there. A text that is none may be told anything.
+    # Returns True if the text has more values than VALUES_MOST, and stops there. The result for a malformed text is
+    # undefined.
     cdef size_t i = 0
     cdef int n = 0
     cdef char c

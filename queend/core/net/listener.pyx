@@ -168,8 +168,8 @@ cdef void listener_on_timer(uv_timer_t* handle) noexcept nogil:
     uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
 
 cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
-    # Passes an accepted socket on if a connection is free. Beyond the bound the refusal is sent before any request is
-    # read, without a loop, memory or a wait.
+    # Admits an accepted socket, or refuses it beyond the bound: before its request is read, without a loop, memory or a
+    # wait.
     cdef int outcome = budget_admit(from_)
     cdef const char* answer = TOO_MANY if outcome == CROWDED else TOO_MANY_OF_ONE
     if outcome == ADMITTED:

@@ -114,7 +114,7 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
 
 cdef void reply_error_more(Request* r, int status, const char* lines, const char* text) noexcept nogil:
     # Answers {"error": text}, or a problem (RFC 9457) if the client asks for one. Adds Retry-After to 503,
-    # WWW-Authenticate to 401, Allow to 405. lines: further header lines.
+    # WWW-Authenticate to 401, Allow to 405, Upgrade to 426. lines: further header lines.
     cdef Buf* b
     cdef bint problem
     if r.feed != NULL:

@@ -306,8 +306,8 @@ cdef void worker_halt(Worker* w, InboxMsg* m) noexcept nogil:
     w.halted = True
 
 cdef void worker_cut_off(Worker* w) noexcept nogil:
-    # Reports what is cut off, because the grace is over. If the grace was 0 the worker was never checked: idle
-    # connections are owed nothing, so it may count as drained.
+    # Reports the requests that are cut off, because the grace is over. After a grace of 0 the worker may still count as
+    # drained, because it was not checked before: idle connections are owed no answer.
     if worker_is_drained(w, CONN_HEAD):
         w.drained = True
         process_tell(w.process)

@@ -267,7 +267,7 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
     return j.error == NULL or refuse_json(e, j)
 
 cdef inline const char* ack_lease_error(AckItem* it) noexcept nogil:
-    # Returns why the lease does not count: it is invalid, or the group has no lease.
+    # Returns why the lease does not count: it is invalid, or the group holds no lease on the message.
     if it.has_lease or it.lease_bad:
         return b'"Invalid or expired lease"'
     return b'"Invalid or expired lease: the consumer group holds none on this message"'

@@ -132,7 +132,8 @@ cdef bint cycle_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
     return cycle_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
 
 cdef void cycle_quote(CycleReq* q, Arena* a, Slice text) noexcept nogil:
-    # Marks the cycle as failed: query_id is no UUID. Uses the words of the question for state.
+    # Marks the cycle as failed: query_id is no UUID. Uses the words of the control plane's state route
+    # (control/streams).
     cdef char* out = <char*>arena_alloc(a, text.n + 1)
     if out == NULL:
         q.failed = slice_lit(b"Out of memory")

@@ -1,5 +1,6 @@
 # Reads POST /api/v1/transaction into one flat list of operations (a push of k items is k of them). In: a body. Out:
-# operations, or a refusal; unknown members are judged as in route/stray.
+# operations, or a refusal. The members kv, timers and positions are refused unless empty; unknown ones as in
+# route/stray.
 
 cdef struct TxRaw:
     # One operation's members, as found.

@@ -1,4 +1,4 @@
-# Sealing as Python sees it: for the control plane, which is not on the hot path. One context, guarded by the GIL.
+# Seals and opens payloads for the control plane, which is off the hot path. Owns one context, guarded by the GIL.
 
 cdef Seal seal_python
 

@@ -1,17 +1,17 @@
-# The keys of encrypted queues: read once before the threads start, constant until they have ended. The first one seals,
-# all open. A key is known by its id, which is no secret and stands beside every record it sealed.
+# Keeps the keys of encrypted queues: read once before the threads start, constant until they have ended. The first key
+# seals, all open. A key is known by its id, which is public and stands beside every record it sealed.
 
 cdef enum:
     SEAL_KEYS = 16
     SEAL_ID_MOST = 32         # characters of a key's id
 
 cdef struct SealKey:
-    char[SEAL_ID_MOST + 1] id # ended by a NUL
+    char[SEAL_ID_MOST + 1] id # NUL-terminated
     unsigned char[32] key
 
 cdef struct SealRing:
     int n                     # 0: nothing can be sealed or opened
-    bint refuses              # plain payloads of encrypted queues are not given
+    bint refuses              # plain payloads of encrypted queues are not delivered
     SealKey[SEAL_KEYS] keys
 
 cdef SealRing sealring
@@ -23,7 +23,7 @@ cdef inline Slice sealring_id(int i) noexcept nogil:
     return slice_lit(sealring.keys[i].id)
 
 cdef inline int sealring_find(Slice id) noexcept nogil:
-    # The place of the key with this id, -1: there is none.
+    # Returns the place of the key with this id, -1 if it is unknown.
     cdef int i
     for i in range(sealring.n):
         if slice_is(id, sealring.keys[i].id):
@@ -31,7 +31,7 @@ cdef inline int sealring_find(Slice id) noexcept nogil:
     return -1
 
 cdef int sealring_load(str text) except -1:
-    # `id:hex,id:hex`. ValueError names the place, never the text.
+    # Reads `id:hex,id:hex`. A ValueError names the place, never the text.
     cdef bytes id, key
     cdef list given = [one for one in text.split(",") if one]
     sealring_close()

@@ -1,7 +1,8 @@
-# A payload sealed and opened again: AES-256-GCM, the envelope Queen MQ stores, which is JSON itself:
+# Seals payloads and opens them again, by AES-256-GCM. In: a payload. Out: the envelope that Queen MQ stores, itself
+# JSON:
 #   {"encrypted":"<base64>","iv":"<base64 of 16 bytes>","authTag":"<base64 of 16 bytes>"}
-# Sealed here it is bound to its queue's name (additional data), so that nobody can pass it off as another queue's.
-# Owns: contexts with their keys in place, made when first used, and the room of what was opened last. One per thread.
+# An envelope sealed here is bound to its queue's name (additional data), so that it cannot pass for another queue's.
+# Owns contexts with their keys, made when first used, and the room of what was opened last. One per thread.
 
 cdef enum:
     SEAL_IV = 16
@@ -16,21 +17,21 @@ cdef const char* SEAL_BOUND = b"queend seal 1:"       # the additional data befo
 
 cdef enum SealOpened:
     SEAL_OPENED = 0
-    SEAL_PLAIN = 1            # it is no envelope
-    SEAL_NO_KEY = 2           # of the key it names none is here, and no other opens it
+    SEAL_PLAIN = 1            # the payload is not an envelope
+    SEAL_NO_KEY = 2           # the key it names is absent, and no other opens it
     SEAL_BROKEN = 3           # its key is here: it was changed, or belongs to another queue
-    # it is no envelope, and the operator wants none of these given: a text stands in its place
+    # the payload is not an envelope, and the operator has such payloads refused: a text stands in its place
     SEAL_REFUSED = 4
 
 cdef struct Seal:
     EVP_CIPHER_CTX* sealing
     EVP_CIPHER_CTX* opening[SEAL_KEYS]
     unsigned char[SEAL_IVS * SEAL_IV] ivs
-    int iv                    # those left in there
+    int iv                    # number of unused ones
     Scratch room
-    int64_t told_us           # when the log was told last, 0: not yet
-    int64_t plain_us          # the same, of plain payloads
-    bint short_of_memory      # it ran out since somebody looked
+    int64_t told_us           # when an unopened envelope was last logged, 0: not yet
+    int64_t plain_us          # when a plain payload was last logged, 0: not yet
+    bint short_of_memory      # memory ran out since the flag was last cleared
 
 cdef void seal_close(Seal* s) noexcept nogil:
     cdef int i
@@ -41,7 +42,7 @@ cdef void seal_close(Seal* s) noexcept nogil:
     memset(s, 0, sizeof(Seal))
 
 cdef EVP_CIPHER_CTX* seal_context(int key, bint encrypt) noexcept nogil:
-    # With its key: what comes with each payload is the IV alone. NULL when memory ran out.
+    # Returns a context with its key, so that each payload only brings its IV. NULL if memory ran out.
     cdef EVP_CIPHER_CTX* c = EVP_CIPHER_CTX_new()
     if (c != NULL and EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, NULL, NULL, encrypt) == 1
             and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_IVLEN, SEAL_IV, NULL) == 1
@@ -55,13 +56,13 @@ cdef bint seal_bind(EVP_CIPHER_CTX* c, Slice queue) noexcept nogil:
     cdef size_t n = strlen(SEAL_BOUND)
     cdef int written
     if queue.n > 255:
-        return False          # no queue has such a name
+        return False          # names of queues are shorter
     memcpy(text, SEAL_BOUND, n)
     memcpy(&text[n], queue.p, queue.n)
     return EVP_CipherUpdate(c, NULL, &written, text, <int>(n + queue.n)) == 1
 
 cdef const unsigned char* seal_iv(Seal* s) noexcept nogil:
-    # 128 random bits, never used before; NULL when the system gives none.
+    # Returns 128 fresh random bits; NULL if the system gives none.
     if s.iv == 0:
         if getrandom(s.ivs, sizeof(s.ivs), 0) != sizeof(s.ivs):
             return NULL
@@ -72,7 +73,7 @@ cdef const unsigned char* seal_iv(Seal* s) noexcept nogil:
 # ---- sealing -------------------------------------------------------------------------------------------------------
 
 cdef inline size_t seal_size(size_t n) noexcept nogil:
-    # Bytes of the envelope of a payload of n bytes.
+    # Returns the bytes of the envelope of a payload of n bytes.
     return 85 + (n + 2) // 3 * 4
 
 cdef inline char* seal_text(char* at, const char* text) noexcept nogil:
@@ -81,11 +82,12 @@ cdef inline char* seal_text(char* at, const char* text) noexcept nogil:
     return at + n
 
 cdef inline char* seal_base64(char* at, const unsigned char* p, int n) noexcept nogil:
-    # Writes a NUL behind it: something must follow.
+    # Appends base64 and a NUL: more must follow.
     return at + EVP_EncodeBlock(<unsigned char*>at, p, n)
 
 cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept nogil:
-    # The envelope of a payload, exactly seal_size bytes, by the first key. False: no key, no randomness or no memory.
+    # Writes the envelope of a payload, exactly seal_size bytes, by the first key. Returns False without key, randomness
+    # or memory.
     cdef unsigned char[SEAL_CHUNK] chunk
     cdef unsigned char[16] tag
     cdef const unsigned char* iv
@@ -123,12 +125,12 @@ cdef struct Envelope:
     unsigned char[18] tag
 
 cdef inline bint envelope_short(Slice raw, unsigned char* out) noexcept nogil:
-    # A literal of 24 characters of base64: 16 bytes, and two of padding.
+    # Reads a literal of 24 characters of base64: 16 bytes, and two of padding.
     return (raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'='
             and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18)
 
 cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
-    # An object with exactly these three members, in any order.
+    # Reads an object with exactly these three members, in any order. Returns False if the payload has another form.
     cdef Json j
     cdef bint first = True
     cdef Slice key, value
@@ -151,7 +153,8 @@ cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
     return json_end(&j) and seen == 7 and e.text.n and e.text.n % 4 == 0
 
 cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text, size_t n, char* out) noexcept nogil:
-    # One key. queue.p NULL: bound to none.
+    # Opens an envelope with one key. queue: p NULL if it is not bound to a queue. Returns False if the key does not
+    # open it.
     cdef EVP_CIPHER_CTX* c = s.opening[key]
     cdef int written
     if c == NULL:
@@ -165,9 +168,9 @@ cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text,
             and EVP_CipherFinal_ex(c, <unsigned char*>out + n, &written) == 1)
 
 cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # What was sealed with the key `id`, or (id empty) what another program sealed, which names no key and binds no
-    # queue: all keys are tried. SEAL_OPENED: payload is what was sealed, valid until the next call; else it stays as it
-    # was.
+    # Opens what was sealed with the key `id`. If id is empty, another program sealed it: it names no key and is bound
+    # to no queue, so all keys are tried. Returns SEAL_OPENED with the content in payload, valid until the next call.
+    # Otherwise payload stays.
     cdef Envelope e
     cdef Slice none = slice_of(NULL, 0)
     cdef Slice out
@@ -191,11 +194,12 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
         n -= 1
     out = slice_of(s.room.p + e.text.n // 4 * 3, n)
     for i in range(-1, sealring.n):
-        # the key that is named before the others: an id may have been given anew
+        # tries the named key first, then the others: an id may have been given anew
         if i == named if i >= 0 else named < 0:
             continue
         if seal_try(s, named if i < 0 else i, queue if id.n else none, &e, s.room.p, n, <char*>out.p):
-            if not id.n:      # of whoever had the key, not of ourselves: it goes into answers that are JSON
+            if not id.n:      # sealed by another holder of the key: it goes into answers that are JSON, so it is
+                              # checked
                 json_open(&j, out, JSON_DEPTH)
                 if not json_skip(&j, NULL) or not json_end(&j):
                     continue
@@ -207,8 +211,8 @@ cdef const char* SEAL_TEXT = (b'{"error":"The payload is not sealed, though its 
                               b'whoever stored it had no key"}')
 
 cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept nogil:
-    # A payload of an encrypted queue that is no envelope: stored before the option was set, or by somebody without a
-    # key.
+    # Handles a payload of an encrypted queue that is not an envelope: stored before the option was set, or by a client
+    # without a key. Returns SEAL_REFUSED with a text in payload if the operator wants that, else `result`.
     cdef char[400] text
     cdef int64_t now = clock_mono_us()
     if s.plain_us == 0 or now - s.plain_us > SEAL_TOLD_US:
@@ -223,8 +227,8 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     return SEAL_REFUSED
 
 cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # seal_open for an answer, where the queue is encrypted or the record has a key: what cannot be opened is given as
-    # it is stored, and the log is told now and then.
+    # Opens a payload for an answer, if the queue is encrypted or the record has a key. A payload that cannot be opened
+    # is given as it is stored, and logged at most once in SEAL_TOLD_US.
     cdef Envelope e
     cdef char[400] text
     cdef int64_t now
