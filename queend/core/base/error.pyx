@@ -19,5 +19,4 @@ cdef bint refuse_memory(ApiError* e) noexcept nogil:
     return False
 
 cdef extern from "error.h" nogil:
-    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # formats like printf; status 400, returns
-                                                                          # False
+    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # like printf; status 400, returns False

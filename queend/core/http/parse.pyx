@@ -143,7 +143,7 @@ cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* 
     return outcome
 
 cdef int head_line(const char** at, const char* end, const HeadLimits* limits, Head* h) noexcept nogil:
-    # Reads `METHOD target HTTP/1.x CRLF`, with single blanks. Returns 1, 0 or -1 as head_parse.
+    # Reads `METHOD target HTTP/1.x CRLF`, with single blanks. Returns 1, 0 if more bytes are needed, -1 if refused.
     cdef const char* p = at[0]
     cdef const char* start = p
     while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
@@ -187,7 +187,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
     return 1
 
 cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
-    # Reads `name: value CRLF` lines up to the blank one. Returns 1, 0 or -1 as head_parse.
+    # Reads `name: value CRLF` lines up to the blank one. Returns 1, 0 if more bytes are needed, -1 if refused.
     cdef const char* p = at[0]
     cdef const char* name
     cdef const char* value

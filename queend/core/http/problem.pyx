@@ -65,7 +65,8 @@ cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
     return j.error == NULL and literal.p != NULL
 
 cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) noexcept nogil:
-    # Copies such a body with its members, except those that mean something else in a problem.
+    # Writes a JSON body as a problem: with its members, except those that mean something else in a problem. error: from
+    # problem_error.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True

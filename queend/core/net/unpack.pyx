@@ -52,7 +52,7 @@ cdef void unpack_beside(Worker* w, Request* r) noexcept nogil:
     unpack_taken(w, r, NULL, outcome == UNPACK_OK, &e)
 
 cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
-    # On a thread of the pool.
+    # Unpacks a body on a thread of the pool. Returns False with t.error if it was refused.
     cdef int outcome = unpack_body(r, r.unpacks_to, &t.error)
     if outcome == UNPACK_LONG:
         unpack_large(&t.error)
@@ -81,8 +81,9 @@ cdef int unpack_large(ApiError* e) noexcept nogil:
     return UNPACK_REFUSED
 
 cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
-    # Any thread. UNPACK_OK: r.body is plain, and r.arriving has its size. UNPACK_LONG: it has more than `most` bytes,
-    # which nothing was taken for. UNPACK_REFUSED: e says why.
+    # Unpacks a body, on any thread. Returns UNPACK_OK: r.body is plain, and its size is added to r.arriving. Returns
+    # UNPACK_LONG: it has more than `most` bytes, and all memory is given back. Returns UNPACK_REFUSED with the reason
+    # in e.
     cdef Coded c
     cdef size_t told = coded_told(r.coding, r.body)
     cdef size_t room = <size_t>most

@@ -73,7 +73,8 @@ cdef void record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_
 
 cdef bint record_take(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,
                       uint8_t* keep_text) noexcept nogil:
-    # Reads a literal as a transactionId and its record id. Returns False if it cannot be one.
+    # Reads a literal as a transactionId and its record id. A UUID in canonical spelling needs no other check. Returns
+    # False if the literal cannot be a transactionId.
     cdef bint half = False
     keep_text[0] = 0
     text[0] = slice_of(raw.p + 1, raw.n - 2)

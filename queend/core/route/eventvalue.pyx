@@ -1,4 +1,4 @@
-# Checks which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time), and reads and
+# Checks which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time). Checks and
 # writes base64 of binary data. In: a value. Out: whether it is valid, or its bytes.
 
 cdef bint event_clean(Slice text) noexcept nogil:

@@ -143,7 +143,7 @@ cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int
     w.end = last
 
 cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # Writes the next message, framed here. Messages of one moment share a record.
+    # Writes the next message, framed here. Messages with one creation time share a record.
     cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
     cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
                         + (2 + m.extras.sub.n if m.extras.sub.n else 0))

@@ -62,9 +62,9 @@ cdef inline int64_t arrow_row(ArrowPush* p, int64_t i) noexcept nogil:
     return p.order[i] if p.order != NULL else i
 
 cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
-    # Orders rows by their place in the partition column's dictionary, and as they stand within one place. Does so only
-    # if the dictionary has at most 64 values, all different, no value is missing, and there is no queue column. The
-    # order within a partition must stay.
+    # Orders rows by their place in the partition column's dictionary, and as they stand within one place. Returns False
+    # if memory ran out. Rows stay as they are unless the dictionary has at most 64 values, all different, every value
+    # is present, and the queue column is absent. The order within a partition must stay.
     cdef ArrowReader* r = &p.r
     cdef ArrowColumn* c = &r.columns[ARROW_PARTITION]
     cdef Slice[64] names

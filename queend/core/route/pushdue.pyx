@@ -47,7 +47,7 @@ cdef bint push_due_option(Slice query, Arena* a, int64_t* due, ApiError* e) noex
     return refuse_query(e, why, field)
 
 cdef bint pushreq_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
-    # Sets the moment for all items that have none, runs included. Items without other extras share one Extras.
+    # Sets the delivery time of all items that have none, runs included. Items without other extras share one Extras.
     cdef PushItem like
     cdef int i
     memset(&like, 0, sizeof(like))

@@ -40,8 +40,8 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
-# Members of an item that this daemon does not support, and what replaces each. An item with such a member is refused:
-# without it, the message would be another one than its sender meant.
+# Members of an item that this daemon does not support, and what replaces each. With QUEEND_STRICT an item with such a
+# member is refused: without it, the message would be another one than its sender meant.
 cdef struct Unsupported:
     const char* name
     const char* instead
