@@ -1,5 +1,6 @@
-# The answer to a push request: when its last part is home, from its stream or from the failover buffer. In: items with
-# their status, offset and time. Out: the answer, or the request once more, into the failover buffer.
+# The answer to a push request, sent when its last part is finished by its stream or by the failover buffer. In: items
+# with status, offset and time. Out: the answer, or the request sent to the failover buffer. Owner: the request's
+# worker.
 
 cdef void push_part_home(Worker* w, InboxMsg* m) noexcept nogil:
     push_part_done(<PushPart*>m)
@@ -14,12 +15,12 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
         push_answer(j)
 
 cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    # Results to what the answer tells. True when the record is stored.
+    # Turns the result of a record into the fields of its answer. Returns True if the record is stored.
     it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
     if it.status == 1:
         counters.duplicates += 1
         if it.keyed:
-            # its own push sent again: told what the first one was told, or would have been
+            # a repeated push with a key: answered as the first push was, or would have been
             it.status = 0
             q.replayed = True
     if it.status < 2:
@@ -40,7 +41,7 @@ cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogi
     return it.status < 2
 
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
-    # Records that have one status get another. How many.
+    # Changes status `of` of records to status `to`. Returns the number of records changed.
     cdef EachItem at
     cdef PushItem* it
     cdef int n = 0
@@ -54,7 +55,7 @@ cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
     return n
 
 cdef void push_answer(PushJob* j) noexcept nogil:
-    # All parts are home.
+    # Finishes a push whose parts are all finished: answers it, or sends it to the failover buffer.
     if j.drain:
         elsewhere.answered(j)
     elif j.failed == 503 and spool.on:
@@ -64,14 +65,14 @@ cdef void push_answer(PushJob* j) noexcept nogil:
         push_tell(j)
 
 cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
-    # Back from the failover buffer.
+    # Answers a push that comes back from the failover buffer.
     cdef PushJob* j = <PushJob*>m
     if j.spill_why == SPILL_KEPT:
         w.counters.buffered += push_mark(j, 4, 3)
     push_tell(j)
 
 cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
-    # One for records that share their headers, as those of a request without traceparents of their own do.
+    # Writes one span for consecutive items that share their headers, as items of a request without own traceparents do.
     cdef PushItem* it
     cdef PushItem* first = NULL
     cdef int64_t began = span_began(r)
@@ -95,7 +96,7 @@ cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) 
                  it.offset if n == 1 and it.status < 2 else -1)
 
 cdef void push_tell_none(PushJob* j) noexcept nogil:
-    # Nothing of it is known to be stored.
+    # Refuses a push of which no record is known to be stored.
     cdef char[VERDICT_TEXT] text
     cdef Request* r = j.job.r
     cdef const char* why = b"The database did not answer in time"

@@ -1,6 +1,6 @@
-# A batch: what one push statement stores. A stream gathers it while the one before is in flight: parts of requests come
-# in, whose partitions are known, and their items are grouped by partition, with what the ids of a group have in common
-# (version 7 or others, smallest, largest) and without those that are in it twice. No I/O in here.
+# A batch: the items that one push statement stores. A stream gathers it while the batch before is in flight. In: parts
+# of requests whose partitions are known. Out: groups, one for each partition, with the range of their ids (version 7 or
+# others, smallest, largest) and without the duplicates within them. Owner: the stream's thread. No I/O in here.
 
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
@@ -21,8 +21,8 @@ cdef inline const unsigned char* slot_id(PushSlot* slot) noexcept nogil:
     return slot.it.id
 
 cdef PushSlot group_seen(PushBatch* b, PushGroup* g, const unsigned char* id) noexcept nogil:
-    # The earlier record of this group with this id: its item and its place in the item's run; item NULL: there is none.
-    # Called only for ids not proved new by order.
+    # Returns the earlier record of the group with this id: its item and its place in the item's run; item NULL if there
+    # is none. Called only for ids that their order does not prove new.
     cdef PushSlot none
     cdef uint32_t i
     cdef uint32_t size
@@ -39,7 +39,7 @@ cdef PushSlot group_seen(PushBatch* b, PushGroup* g, const unsigned char* id) no
             size *= 2
         group_hash(b, g, size)
     if g.slots == NULL:
-        return none           # no memory for the hash: the database still decides
+        return none           # out of memory for the hash: the database finds the duplicates
     i = <uint32_t>id_hash(id) & g.slots_mask
     while g.slots[i].it != NULL:
         if memcmp(slot_id(&g.slots[i]), id, 16) == 0:
@@ -59,7 +59,7 @@ cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
         at = at.next
 
 cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
-    # All records of an item. There is room.
+    # Adds all records of an item to the hash. Requires that the hash has room for them.
     cdef PushSlot slot
     cdef uint32_t i
     cdef int k
@@ -72,7 +72,7 @@ cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
         g.slots[i] = slot
 
 cdef void group_slots_add(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # An item that stands in the chain already.
+    # Adds an item of the chain to the hash. A hash that is half full is made anew, with four slots for each record.
     cdef uint32_t size = g.slots_mask + 1
     if <uint32_t>g.n * 2 <= g.slots_mask:
         group_slot(g, it)
@@ -82,7 +82,7 @@ cdef void group_slots_add(PushBatch* b, PushGroup* g, PushItem* it) noexcept nog
     group_hash(b, g, size)
 
 cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
-    # A new group for a partition that has none in this batch yet; NULL when memory ran out.
+    # Appends a group for a partition that has none in this batch yet. Returns NULL if memory ran out.
     cdef PushGroup* g = <PushGroup*>arena_zero(&b.arena, sizeof(PushGroup))
     if g == NULL:
         return NULL
@@ -96,7 +96,8 @@ cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
     return g
 
 cdef void batch_unlink(PushBatch* b, PushGroup* before, PushGroup* g) noexcept nogil:
-    # g leaves the batch, with all that counts of it. before: the group before it, NULL: it is the first.
+    # Removes group g from the batch and from its counts of groups and items; `bytes` stays. The group `before` stands
+    # before g; NULL if g is the first.
     if before != NULL:
         before.next = g.next
     else:
@@ -107,8 +108,8 @@ cdef void batch_unlink(PushBatch* b, PushGroup* before, PushGroup* g) noexcept n
     b.n_items -= g.n
 
 cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
-    # The items of a group that is in no batch any more, each duplicate after what it repeats, follow those of another
-    # of its partition.
+    # Moves the items of a group, which was removed from its batch, to group `to` of the same partition. Duplicates
+    # follow the records that they repeat.
     cdef PushItem* it = g.first
     cdef PushItem* following
     if g.last != NULL:
@@ -121,7 +122,7 @@ cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogi
         it = following
 
 cdef inline void group_range(PushGroup* g, const unsigned char* id) noexcept nogil:
-    # A version-7 id widens the range of the group.
+    # Widens the range of the group by a version-7 id.
     if not g.has_v7:
         memcpy(g.lo, id, 16)
         memcpy(g.hi, id, 16)
@@ -169,21 +170,23 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
         group_slots_add(b, g, it)
 
 cdef inline bint batch_full(PushBatch* b, PushJob* j, int most_jobs) noexcept nogil:
-    # For an item of j.
+    # Returns True if the batch has no room for another item of j.
     return (b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES
             or b.n_groups >= BATCH_GROUPS)
 
 cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
-    # All of it? What is drained stands in one batch: its partitions are stored in their order, or not now.
+    # Returns True if the batch has room for the whole part. A part from the failover buffer must fit into one batch:
+    # its partitions are stored in their order, or later.
     return (b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_GROUPS
             and b.bytes + part.job.job.bytes <= BATCH_BYTES)
 
 # ---- parts ---------------------------------------------------------------------------------------------------------
 
 cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
-    # Places a part sent to s, on its thread; of: its pusher, or NULL. Returns False if items of the part wait: the part
-    # has only these now. Requires that what waits of earlier parts of its client is for partitions without a group, and
-    # that pushers cannot add groups any more. After True the part may be gone.
+    # Places a part sent to s into the batch that gathers, on the thread of s. of: the part's pusher, or NULL. Returns
+    # False if items of the part wait: the part then has only these items. Requires that waiting items of earlier parts
+    # of the client are for partitions without a group, and that pushers cannot add groups any more. After True the part
+    # may be freed.
     cdef PushStream* to
     cdef PushItem* it = part.items
     cdef PushItem* following
@@ -199,7 +202,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         p = it.partition
         following = it.next
         if p.dead:
-            # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
+            # The name was looked up before the catalog was reloaded, and the item arrived after s was cleaned.
             it.next = NULL
             gone_end[0] = it
             gone_end = &it.next
@@ -218,7 +221,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
             s.full = True
             break
         if p.open == NULL and of != NULL and of.client != 1 and to.gather.n_groups >= PUSHERS_GROUPS:
-            # It waits. Items of partitions that have a group already go on: they cost no row more.
+            # The item waits. Items of partitions that have a group go on: they need no further row of the log.
             it.next = NULL
             kept_end[0] = it
             kept_end = &it.next
@@ -241,7 +244,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         to.gather.unsure = to.gather.unsure or part.unsure
         to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
-    items_evict(s, gone, False)      # together: they keep their order
+    items_evict(s, gone, False)      # all in one call: they keep their order
     kept_end[0] = it
     if short:
         items_refuse(s, kept)

@@ -1,41 +1,43 @@
-# Capacity: pushes to queues with maxSize. In: items whose partitions are known. Out: those there is room for, marked
-# with the queue whose room they take; the others have failed. Queues without maxSize cost one look at a number.
+# Capacity: admits pushes to queues with maxSize. In: items whose partitions are known. Out: admitted items, marked with
+# the queue whose room they take; the others are refused. Queues without maxSize cost one comparison. Owner: the
+# process. Guarded by capacity_lock, which is taken alone or below the catalog's lock, and released before any other
+# lock is taken.
 #
-# What a queue holds is what was stored and not yet consumed by all of its groups: queend.queue_sizes sums it up from
-# heads, floors and cursors. It is asked (by a round of lookup) when the last answer is old, or when there is no room by
-# an answer that was asked for before the request came. Between answers this process counts what it lets in:
-#   size = answer - stored by then + taken (let in, and not found to be duplicates or refused since)
-# What was on its way when the answer was made may be counted twice; it is never left out. What other daemons store is
+# The size of a queue is the number of its messages that some group has not consumed yet. The function
+# queend.queue_sizes computes it from heads, floors and cursors. A round of look-ups asks for it when the last answer is
+# old. It also asks if there is no room by an answer that was asked for before the request came. Between answers this
+# process counts what it admits:
+#   size = answer - stored by then + taken (admitted, less duplicates and records refused since)
+# Records in flight while the answer is made may be counted twice; all are counted. Records that other daemons store are
 # seen with the next answer only. So a bound may be exceeded by that much: at worst each daemon fills the queue to
-# maxSize by itself. Owner: the process; guarded by capacity_lock, which is taken alone or below the catalog's, and held
-# across nothing.
+# maxSize by itself.
 
 cdef enum:
-    CAPACITY_AGE_US = 1000000    # how long an answer is believed by which the queue is empty
-    CAPACITY_SHARE = 10          # of the time, at most one part in so many goes into asking for sizes
-    CAPACITY_CHEAP_US = 20000    # but what took less is asked for whenever it is of use
+    CAPACITY_AGE_US = 1000000    # maximum age of an answer by which the queue is empty
+    CAPACITY_SHARE = 10          # at most one part in so many of the time is spent asking for sizes
+    CAPACITY_CHEAP_US = 20000    # an answer that took less time is asked for whenever it is of use
 
 cdef enum PushFull:
     FULL = 1
-    FULL_DOUBT = 2               # nobody has looked yet whether it is stored already
+    FULL_DOUBT = 2               # not looked up yet whether the record is stored already
 
 cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
     cdef int64_t left = q.max_size - q.capacity.answer - q.capacity.taken
     return 0 if left < 0 else (left if left < q.max_size else q.max_size)
 
 cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
-    # Too old to let anything in by? The less room there seems to be, the sooner it is.
+    # Returns True if the last answer is too old to admit records. The less room it leaves, the sooner it is too old.
     cdef Capacity* c = &q.capacity
     return (c.asked_us == 0
             or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size)
 
 cdef inline bint capacity_told(Capacity* c, int64_t now, int64_t since) noexcept nogil:
-    # New enough to refuse what came at `since`?
+    # Returns True if the last answer is new enough to refuse a request that came at `since`.
     return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
 
 cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
-    # Takes room for the items that are to be sent; those there is none for leave the chain. False: the job waits for
-    # sizes, with the room it has, or was answered.
+    # Takes room for the unresolved items; items without room leave the chain. Returns False if the job waits for sizes,
+    # with the room it has, or was answered.
     cdef int64_t now = clock_mono_us()
     cdef PushItem** link = &j.unresolved
     cdef PushItem* it
@@ -52,7 +54,7 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
             link = &it.next
             continue
         n = pushitem_count(it)
-        room = n if j.drain else capacity_room(q, n)      # what the failover buffer holds was accepted
+        room = n if j.drain else capacity_room(q, n)      # the failover buffer's records were accepted before
         if not j.drain and j.job.tries < 10 and (capacity_old(q, now)
                                                  or (room < n and not capacity_told(&q.capacity, now, j.job.born_us))):
             q.capacity.wanted = True
@@ -83,7 +85,7 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
     return True
 
 cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
-    # Of n records, for how many there is room. Lock held.
+    # Returns for how many of n records there is room. Requires capacity_lock.
     return n if capacity_left(q) >= n else <int>capacity_left(q)
 
 cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept nogil:
@@ -96,7 +98,7 @@ cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept no
         j.doubts = True
 
 cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept nogil:
-    # A run of which only the first fit: its records go on one by one.
+    # Opens a run of which only the first `room` records fit: admits these and refuses the others.
     cdef int i
     item_open(it)
     for i in range(it.run.n):
@@ -106,7 +108,7 @@ cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept no
             capacity_refuse(j, &it.run.items[i], q)
 
 cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
-    # Refused records whose ids a client made may be stored already: then they are duplicates, and need no room.
+    # Asks whether refused records with ids made by the client are stored already: duplicates need no room.
     cdef EachItem at
     cdef PushItem* it
     j.doubts = False
@@ -119,7 +121,7 @@ cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
         it = each_next(&at)
 
 cdef void capacity_give_back(PushJob* j) noexcept nogil:
-    # Its items that were not sent never will be.
+    # Gives back the room of the unresolved items, which will not be sent.
     cdef PushItem* it = j.unresolved
     if not j.limited:
         return
@@ -132,7 +134,7 @@ cdef void capacity_give_back(PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
 
 cdef void capacity_settle(PushJob* j) noexcept nogil:
-    # All its items are home: what was stored takes room for good, the others give theirs back.
+    # Settles the room of a push whose items are all finished: stored records keep it, the others give it back.
     cdef EachItem at
     cdef PushItem* it
     each_begin(&at, &j.req)
@@ -148,8 +150,9 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
 
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
-    # Is there room for all it pushes? -1: yes; -2: sizes have to be asked for; else the operation for which there is
-    # none. A transaction counts once it has taken effect: those that run side by side do not see each other.
+    # Returns -1 if there is room for all pushes of a transaction. Returns -2 if sizes have to be asked for, else the
+    # index of the operation without room. A transaction counts once it has taken effect: concurrent ones do not see
+    # each other.
     cdef int64_t now = clock_mono_us()
     cdef int fault = -1
     cdef int i = 0
@@ -183,7 +186,8 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
     return fault
 
 cdef void capacity_transacted(TxJob* j) noexcept nogil:
-    # It took effect. An answer that was made since holds it as well; the next one sets that right.
+    # Counts the pushes of a transaction that took effect. An answer made since counts them too; the next answer
+    # corrects that.
     cdef int i
     uv_mutex_lock(&capacity_lock)
     for i in range(j.req.n):

@@ -42,11 +42,11 @@ cdef void group_compare(PushBatch* b, PushGroup* g, PGresult* res, int row) noex
             continue
         it.offset = base + k
         it.created_us = at
-        # an id made here that is stored already is our own batch, sent twice
+        # an id made here that is stored already: this batch was sent twice
         it.status = 1 if it.id_kind != 0 else 0
         it.of_deleted = False
         g.missing -= 1
-        g.head = max(g.head, base + k + 1)       # the daemon that stored it may have told nobody
+        g.head = max(g.head, base + k + 1)       # the daemon that stored it may not have notified waiters
 
 cdef void group_compare_begin(PushGroup* g) noexcept nogil:
     # Makes an item of every record and marks each as not found.

@@ -1,14 +1,16 @@
-# Items taken out of batches after the catalog was reloaded: their partition is gone, or their queue has got a bound
-# since, for which no room was taken. They go back to their requests, which look their names up again.
+# Takes items out of batches after a reload of the catalog. Their partition is gone, their queue got a bound and they
+# hold no room, or their queue became encrypted and they are plain. In: the batches of a stream. Out: items sent back to
+# their requests, which look up their names again. Owner: the stream's thread.
 
 cdef struct EvictedMsg:
     InboxMsg msg
     PushJob* job
     PushItem* items
-    bint unsure               # they may be stored already
+    bint unsure               # the records may be stored already
 
 cdef void stream_reloaded(PushStream* s) noexcept nogil:
-    # On the stream's thread. Groups of living partitions stay where they are.
+    # Evicts from all batches of a stream after a reload, on its thread. Groups that can still be sent stay where they
+    # are.
     cdef PushBatch* b = s.again
     s.stale = False
     while b != NULL:
@@ -16,7 +18,7 @@ cdef void stream_reloaded(PushStream* s) noexcept nogil:
         b = b.next
     if s.gather != NULL:
         batch_evict(s, s.gather)
-    # batches that became empty are dropped, unless what is in flight may stand in their memory (batch_part)
+    # empty batches are freed, unless the batch in flight may use their memory (batch_part)
     while s.again != NULL and s.again.first == NULL and s.flying == NULL:
         b = s.again
         s.again = b.next
@@ -39,10 +41,10 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if g.partition.open is g:
                 g.partition.open = NULL
             if b.unsure and not g.partition.dead:
-                group_fail(s, g, 503, NULL)      # they may be stored, in clear
+                group_fail(s, g, 503, NULL)      # they may be stored already, in clear
             else:
                 items_evict(s, g.first, b.unsure)
-                items_evict(s, g.dups, b.unsure)      # behind what they repeat
+                items_evict(s, g.dups, b.unsure)      # after the records that they repeat
         else:
             last = g
         g = following
@@ -54,7 +56,8 @@ cdef bint group_roomless(PushGroup* g) noexcept nogil:
     return it != NULL
 
 cdef void items_evict(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
-    # Runs of one part travel together; the part shrinks by what left it, after they were sent off.
+    # Sends a chain of items back to their requests. Consecutive items of one part travel in one message; a part without
+    # items left follows them.
     cdef EvictedMsg* m
     cdef PushItem* last
     cdef PushPart* part
@@ -99,7 +102,7 @@ cdef void push_evicted(Worker* w, InboxMsg* msg) noexcept nogil:
         j.unresolved = items
         push_go(w, j)
         return
-    # its other items are being asked for already: these join them, behind those that came before
+    # the job's other items are being looked up already: these are appended to them
     while end[0] != NULL:
         end = &end[0].next
     end[0] = items

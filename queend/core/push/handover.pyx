@@ -1,31 +1,31 @@
-# Delivery in the push's own round trip. When a batch leaves, pops that are parked for its partitions travel with it:
-# the push claims for them in its own transaction, and on commit they are answered from the batch itself. No second
-# statement, no second commit, nothing read back.
+# Handover: delivery in the push's own round trip. In: a batch that is about to leave, and pops parked for its
+# partitions. Out: answers of these pops, written from the batch after the commit. The push claims for them in its own
+# transaction, which saves a second statement, a second commit and a read. A waiter in flight is in no list of the book:
+# it belongs to the batch until handover_book gives it back. The waiter's request is touched only on its own
+# worker (pop_handed).
 #
-# Why order and leases hold: the push holds the partition's lane and claims only where the cursor stands exactly before
-# its first new record (committed + 1 = base), free of a lease and of a pause, under the cursor's row lock (SKIP LOCKED:
-# a push waits for no pop or ack); a group without a cursor there gets one if the partition is new too. So what is
-# claimed is what a pop right after the commit would have claimed. Where anything differs nothing is claimed, and the
-# waiter is woken as ever.
-#
-# A waiter on its way is in no list of the book; it belongs to the batch until handover_book gives it back. What
-# concerns its request happens on its own worker (pop_handed).
+# Why order and leases hold: the push holds the partition's lane. It claims only where the cursor stands exactly before
+# its first new record (committed + 1 = base). That cursor must be free of a lease and of a pause. The push locks the
+# cursor's row (SKIP LOCKED: it waits for no pop or acknowledgment). A group without a cursor there gets one if the
+# partition is new too. So the push claims what a pop right after the commit would have claimed. If anything differs,
+# the push claims nothing and the waiter is woken.
 
 cdef enum:
-    HANDOVER_CLAIMS = 256     # in one push: the rest of a batch for which more wait is the next one
-    HANDOVER_BYTES = 4194304  # of one partition's records; more goes the usual way
+    HANDOVER_CLAIMS = 256     # claims of one push; if more pops wait, the rest of the batch is the next batch
+    HANDOVER_BYTES = 4194304  # of one partition's records; a larger group is not handed over
 
 # ---- with the batch ------------------------------------------------------------------------------------------------
 
 cdef bint handover_begin(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
-    # Who is served, and what the database is told of it. True: the batch has become shorter.
+    # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
     cdef bint shorter = handover_choose(s, b)
     handover_encode(s, b, a)
     return shorter
 
 cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
-    # The batch is cut into rows and about to leave: whom can it serve? True: it has become shorter. What is stored for
-    # as many waiters as one call serves is committed and delivered while the database stores the rest.
+    # Chooses the pops that a batch serves. Requires that the batch is cut into rows. Returns True if the batch has
+    # become shorter: it keeps the records for as many waiters as one call serves. These are committed and delivered
+    # while the database stores the rest.
     cdef PushChunk* c
     cdef PushGroup* g = b.first
     cdef Group* group
@@ -62,7 +62,7 @@ cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
     return end < b.n_chunks and batch_cut(s, b, end)
 
 cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noexcept nogil:
-    # A claim for one partition and group, if its cursor rests and somebody waits. Book locked.
+    # Claims a partition for a group if its cursor is idle and a pop waits. Requires book.lock.
     cdef PushGroup* g = b.chunks[row].group
     cdef Cursor* c
     cdef PopJob* j
@@ -108,8 +108,8 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     cursor_move(c, CURSOR_BUSY, 0)
 
 cdef void handover_take(PopJob* j, int share) noexcept nogil:
-    # The waiter leaves the book. share: partitions of the batch it may have; those who are done in a moment need not
-    # share with others, and few answers of many messages cost less than many of few.
+    # Takes a waiter out of the book. share: most partitions of the batch for it. Consumers that need at most 20 ms need
+    # not share with others: few answers of many messages cost less than many answers of few.
     cdef int width = min(j.width, j.req.partitions)
     book_unpark(j)
     j.n_cursors = 0
@@ -137,8 +137,8 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
 # ---- back ----------------------------------------------------------------------------------------------------------
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
-    # The database claimed for this one; place: of its cursor. Claims come back in the order they went, those with new
-    # cursors after the others; at: where to look on from.
+    # Marks the claim for a partition and group as made. place: of the cursor. Claims come back in the order they were
+    # sent, those with new cursors last. at: index at which the search begins.
     cdef Claim* c
     cdef int i
     for i in range(b.n_claims):
@@ -150,8 +150,8 @@ cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uin
             return
 
 cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
-    # The call did not happen, or its outcome is lost: every waiter tries again the usual way, and what may have been
-    # leased is given back.
+    # Undoes the claims of a call that did not happen or whose outcome is lost. Every waiter tries again. lost: leases
+    # that may have been taken are given back.
     cdef PopJob* wake = NULL
     cdef Claim* c
     cdef int i
@@ -170,7 +170,7 @@ cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
     popjobs_wake(s.worker, wake)
 
 cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
-    # After the commit, before the heads are told: where each cursor stands now. Book locked.
+    # Books where each cursor stands after the commit, before waiters hear of the new heads. Requires book.lock.
     cdef Claim* c
     cdef int i
     for i in range(b.n_claims):
@@ -180,7 +180,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         if not c.made:
             cursor_move(c.cursor, CURSOR_IDLE, 0)
             continue
-        # whether its client has left is for its own worker to see
+        # the client may have left: its own worker finds out
         cursor_claimed(c.cursor, c.job, False, c.group.first.offset + c.take, now)
         if not c.job.req.auto_ack:
             unacked_pushed(c)
@@ -201,7 +201,7 @@ cdef bint handover_any(PopJob* j) noexcept nogil:
     return False
 
 cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
-    # Answers are written from the items of the batch, while their requests still stand.
+    # Writes the answers of pops from the items of the batch, while the push requests of these items still exist.
     cdef Claim* c
     cdef PopJob* j
     cdef Buf* out
@@ -210,7 +210,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
         c = &b.claims[i]
         j = c.job
         if not c.answers:
-            continue          # it was woken, or has gone with its answer
+            continue          # the pop was woken, or its first claim has answered it
         out = NULL
         if j.job.r.worker is not s.worker or j.gone:
             buf_init(&j.handed)
@@ -225,7 +225,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
             handover_end(j)
 
 cdef void handover_keep(PopJob* j) noexcept nogil:
-    # The cursors it holds: the claims go with the batch's memory.
+    # Keeps the cursors of the claims that were made: the claims are freed with the batch.
     cdef Claim* c = j.claims
     j.n_cursors = 0
     while c != NULL:
@@ -238,7 +238,7 @@ cdef void handover_keep(PopJob* j) noexcept nogil:
     j.claims = NULL
 
 cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
-    # The messages of a waiter's claims; returns how many.
+    # Writes the messages of a waiter's claims. Returns the number of messages.
     cdef Delivery d
     cdef Claim* c = j.claims
     cdef Records records
@@ -271,7 +271,7 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     return delivery_end(&d)
 
 cdef inline bint run_framed(PushItem* it, int wanted) noexcept nogil:
-    # Is it sent as its client framed it? A stored frame does not name its producer.
+    # Returns True if a run is sent as its client framed it. A stored frame does not name its producer.
     return (it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
             and wanted >= it.run.n // FRAMED_WASTE)
 
@@ -283,7 +283,7 @@ cdef void handover_end(PopJob* j) noexcept nogil:
     pop_answered(j, j.n_handed)
 
 cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
-    # Its answer arrives from the stream's thread; if the client left meanwhile, the leases go back.
+    # Sends an answer that arrives from the stream's thread. If the client left meanwhile, gives the leases back.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
     if not j.gone:

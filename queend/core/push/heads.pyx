@@ -1,22 +1,22 @@
-# Where the log of a partition ends (its head: the next offset), known because this process wrote it. In: groups that
-# are about to leave; answers to them. Out: what push is told of each partition's newest row. No I/O in here. Owner of
-# Partition.end: the thread of its lane's stream.
+# Heads: where the log of a partition ends (the next offset), known because this process wrote it. In: groups that are
+# about to leave; answers to them. Out: what a push tells the database of each partition's newest row. No I/O in here.
+# Owner of Partition.end: the thread of its lane's stream.
 #
-# Where the heads of all partitions of a batch are known they are named, and none is looked up (sql/function/push.sql).
-# A head that is named must never be too high, but a server may have lost the row that it follows. So it is named only
-# to a backend that lived before that row was sent: a crash ends all backends, and a server that took over, or was
-# restored, has others. A head that is too low does no harm: the database sees it, undoes the statement, and it is sent
-# once more, without names.
+# If the heads of all partitions of a batch are known, the push names them and none is looked up
+# (sql/function/push.sql). A named head must never be too high, but a server may have lost the row before it. So a head
+# is named only to a backend that lived before that row was sent. A crash ends all backends, and a server that took
+# over, or was restored, has others. A head that is too low does no harm: the database detects it and undoes the
+# statement. It is then sent once more, without names.
 
 cdef enum:
     HINT_NAMED = -1               # the head is named
     HEAD_TIMELY_US = 50000000     # ids further from the database's clock are left to it: its own bound is 60 s
-    HEAD_CLOCK_US = 100000        # how much later than the database's clock, as far as we know it, a row may seem
-    HEAD_ALONE = 8                # pushes before which nobody else wrote, until a head is named
-    HEAD_MET_MOST = 3             # conflicts that make it 16 times as many, each
+    HEAD_CLOCK_US = 100000        # how far a row's time may lie behind the database's clock as it is known here
+    HEAD_ALONE = 8                # pushes in a row without another writer before a head is named
+    HEAD_MET_MOST = 3             # conflicts that each multiply that number by 16, at most
 
 cdef inline int64_t id_time_us(const unsigned char* id) noexcept nogil:
-    # Of a version-7 id.
+    # Returns the time of a version-7 id.
     return <int64_t>(be64(id) >> 16) * 1000
 
 cdef inline bint id_timely(const unsigned char* id, int64_t now_us) noexcept nogil:
@@ -24,20 +24,20 @@ cdef inline bint id_timely(const unsigned char* id, int64_t now_us) noexcept nog
     return now_us - HEAD_TIMELY_US <= at <= now_us + HEAD_TIMELY_US
 
 cdef inline const unsigned char* group_top(PushGroup* g) noexcept nogil:
-    # `high` of its rows, if nobody else has written.
+    # Returns `high` of the partition's newest row after this group, if no other process has written.
     if g.has_v7 and memcmp(g.hi, g.partition.end.high, 16) > 0:
         return &g.hi[0]
     return &g.partition.end.high[0]
 
 cdef inline bint end_alone(const LogEnd* end) noexcept nogil:
-    # With the push that is about to leave.
+    # Returns True if, with the push about to leave, no other process has written for long enough to name the head.
     return end.alone + 1 >= HEAD_ALONE << (4 * end.met)
 
 # ---- before it is sent ---------------------------------------------------------------------------------------------
 
 cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
-    # What push is told of the newest rows: after what it is told of ids (batch_known). slot: by which it is sent, NULL:
-    # none is free.
+    # Chooses what push is told of each partition's newest row. Requires that batch_known has chosen what push is told
+    # of ids. slot: the connection of the statement, NULL if none is free.
     cdef PushGroup* g = b.first
     cdef int64_t now = dbclock_now()
     cdef bint clock = dbclock_known()
@@ -50,7 +50,7 @@ cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
         g.hint = atomic_get64(&g.partition.row_base)
         b.named = b.named and g.partition.end.sent_us > slot.served_us and group_names(g, now)
         if not g.partition.end.known and end_alone(&g.partition.end):
-            g.hint = -2 - g.hint      # and say `high`
+            g.hint = -2 - g.hint      # asks push to say `high`
         g = g.next
     g = b.first if b.named else NULL
     while g != NULL:
@@ -59,7 +59,7 @@ cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
         g = g.next
 
 cdef inline bint group_names(PushGroup* g, int64_t now_us) noexcept nogil:
-    # Is its head known, and do its ids and the newest row prove each other?
+    # Returns True if the group's head is known and its ids are proved new by the newest row and the ids known here.
     cdef const LogEnd* end = &g.partition.end
     if not end.known or not g.timely or end.at > now_us + HEAD_CLOCK_US or not end_alone(end):
         return False
@@ -70,7 +70,7 @@ cdef inline bint group_names(PushGroup* g, int64_t now_us) noexcept nogil:
 # ---- and when it is answered ---------------------------------------------------------------------------------------
 
 cdef void heads_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
-    # Before the next batch is sent, which is to know them.
+    # Learns the heads from an answer. Requires that the next batch, which uses these heads, is not sent yet.
     cdef PushGroup* g = b.first
     cdef int row, i, status
     for row in range(PQntuples(res)):
@@ -126,7 +126,8 @@ cdef void group_end(PushGroup* g) noexcept nogil:
     end.at = g.ended_at
 
 cdef bint heads_refuted(PushBatch* b, PGresult* res) noexcept nogil:
-    # The statement failed, or nobody knows: what it named is looked up from now on. True: that was its only fault.
+    # Forgets the heads named by a statement that failed or whose outcome is unknown: they are looked up from now on.
+    # Returns True if a wrong head was the statement's only fault.
     cdef const char* code = PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL
     cdef bint fault = b.named and code != NULL and (strcmp(code, b"23505") == 0 or strcmp(code, b"QD409") == 0)
     cdef PushGroup* g = b.first if b.named else NULL

@@ -1,5 +1,6 @@
-# A push request on its way into the log: its body read, its names turned into partitions, its items sent to their
-# streams in parts. What comes of it is in push/answer.
+# A push request on its way into the log. In: the request's body. Out: items with their partitions, sent to their
+# streams in parts; their results arrive in push/answer. Owner: the request's worker. Locks: catalog.lock while names
+# are looked up.
 
 cdef JobKind PUSH_JOB
 PUSH_JOB.op = OP_PUSH
@@ -56,7 +57,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         push_go(w, j)
 
 cdef void push_chain(PushJob* j) noexcept nogil:
-    # All its items, of which there is one at least, are to be sent.
+    # Chains all items of a request as unresolved. Requires at least one item.
     cdef int i
     for i in range(j.req.n - 1):
         j.req.items[i].next = &j.req.items[i + 1]
@@ -64,7 +65,8 @@ cdef void push_chain(PushJob* j) noexcept nogil:
     j.unresolved = j.req.items
 
 cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
-    # Looks up what is not resolved; sends the items on their way once all are, else asks the database for the names.
+    # Looks up the partitions of unresolved items. Sends the items on their way once all are known, else asks the
+    # database for the names.
     cdef PushItem* it = j.unresolved
     cdef Queue* q = NULL
     cdef Partition* p = NULL
@@ -81,7 +83,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     follows = e.naming and push_follows(j)
     uv_rwlock_rdlock(&catalog.lock)
     while it != NULL:
-        # those of one partition, one after the other, cost one look-up
+        # consecutive items of one partition cost one look-up
         if before == NULL or not slice_eq(before.part, it.part) or not slice_eq(before.queue, it.queue):
             p = catalog_place(it.queue, it.part, &q)
             missing = missing or p == NULL
@@ -102,7 +104,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         joblist_add(&e.resolving, &j.job)
 
 cdef inline void push_names(PushJob* j, bint naming) noexcept nogil:
-    # The one place where PushJob.naming changes.
+    # Sets PushJob.naming. No other function changes it.
     engine_of(j.job.r.worker).naming += naming - j.naming
     j.naming = naming
 
@@ -116,14 +118,15 @@ cdef bint push_follows(PushJob* j) noexcept nogil:
     return False
 
 cdef void push_decided(PushJob* j) noexcept nogil:
-    # It came to be looked up, and nothing of it is to be sent.
+    # Ends the look-up of a job that has no items left to send.
     if j.held:
         push_release(j)
     else:
         push_answer(j)
 
 cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
-    # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
+    # Gives up a push whose names did not become partitions in 10 tries: a client deletes the queue as fast as it is
+    # made. Is also called when memory ran out.
     capacity_give_back(j)
     if not j.held:
         if j.drain:
@@ -134,12 +137,12 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     push_unstored(w, j)
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
-    # The items whose partition is not known will not reach the database now; others of the job are on their way.
+    # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
     if not spool.on or j.drain or spill_seal(w, j):
         push_home(j, 4, 503)
 
 cdef void push_home(PushJob* j, uint8_t status, int failed) noexcept nogil:
-    # Its items that were not sent are home, with this status; others of the job are on their way.
+    # Ends the unresolved items with this status. Other items of the job are in flight.
     cdef PushItem* it = j.unresolved
     j.failed = max(j.failed, failed)
     j.unresolved = NULL
@@ -149,7 +152,7 @@ cdef void push_home(PushJob* j, uint8_t status, int failed) noexcept nogil:
     push_release(j)
 
 cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
-    # The names of some or all of its items could not be asked for.
+    # Handles a look-up that failed: the names of some or all items could not be asked for.
     capacity_give_back(j)
     if j.unresolved == NULL:
         push_decided(j)
@@ -164,8 +167,8 @@ cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) no
         job_refuse(&j.job, status, text)
 
 cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
-    # A name it needs may not be made: nothing of it is stored. Where others of its items are on their way already, as
-    # the queue was deleted meanwhile, what is left counts as not reached.
+    # Refuses a push that needs a name which may not be made. Nothing of it is stored. If other items are in flight, as
+    # the queue was deleted meanwhile, the remaining items count as not reached.
     if j.held:
         push_unreached(w, j, 503, text)
         return
@@ -241,7 +244,8 @@ cdef void push_ask(Engine* e, Job* job) noexcept nogil:
         capacity_doubts(e, j)
 
 cdef bint push_barred(Round* r, Job* job) noexcept nogil:
-    # What the failover buffer holds was accepted, and is bound by nothing.
+    # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
+    # before: they are bound by nothing.
     cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
     while it != NULL:
         if it.partition == NULL and refused_is(r, job, False, it.queue, it.part):

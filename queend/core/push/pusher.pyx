@@ -1,31 +1,32 @@
-# Pushers: connections that push much at once take turns. All pushers together fill a part of a batch; what finds no
-# room waits, in the order of its connection. When a batch leaves, each pusher brings whole pushes to the next one, up
-# to its share. Then the room that is left is filled in the same order. A pusher without room comes first the next
-# time. A small push of another connection finds room beside pushers, so it is in the batch that leaves next, however
-# much others send.
+# Pushers: connections that push much at once take turns. In: parts sent to a stream. Out: their items, in the batch
+# that gathers. Owner: the stream's thread.
+#
+# All pushers together fill a part of a batch. Parts without room wait, in the order of their connection. When a batch
+# leaves, each pusher brings whole pushes to the next one, up to its share. Then the room that is left is filled in the
+# same order. A pusher without room comes first the next time. A small push of another connection finds room beside
+# pushers. So it is in the batch that leaves next, however much others send.
 #
 # A push is cut only where it needs more new groups, or more room, than pushers have in a batch. Records of partitions
-# that have a group go in while others wait for one: they cost no row of the log more. Each cut lets newer pushes of
-# other connections reach a partition first, and PostgreSQL has to look up each id made by a client that is older than
+# that have a group go in while others wait for one: they need no further row of the log. Each cut lets newer pushes of
+# other connections reach a partition first. PostgreSQL then has to look up each id made by a client that is older than
 # the newest one stored there (sql/function/push.sql).
-#
-# In: parts sent to a stream. Out: their items, in the batch that gathers. Owner: the stream's thread.
 
 cdef void pusher_gather(PushStream* s, PushPart* part) noexcept nogil:
-    # Takes over a part sent to s: into the batch that gathers, or behind what its client has waiting.
+    # Takes over a part sent to s: places it into the batch that gathers, or behind the waiting parts of its client.
     cdef Pusher* x = pusher_of(s, part)
     if x != NULL and (x.first != NULL or s.full and x.client != 1) or not batch_take(s, part, x):
         pusher_wait(s, x, part)
 
 cdef Pusher* pusher_of(PushStream* s, PushPart* part) noexcept nogil:
-    # NULL: the part is small and its client is no pusher, or memory ran out.
+    # Returns the pusher of a part's client, and makes one for a large part. NULL if the part is small and its client is
+    # no pusher, or memory ran out.
     cdef Pusher* x = <Pusher*>table_get(&s.by_client, part.job.job.client)
     if x == NULL and (part.left > SMALL_ITEMS or part.job.job.bytes > SMALL_BYTES):
         x = pusher_new(s, part.job.job.client)
     return x
 
 cdef Pusher* pusher_new(PushStream* s, uint64_t client) noexcept nogil:
-    # NULL when memory ran out.
+    # Adds a pusher for a client. Returns NULL if memory ran out.
     cdef Pusher* x = s.pushers_free
     if x != NULL:
         s.pushers_free = x.next
@@ -49,14 +50,14 @@ cdef inline void pusher_list(PushStream* s, Pusher* x) noexcept nogil:
     s.pushers_last = x
 
 cdef void pusher_free(PushStream* s, Pusher* x) noexcept nogil:
-    # It is in no list any more.
+    # Frees a pusher. Requires that it is in no list.
     table_del(&s.by_client, x.client)
     x.next = s.pushers_free
     s.pushers_free = x
 
 cdef void pusher_wait(PushStream* s, Pusher* x, PushPart* part) noexcept nogil:
-    # Puts a part behind what its client has waiting. x: its pusher, NULL: makes one. Refuses the part if memory ran
-    # out.
+    # Puts a part behind the waiting parts of its client. Argument x is the client's pusher; NULL makes one. Refuses the
+    # part if memory ran out.
     if x == NULL:
         x = pusher_new(s, part.job.job.client)
     if x == NULL:
@@ -70,13 +71,14 @@ cdef void pusher_wait(PushStream* s, Pusher* x, PushPart* part) noexcept nogil:
     x.last = part
 
 cdef inline bint pushers_full(const PushStream* s, const Pusher* of, const PushBatch* b) noexcept nogil:
-    # Returns True if pushers have brought to b what they may, or have been looked through for too long. A chunk of the
-    # failover buffer has no share: it stands in one batch (batch_holds).
+    # Returns True if pushers have brought to b what they may, or PUSHERS_ITEMS items have been passed by. A chunk of
+    # the failover buffer has no share: it stands in one batch (batch_holds).
     return of != NULL and of.client != 1 and (b.bytes >= PUSHERS_BYTES or b.n_items >= PUSHERS_ITEMS
                                               or s.passed_by >= PUSHERS_ITEMS)
 
 cdef void pusher_pour(PushStream* s, Pusher* x, bint share) noexcept nogil:
-    # Takes what waits, in its order, until the batch is full. share: or until x has its share, at the end of a push.
+    # Takes the waiting parts of x, in their order, until the batch is full. If `share` is set, it also stops at the end
+    # of a push once x has its share.
     cdef PushPart* part = x.first
     cdef PushPart* following
     x.first = NULL

@@ -1,6 +1,6 @@
-# What the database says of a batch, told to its items and to those who wait for them: after the commit, never before.
-# What somebody will read soon is kept in memory (memory/rowcache). In: rows of queend.push. Out: items with offset,
-# time and status.
+# Results of a batch, given to its items, its requests and waiters after the commit, never before. In: rows of
+# queend.push. Out: items with offset, time and status. Rows that will be read soon are kept in memory
+# (memory/rowcache). Locks: catalog.lock, then book.lock.
 
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef bint keeps = False
@@ -10,7 +10,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     cdef PushGroup* following
     cdef int i
     batch_results(b, res)
-    # After the commit, never before: waiters hear of it now.
+    # The batch is committed: waiters may hear of it now.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     if b.n_claims:
@@ -44,7 +44,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     batch_free(b)
 
 cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
-    # What was stored where, to the items.
+    # Sets where and when each item was stored.
     cdef int i, row
     cdef int claim = 0
     for row in range(PQntuples(res)):
@@ -59,7 +59,7 @@ cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
         chunk_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
 
 cdef void chunk_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogil:
-    # As it was.
+    # Sets the results of a chunk that was stored as it was sent.
     cdef PushItem* it = c.first
     cdef int k
     if it.run != NULL:
@@ -74,8 +74,8 @@ cdef void chunk_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogi
     chunk_told(c, base, base + c.n)
 
 cdef inline void chunk_told(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
-    # base: of what is new, -1: nothing is. Told to the groups even when a pop has seen this head before us: only we
-    # tell all of them.
+    # Notes the head for the groups' waiters. base: offset of the first new record, -1 if there is none. Every group
+    # hears of the head, even if a pop has seen it: a pop tells only its own group.
     if head > c.group.head:
         c.group.head = head
     if base >= 0:
@@ -83,7 +83,7 @@ cdef inline void chunk_told(PushChunk* c, int64_t base, int64_t head) noexcept n
     c.group.answered = True
 
 cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
-    # Some of it may have been stored before.
+    # Sets the results of a chunk of which some records may have been stored before.
     cdef PushItem* it = c.first
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef int64_t created = pg_int8(res, row, PUSH_CREATED_AT)
@@ -98,12 +98,12 @@ cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
         stored_before(&before, res, row)
         for k in range(c.n):
             item_result(it, &before, created, &fresh)
-            head = max(head, it.offset + 1)       # whoever stored it may have told nobody
+            head = max(head, it.offset + 1)       # the daemon that stored it may not have notified waiters
             it = it.next
     c.whole = fresh - base == c.n
     chunk_told(c, base if fresh > base else -1, head)
 
-cdef struct StoredBefore:     # where and when records of a row were stored that were found, one of each
+cdef struct StoredBefore:     # offsets and times of a row's records that were stored before, one of each per record
     PgIter offsets
     PgIter moments
 
@@ -112,7 +112,8 @@ cdef void stored_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
     pg_array(res, row, PUSH_DUP_AT, OID_INT8, &b.moments)
 
 cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
-    # Of the next record. fresh: the offset of one that was stored now; then that of the one after it.
+    # Sets the result of the next record. fresh: offset of the next record stored now; advances past this record if it
+    # is one.
     it.offset = -1
     it.created_us = created
     pg_next8(&b.offsets, &it.offset)
@@ -121,7 +122,7 @@ cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
     if it.of_deleted:
         it.created_us = -it.created_us
     if it.offset >= 0:
-        # an id made here that is "already stored" is our own batch, sent twice
+        # an id made here that is stored already: this batch was sent twice
         it.status = 1 if it.id_kind != 0 else 0
     else:
         it.offset = fresh[0]
@@ -129,7 +130,7 @@ cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
         fresh[0] += 1
 
 cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
-    # Rows for the cache are copied without a lock, then hung in together.
+    # Adds rows of the batch to the cache. Copies them without a lock, then links them together under book.lock.
     cdef CachedRow* rows = NULL
     cdef CachedRow* r
     cdef int i
@@ -148,7 +149,7 @@ cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
-    # Before their first occurrences are answered: an answered request takes its memory with it.
+    # Ends the duplicates of a group before their first occurrences are answered: an answered request frees its items.
     cdef PushItem* it = g.dups
     cdef PushItem* following
     cdef PushItem* first
@@ -162,7 +163,7 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
         it.status = 1 if first.status < 2 else first.status
         it.of_deleted = first.of_deleted
         if it.status == 4 and first.of_part.failed > it.of_part.failed:
-            it.of_part.failed = first.of_part.failed      # its request is told what the first one's is
+            it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
             it.of_part.said = first.of_part.said
         item_done(s, it)
         it = following
@@ -197,13 +198,13 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
     stream_drop(s, b)
 
 cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
-    # Memory ran out before it was gathered: it is not stored.
+    # Ends an item for which memory ran out before it was gathered: it is not stored.
     it.status = 4
     it.of_part.failed = 503
     item_done(s, it)
 
 cdef void items_refuse(PushStream* s, PushItem* it) noexcept nogil:
-    # Refuses a chain of items. The last of them may end the request, and their part with it.
+    # Refuses a chain of items. The last item may end its request, which frees the part.
     cdef PushItem* following
     while it != NULL:
         following = it.next
@@ -223,8 +224,8 @@ cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
 # ---- kept in memory ------------------------------------------------------------------------------------------------
 
 cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
-    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is
-    # written.
+    # Returns a copy of a committed chunk; NULL if memory ran out, the chunk is not kept then. Requires that book.lock
+    # is free and that no statement is being written.
     cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
     cdef CachedRow* r
     cdef char* at
@@ -258,7 +259,7 @@ cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
     return r
 
 cdef inline Slice pgarray_only(PgArray* a) noexcept nogil:
-    # The only element of an array; empty when it is NULL or memory ran out.
+    # Returns the only element of an array; empty if it is NULL or memory ran out.
     if a.buf.failed or a.has_null or a.n != 1:
         return slice_of(NULL, 0)
     return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)

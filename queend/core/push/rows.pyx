@@ -1,8 +1,8 @@
-# A batch becomes rows of the log, written as binary arrays: the items of each partition are cut into rows of at most
-# 1000 records and about 64 KiB. In: its groups. Out: the parameters of queend.push. No I/O and no clock in here.
+# Encodes a batch as rows of the log, in binary arrays. The items of each partition are cut into rows of at most 1000
+# records and about 64 KiB. In: the groups of a batch. Out: the parameters of queend.push. No I/O and no clock in here.
 
 cdef bint batch_chunks(PushBatch* b) noexcept nogil:
-    # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.
+    # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES. Returns False if memory ran out.
     cdef PushGroup* g = b.first
     cdef PushItem* it
     cdef PushChunk* c = NULL
@@ -48,8 +48,9 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     return True
 
 cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint, BodyPack* pack) noexcept nogil:
-    # known: what is known of its ids, or of the heads that are named: nothing at all where push need not be told
-    # anything; NULL: it does not ask. hint: what is known of the newest row of each partition; NULL: nobody asks.
+    # Encodes the rows of a batch. Array `known` takes what is known of the batch's ids, or the named heads. It stays
+    # empty if push needs nothing of this. It is NULL if the statement does not ask. Array `hint` takes what is known of
+    # each partition's newest row; NULL if the statement does not ask.
     cdef bint told = known != NULL and (b.has_other or b.named)
     cdef uint64_t lanes = 0
     cdef int i, kind
@@ -106,7 +107,7 @@ cdef void lanes_encode(PgArray* out, uint64_t lanes) noexcept nogil:
             pgarray_int4(out, i)
 
 cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
-    # Is it stored?
+    # Encodes the question whether the batch is stored.
     cdef uint64_t lanes = 0
     cdef PushChunk* c
     cdef int i
@@ -119,7 +120,8 @@ cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
     lanes_encode(&a.lanes, lanes)
 
 cdef bint body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
-    # Where sizes and payloads of a row go: into its body, or (True) beside it, to be compressed from there by body_end.
+    # Chooses where sizes and payloads of a row go: into its body, or (returns True) beside it, where body_end
+    # compresses them.
     cdef bint pack = not plain and p.least > 0 and bytes >= p.least
     mark[0] = pgarray_open(body)
     if pack:
@@ -136,7 +138,7 @@ cdef void body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept 
     pgarray_close(body, mark)
 
 cdef void chunk_encode(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
-    # Ids, body and meta of one row. A chunk is one run or a chain of items without any. pack: NULL if plain.
+    # Encodes ids, body and meta of one row. A chunk is one run or a chain of items without runs. pack: NULL if plain.
     ids_encode(&a.ids, c)
     if c.first.run != NULL:
         run_encode(a, pack, c.first, plain)
@@ -163,7 +165,7 @@ cdef void items_encode(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexce
     cdef bint extras = False
     cdef size_t mark
     cdef Buf* out
-    # what is sealed hardly shrinks, and SQL can read it so
+    # a sealed payload hardly shrinks, and SQL can read it uncompressed
     cdef bint pack = body_begin(&a.body, p, c.bytes, plain or item_sealed(c.first), &mark, &out)
     cdef PushItem* it = c.first
     cdef int k
@@ -206,7 +208,7 @@ cdef void run_encode(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept
     body_end(&a.body, p, pack, mark)
 
 cdef void run_encode_meta(PgArray* meta, PushItem* it) noexcept nogil:
-    # All records of a run have its producer.
+    # Encodes the extras of a run: all its records have its producer.
     cdef size_t mark = pgarray_open(meta)
     cdef Extras x
     cdef int k

@@ -1,10 +1,10 @@
-# Runs: many records of one partition that go through the engine as one item, so that they become one row of the log
-# (route/pushrun makes them). A run is opened, which is to say its records become items of their own, when something is
-# to be done with one of them: its id was seen before in the batch, the database holds it already, it has to be sealed,
-# or there is no room for it.
+# Runs: many records of one partition that go through the engine as one item and become one row of the log
+# (route/pushrun makes them). A run is opened when one of its records has to be handled alone: its records become items
+# of their own. That is so if its id was seen before in the batch, if the database holds it already, if it has to be
+# sealed, or without room for it.
 
 cdef void item_open(PushItem* it) noexcept nogil:
-    # A run: its records become items of their own.
+    # Opens a run: its records become items of their own.
     run_open(it.run, it, it.run.items)
     it.run.open = True
 
@@ -12,13 +12,14 @@ cdef inline bint item_opened(const PushItem* it) noexcept nogil:
     return it.run != NULL and it.run.open
 
 cdef PushItem* item_instead(PushItem* it) noexcept nogil:
-    # The same of one in a chain: they take its place. The first of them.
+    # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
+    # caller links in the run's place.
     cdef PushItem* first = it.run.items
     item_open(it)
     first[it.run.n - 1].next = it.next
     return first
 
-# All records of a request, one after the other; a run that was not opened counts as one.
+# Iterates over all records of a request; a run that was not opened counts as one.
 
 cdef inline void each_begin(EachItem* at, PushReq* q) noexcept nogil:
     at.q = q
@@ -26,7 +27,7 @@ cdef inline void each_begin(EachItem* at, PushReq* q) noexcept nogil:
     at.k = 0
 
 cdef inline PushItem* each_next(EachItem* at) noexcept nogil:
-    # NULL: that was the last.
+    # Returns the next record, NULL after the last one.
     cdef PushItem* it = &at.q.items[at.i]
     if at.i == at.q.n:
         return NULL
@@ -43,7 +44,7 @@ cdef inline PushItem* each_next(EachItem* at) noexcept nogil:
 # ---- in a batch ----------------------------------------------------------------------------------------------------
 
 cdef void run_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # Puts a run into its partition's group, whole, or record by record when an id of it is there already.
+    # Puts a run into its partition's group: whole, or record by record if the group has an id of it already.
     cdef PushRun* run = it.run
     cdef int k
     if g.n and not run.made and not (run.has_v7 and not run.has_other and g.has_v7 and memcmp(run.lo, g.hi, 16) > 0):
@@ -68,7 +69,7 @@ cdef void run_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
         group_slots_add(b, g, it)
 
 cdef void run_spread(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # The records of a run that stands in no chain, one by one.
+    # Places the records of a run that stands in no chain, one by one.
     cdef PushItem* at
     cdef PushItem* following
     run_open_here(it)
@@ -79,12 +80,12 @@ cdef void run_spread(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
         at = following
 
 cdef void run_open_here(PushItem* it) noexcept nogil:
-    # Its records become items, which its part waits for instead of it.
+    # Opens a run. The part then waits for the records instead of the run.
     item_open(it)
     it.of_part.left += it.run.n - 1
 
 cdef void group_open_runs(PushGroup* g) noexcept nogil:
-    # All runs of a chain; duplicates of their records are duplicates of items then.
+    # Opens all runs of a chain. Duplicates of their records become duplicates of items.
     cdef PushItem* it = g.first
     cdef PushItem* before = NULL
     cdef PushItem* following
@@ -112,8 +113,8 @@ cdef void group_open_runs(PushGroup* g) noexcept nogil:
         it = it.next
 
 cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
-    # One row of results for a run whose ids were looked up. Only a plain one can have been stored in part. The offset
-    # after the last record that was stored now.
+    # Sets the results of a run whose ids were looked up, from one row. Only a plain run can have been stored in part.
+    # Returns the offset after the last record that was stored now.
     cdef StoredBefore before
     cdef int64_t off
     cdef bint whole = True
@@ -134,7 +135,7 @@ cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int
     return base
 
 cdef int64_t run_head(PushItem* it) noexcept nogil:
-    # The offset after the last of its records, whenever they were stored.
+    # Returns the offset after the last of its records, whenever they were stored.
     cdef int64_t head = 0
     cdef int k
     if not it.run.open:
@@ -144,9 +145,9 @@ cdef int64_t run_head(PushItem* it) noexcept nogil:
     return head
 
 cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Takes out of the batch the partitions of which nothing was stored, and returns them as one that is sent once more,
-    # plain; NULL: all were answered. Either a compressed row holds a record that is a duplicate, or the rows of the log
-    # they were compared with lack one of them (push/compare).
+    # Takes the partitions of which nothing was stored out of the batch. Returns them as a batch that is sent once more,
+    # plain; NULL if all were answered. Either a compressed row holds a duplicate, or the compared rows of the log lack
+    # one of the records (push/compare).
     cdef PushBatch* again
     cdef PushGroup* g
     cdef PushGroup* other
@@ -162,7 +163,7 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
         g = g.next
     again = batch_new(s) if g != NULL else NULL
     if again == NULL:
-        return NULL       # no memory: those groups stay unanswered and are failed
+        return NULL       # or no memory: the refused groups stay unanswered and are failed
     again.since_us = b.since_us
     again.unsure = b.unsure
     again.hurried = b.hurried
@@ -190,7 +191,7 @@ cdef inline void records_begin(Records* r, PushItem* first) noexcept nogil:
     r.at = 0
 
 cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
-    # The next stored record of a chain as a message: everything but names and lease. False at the end.
+    # Writes the next stored record of a chain as a message: everything but names and lease. Returns False at the end.
     cdef PushItem* it = r.it
     cdef PushRun* run
     cdef const unsigned char* id
@@ -215,7 +216,7 @@ cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
                 batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True,
                                slice_of(NULL, 0), run.n)
             batchrow_record(&r.row, &id, &m.payload, &x)
-            m.extras.text = x.text      # a client's frames say nothing else
+            m.extras.text = x.text      # a client's frames have no other extras
             memcpy(m.id, r.row.message, 16)
         r.at += 1
     if run == NULL or r.at == run.n:

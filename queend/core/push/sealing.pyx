@@ -1,20 +1,20 @@
-# Encrypted queues in the engine: payloads are sealed where a request has found its queues, before anything of it is
-# handed on, and opened where an answer is written. Between the two nobody sees a plain one: not a batch, the memory of
-# newest rows, the database or what waits for it.
+# Encrypted queues in the engine. Payloads are sealed when a request has found its queues, and opened when an answer is
+# written. In: items with their partitions. Out: sealed items. Between the two no payload is plain: in batches, in the
+# cache of newest rows, in the database and in the failover buffer.
 
 cdef inline bint item_bare(PushItem* it) noexcept nogil:
-    # Must it be sealed and is not? It has its partition.
+    # Returns True if an item has to be sealed and is not. Requires its partition.
     return it.partition.queue.sealed and not item_sealed(it)
 
 cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
-    # On its request's worker; the envelope lives as long as the request. False: it cannot be sealed.
+    # Seals an item, on its request's worker. The envelope lives as long as the request. Returns False if that failed.
     cdef size_t n = seal_size(it.payload.n)
     cdef char* out = <char*>arena_alloc(&j.r.arena, n)
     cdef Extras* x = <Extras*>arena_alloc(&j.r.arena, sizeof(Extras))
     if out == NULL or x == NULL or not seal_write(&w.seal, it.queue, it.payload, out):
         return False
     if it.more != NULL:
-        x[0] = it.more[0]     # others may share what it has
+        x[0] = it.more[0]     # other items may share the old extras
     else:
         extras_none(x)
     x.seal = sealring_id(0)
@@ -26,8 +26,8 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     return True
 
 cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
-    # All items that are not on their way, whose partitions are known. A run of an encrypted queue becomes items: its
-    # records carry a key's id. False: the request is answered, or what is left of it has failed.
+    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each record
+    # carries a key's id. Returns False if the request is answered, or its remaining items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     while at[0] != NULL:
@@ -50,7 +50,7 @@ cdef void reply_unsealed(Request* r) noexcept nogil:
         reply_error(r, 500, "The queue is encrypted and this server has no key")
 
 cdef void push_unsealed(PushJob* j) noexcept nogil:
-    # Never stored in clear instead.
+    # Refuses a push that cannot be sealed: it is never stored in clear instead.
     capacity_give_back(j)
     if j.held:
         j.unsealed = True
@@ -61,7 +61,7 @@ cdef void push_unsealed(PushJob* j) noexcept nogil:
         job_unsealed(&j.job)
 
 cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
-    # The pushes of a transaction, whose partitions are known. False: it is answered.
+    # Seals the pushes of a transaction. Requires their partitions. Returns False if the transaction is answered.
     cdef TxOp* op
     cdef int i
     for i in range(j.req.n):
@@ -73,7 +73,7 @@ cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
     return True
 
 cdef bint group_bare(PushGroup* g) noexcept nogil:
-    # Has its queue become encrypted since its items were looked up?
+    # Returns True if the group's queue became encrypted after its items were looked up.
     cdef PushItem* it = g.first
     if not g.partition.queue.sealed:
         return False
@@ -84,8 +84,9 @@ cdef bint group_bare(PushGroup* g) noexcept nogil:
     return False
 
 cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
-    # Before a batch leaves: the database takes it under a version of the catalog that this process knows by now, so
-    # what has to be sealed, or needs room (push/capacity), is known as well. Such items go home and come again.
+    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
+    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
+    # items too. They return to their requests and come again.
     cdef PushGroup* g = b.first
     while g != NULL:
         if group_bare(g) or group_roomless(g):
@@ -93,12 +94,13 @@ cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
             return
         g = g.next
 
-# ---- answers -------------------------------------------------------------------------------------------------------
+# ---- the failover buffer ---------------------------------------------------------------------------------------------
 
 cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
-    # What is not resolved is sealed before it is written anywhere, whatever its queue is: a plain one may have become
-    # encrypted without this process being able to hear of it. A record that names its key is opened in any queue.
-    # Without a key only what is known to need one is refused. False: the request is answered, or its items have failed.
+    # Seals unresolved items before they are written to the failover buffer, whatever their queue is. A plain queue may
+    # have become encrypted without this process being able to hear of it. A record that names its key is opened in any
+    # queue. Without a key, only items of queues known to be encrypted are refused. Returns False if the request is
+    # answered, or its items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     cdef Queue* q

@@ -1,14 +1,15 @@
-# A stream (push/stream) must know the ids that a partition has stored before it can store others without a look at
-# each. Where they have to be loaded first, the partition moves to the stream's side, a second stream, so that no other
-# waits for it: the side loads them by reads that lock no lane, then pushes as any stream does. In: answers that refuse
-# partitions until more is known. Out: those partitions stored by the side, and back with their stream after that.
-# Owner: the stream's thread. While a partition is there all its items go there, so their order is kept.
+# The side of a stream (push/stream): a second stream for partitions whose stored ids have to be loaded first, so that
+# no other partition waits. A stream must know a partition's ids to store others without a look at each. The side loads
+# ids by reads that lock no lane, then pushes as any stream. In: answers that refuse partitions until more is known.
+# Out: these partitions stored, and returned to their stream. Owner: the stream's thread. While on the side, a
+# partition's items all go there, in order.
 
 cdef enum:
-    SIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
+    SIDE_SEEN = 20000        # an answer with more ids than this has more to teach: sql/function/ids.sql
 
 cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side.
+    # Moves refused partitions that have to learn, and what was gathered for them, to the side. Requires that the
+    # refused groups are not sent again yet.
     cdef PushGroup* g
     cdef int row, i
     cdef bint any = False
@@ -28,7 +29,7 @@ cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
         g = g.next
 
 cdef bint side_blocked(PushStream* s, Partition* p) noexcept nogil:
-    # Do older items of it wait to be sent by s?
+    # Returns True if older items of the partition wait to be sent by s.
     cdef PushBatch* b = s.again
     cdef PushGroup* g
     while b != NULL:
@@ -48,7 +49,7 @@ cdef void group_to_side(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogi
         side.gather = batch_new(side)
     to = batch_group(side.gather, g.partition) if side.gather != NULL else NULL
     if to == NULL:
-        return                # no memory: it is sent again where it is
+        return                # out of memory: the group is sent again by s
     to.learn = g.learn
     if side.gather.since_us == 0:
         side.gather.since_us = b.since_us
@@ -62,7 +63,8 @@ cdef void group_to_side(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogi
     g.partition.on_side = True
 
 cdef void side_return(PushStream* side, PushBatch* b) noexcept nogil:
-    # The side has stored these: what it gathered for them meanwhile goes to their stream, and so does what comes.
+    # Returns partitions that the side has stored to their stream, with the items gathered meanwhile. Later items go to
+    # the stream too.
     cdef PushGroup* g = b.first
     cdef PushGroup* to
     cdef PushStream* s = side.main
@@ -102,7 +104,8 @@ cdef void side_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) 
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 cdef bint side_learn(PushStream* s, PushBatch* b) noexcept nogil:
-    # Reads on for a partition of a batch of the side. False: there is none, the batch can be sent.
+    # Reads further ids for a partition of the side's batch. Returns False if no partition has to learn: the batch can
+    # be sent.
     cdef PushGroup* g = b.first
     cdef IdSet* r
     cdef LearnArgs* a = <LearnArgs*>engine_of(s.worker).args.at
@@ -144,7 +147,7 @@ cdef void side_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
     stream_send(s, b)
 
 cdef void side_later(PushStream* s, PushBatch* b) noexcept nogil:
-    # What comes of a read that failed, the push tells.
+    # Puts the batch back after a read that failed. The push itself then shows what is wrong.
     s.learning.learn = False
     s.flying = NULL
     stream_first(s, b)

@@ -1,8 +1,10 @@
-# A batch that cannot stay one becomes two: its push would do more than one statement may, or an error belongs to one of
-# its items. Each half is sent again by itself, until the item that is to blame stands alone.
+# Splits a batch that cannot stay one: its push would do more than one statement may, or an error belongs to one of its
+# items. In: a batch. Out: two batches, each sent by itself, until the item that is to blame stands alone. Owner: the
+# stream's thread.
 
 cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
-    # The rows from `end` on, where a partition begins, are the next batch. False: no memory, b stays whole.
+    # Moves the rows from `end` on, where a partition begins, into the next batch. Returns False if memory ran out: b
+    # stays whole.
     cdef PushBatch* rest = batch_new(s)
     cdef PushGroup* last = b.chunks[end - 1].group
     if rest == NULL:
@@ -16,7 +18,7 @@ cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
     return True
 
 cdef void batch_part(PushBatch* b, PushBatch* rest, PushGroup* last) noexcept nogil:
-    # What stands behind `last` moves to an empty batch, which is sent after b and so keeps the memory of both.
+    # Moves the groups behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of both.
     cdef PushGroup* g = last.next
     cdef Arena arena = rest.arena
     rest.first = g
@@ -33,7 +35,7 @@ cdef void batch_part(PushBatch* b, PushBatch* rest, PushGroup* last) noexcept no
     b.arena = arena
 
 cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
-    # An error that belongs to some item: each half on its own, until that item stands alone.
+    # Splits a batch with an error that belongs to one item. Each half is sent by itself, until that item stands alone.
     cdef PushBatch* half = batch_new(s)
     cdef PushGroup* g
     cdef PushGroup* other
@@ -84,7 +86,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
     s.again = b
 
 cdef void group_split_dups(PushGroup* g, PushGroup* other) noexcept nogil:
-    # A duplicate goes with its first occurrence.
+    # Assigns each duplicate to the half of its first occurrence.
     cdef PushItem* it = g.dups
     cdef PushItem* following
     cdef PushItem* at

@@ -1,14 +1,15 @@
-# A push stream writes messages to the log, one statement after another: it has at most one batch of them in flight and
-# gathers the next meanwhile. No timer: the batch grows with the database's latency, and since it is grouped by
-# partition, rows grow by themselves as load does. There is a fixed number of streams, divided among the workers, each
-# of which belongs to its worker's thread. A partition always goes through the same one: its id mod 64 is its lane,
-# which PostgreSQL locks as one, and lane mod number of streams is its stream. So parts of requests are sent to the
-# streams of their partitions. In: items whose partitions are known. Out: items with offset, time and status, back to
-# their requests after the commit.
+# A push stream writes messages to the log, one statement after another. In: items whose partitions are known. Out:
+# items with offset, time and status, back to their requests after the commit. Owner: the thread of the stream's worker.
+#
+# A stream has at most one batch in flight and gathers the next meanwhile. It has no timer: the batch grows with the
+# database's latency. Batches are grouped by partition, so rows grow by themselves as load does. A fixed number of
+# streams is divided among the workers. A partition always goes through the same stream. The lane of a partition is its
+# id mod 64; PostgreSQL locks a lane as one. The stream of a partition is its lane mod number of streams. So parts of
+# requests are sent to the streams of their partitions.
 
 cdef enum:
     HOLD_ITEMS = 512          # of a batch that waits for clients to return
-    BUFFER_TRIES = 4          # of a batch that the database cannot take now, before it goes into the failover buffer
+    BUFFER_TRIES = 4          # tries of a batch that the database cannot take; then the failover buffer gets it
 
 cdef PushStream* streams      # process-wide: n_streams with lanes, then the side of each
 cdef int n_streams
@@ -36,12 +37,12 @@ cdef bint streams_open(Process* p) noexcept nogil:
     return True
 
 cdef inline int streams_of(Worker* w) noexcept nogil:
-    # How many work in w.
+    # Returns the number of streams that work in w.
     cdef int workers = w.settings.workers
     return n_streams // workers + (w.index < n_streams % workers)
 
 cdef inline PushStream* stream_main(PushStream* s) noexcept nogil:
-    # The stream that keeps the pushers.
+    # Returns the stream that keeps the pushers: s itself, or the stream whose side s is.
     return s if s.main == NULL else s.main
 
 cdef void streams_close() noexcept nogil:
@@ -59,7 +60,7 @@ cdef void streams_close() noexcept nogil:
 # ---- sending -------------------------------------------------------------------------------------------------------
 
 cdef void stream_drain(PushStream* s) noexcept nogil:
-    # Sends what there is, if a slot is free. Nothing is in flight.
+    # Sends the next batch, if a slot is free. Requires that nothing is in flight.
     if s.stale:
         stream_expire(s)
         return
@@ -73,12 +74,13 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
     stream_send(s, stream_next(s))
 
 cdef bint stream_holds(PushStream* s) noexcept nogil:
-    # Does what it gathered wait, for others or for clients that return?
+    # Returns True if the gathering batch waits, for others or for clients that return.
     return hold_waits(engine_of(s.worker), &s.hold, &s.hold, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items, NULL)
 
 cdef void stream_answered(PushStream* s, PushBatch* b) noexcept nogil:
-    # Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that
-    # take turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
+    # Updates the hold. Clients that wait for their answers send again when they have them. Without a hold they fall
+    # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
+    # spread that cost.
     cdef int waiting = s.gather.n_items if s.gather != NULL else 0
     s.hold.expected = 0
     if s.again == NULL and b.n_items + waiting <= HOLD_ITEMS:
@@ -97,7 +99,7 @@ cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
     return b
 
 cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
-    # What was gathered: from now on its partitions gather elsewhere.
+    # Takes the batch that was gathered. The partitions gather in the next batch from now on.
     cdef PushBatch* b = s.gather
     cdef PushGroup* g = b.first
     s.gather = NULL
@@ -108,7 +110,8 @@ cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
     return b
 
 cdef void stream_expire(PushStream* s) noexcept nogil:
-    # No connection, or no catalog, for too long: whoever waits is told, instead of waiting without end.
+    # Fails batches that lacked a connection, or the catalog, for longer than the patience. Requests do not wait without
+    # end.
     cdef PushBatch* b
     cdef int64_t limit = engine_of(s.worker).patience_us
     cdef int64_t now
@@ -130,12 +133,12 @@ cdef void stream_expire(PushStream* s) noexcept nogil:
             batch_fail(s, b, 503)
 
 cdef void stream_empty(PushStream* s) noexcept nogil:
-    # Everything that waits goes home, in its order, and from there into the failover buffer.
+    # Fails everything that waits, in its order. The requests send it into the failover buffer.
     while s.again != NULL or s.gather != NULL:
         batch_fail(s, stream_next(s), 503)
 
 cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
-    # Encodes and sends; what could not be sent is kept for later.
+    # Encodes and sends a batch. A batch that could not be sent is kept for later.
     cdef Engine* e = engine_of(s.worker)
     cdef PushArgs* a = <PushArgs*>e.args.at
     if catalog.n_sealed or catalog.n_limited:
@@ -144,7 +147,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
             stream_drop(s, b)
             return
     if b.server != catalog.server:
-        # It gathered for partitions of a server that another has replaced: they are looked up there.
+        # The batch gathered for partitions of a server that was replaced: they are looked up on the new one.
         b.server = catalog.server
         batch_evict(s, b)
         if b.first == NULL:
@@ -164,7 +167,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     if b.has_other:
         batch_known(b, &a.known)
     if handover_begin(s, b, &a.claims) and b.has_other:
-        batch_known(b, &a.known)     # fewer rows now
+        batch_known(b, &a.known)     # the batch may have fewer rows now
     heads_choose(b, slotpool_take(e.slots))
     batch_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
     arg_bool(&a.compares, not b.plain)
@@ -177,8 +180,8 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Sends the next batch first, then scatters this one's results: the database never waits for our replies, unless
-    # their receivers are worth waiting for (stream_holds).
+    # Handles the answer to a push. Sends the next batch first, then scatters the results of this one. So the database
+    # never waits for our replies, unless their receivers are worth waiting for (stream_holds).
     cdef PushStream* s = <PushStream*>c
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
@@ -194,7 +197,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         engine_reload(s.worker)
         return
     spool.doubt = False
-    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: nothing had memory
+    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: memory ran out for all
     batch_learn(b, res)
     heads_learn(b, res, s.call.sent_us)
     if stream_refuses(res):
@@ -218,7 +221,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         batch_free(again)
 
 cdef inline bint stream_refuses(PGresult* res) noexcept nogil:
-    # Returns True if nothing was stored of some partition: more has to be known first, its rows have to be plain, or
+    # Returns True if nothing was stored of some partition. More has to be known first, its rows have to be plain, or
     # its ids have to be compared.
     cdef int row
     cdef int status
@@ -229,13 +232,13 @@ cdef inline bint stream_refuses(PGresult* res) noexcept nogil:
     return False
 
 cdef inline void stream_first(PushStream* s, PushBatch* b) noexcept nogil:
-    # It is sent before anything that was gathered.
+    # Puts a batch before everything that was gathered.
     b.next = s.again
     s.again = b
 
 cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
-    # It is empty, or has failed. One that was cut off the batch that is scattered next keeps that one's memory
-    # (batch_part).
+    # Frees a batch that is empty or has failed. A batch that was cut off the batch to be scattered next keeps that
+    # one's memory (batch_part): it is freed after the scatter.
     if s.leaving:
         b.next = s.dropped
         s.dropped = b
@@ -256,20 +259,20 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         batch_fail(s, b, 503)
         return
     if refuted:
-        stream_first(s, b)        # at once: nothing of it was stored
+        stream_first(s, b)        # at once: nothing was stored
         return
     b.tries += 1
     if outcome != SLOT_ERROR:
-        # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may
-        # be stored: sent again with every id checked, it is stored exactly once.
+        # The connection broke with the batch in flight. Unless the server said that nothing was stored, the batch may
+        # be stored. Sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
         if outcome == SLOT_DEADLINE and s.call.deadline_ms >= ANSWER_MS:
             doubt_writes(s.call.sent_us, now)      # the sweep may not have seen the statement after 5 s
         if outcome == SLOT_DEADLINE and stream_lags_alone(s, b, now):
             b.hurried = False
-            # One expensive statement, or one connection that hangs: each half is sent by itself, with every id checked.
-            # A single item is sent again until the patience is over. While commits hang both would be in vain.
+            # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
+            # single item is sent again until the patience is over. While commits hang, both would be in vain.
             if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
                 batch_split(s, b)
             elif now - b.since_us > engine_of(s.worker).patience_us:
@@ -279,8 +282,8 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
                 s.retry_at = now + 20000
             return
         if outcome == SLOT_DEADLINE and spool.on:
-            # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the
-            # buffer is drained.
+            # Other connections may hang just as long: no push waits for that. Draining the buffer shows whether the
+            # records are stored.
             spool.doubt = True
             stream_give_up(s, b, 503)
             stream_empty(s)
@@ -311,15 +314,15 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         stream_give_up(s, b, 503)
 
 cdef bint stream_lags_alone(PushStream* s, PushBatch* b, int64_t now) noexcept nogil:
-    # Returns True if only b had no answer before its deadline: the database answered other statements meanwhile. Where
-    # there is a buffer and b was hurried, or commits hang, it must have stored something for them.
+    # Returns True if only b had no answer before its deadline: the database answered other statements meanwhile. If
+    # there is a failover buffer and b was hurried, or commits hang, the database must have stored something for them.
     if spool.on and (b.hurried or atomic_get64(&doubt.commits)):
         return doubt_others_store(s.call.sent_us, now)
     return doubt_others_answered(s.call.sent_us, now)
 
 cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
-    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes
-    # again in its order.
+    # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
+    # stored in its place: it comes again in its order.
     cdef PushBatch** at = &s.again
     cdef PushBatch* other
     cdef bint ordered = b.n_groups == 1 and group_drains(b.first)
@@ -333,14 +336,15 @@ cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil
     batch_fail(s, b, status)
 
 cdef bint group_drains(PushGroup* g) noexcept nogil:
-    # Is some of it from the failover buffer?
+    # Returns True if some item of the group is from the failover buffer.
     cdef PushItem* it = g.first
     while it != NULL and not it.of_part.job.drain:
         it = it.next
     return it != NULL
 
 cdef bint stream_again(PushStream* s, PushBatch* b, int blame, int64_t now) noexcept nogil:
-    # No fault of the items: once more? Not for long where there is a buffer, and nothing else to hope for.
+    # Returns True if a batch is sent again after an error that is no fault of its items. If there is a failover buffer
+    # and the database is away or unfit, it is sent BUFFER_TRIES times.
     if spool.on and (blame == BLAME_AWAY or blame == BLAME_UNFIT):
         return b.tries < BUFFER_TRIES
     return blame_again(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)
