@@ -1,5 +1,5 @@
-# The messages of a pop's answer, whatever its form and wherever they come from: rows of the log, the same rows in
-# memory, or the items of a push that delivers by itself. In: claims and their records. Out: bytes. No lock.
+# The messages of a pop's answer, in each format. In: claims and their records: rows of the log, the same rows in
+# memory, or the items of a push that hands them over. Out: bytes of the answer. No lock.
 
 cdef struct Delivery:
     Worker* w
@@ -9,18 +9,19 @@ cdef struct Delivery:
     FrameWriter frames
     char[36] lease
     bint framed
-    size_t at                 # where it begins, for a feed
+    size_t at                 # position in `out` where it begins, for a feed
     int n                     # messages so far
     int64_t last              # offset of the last one
 
 cdef inline const char* pop_type(PopJob* j) noexcept nogil:
-    # Of the answer with messages. A pop over several queues is answered in JSON: a framed one names one queue.
+    # Returns the content type of an answer with messages. A pop over several queues is answered in JSON: a framed
+    # answer names one queue.
     if j.req.frames and not j.any_queue:
         return FRAMES_TYPE
     return EVENTS_TYPE if j.req.events else JSON_TYPE
 
 cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claimed) noexcept nogil:
-    # out NULL: the answer of its request begins.
+    # Begins a delivery for `claimed` claims. If `out` is NULL, the answer of the pop's request begins.
     if out == NULL:
         out = reply_begin(j.job.r, 200, pop_type(j))
     d.w = w
@@ -44,7 +45,7 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
         popframes_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
 
 cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) noexcept nogil:
-    # Messages of a partition follow, from offset `first` on.
+    # Begins the messages of a claim, from offset `first` of partition p on.
     d.m.partition = p.name
     d.m.partition_uuid = slice_of(p.uuid, 36)
     d.m.attempt = attempt
@@ -52,12 +53,13 @@ cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) 
         popframes_claim(&d.frames, p.id, p.name, first, attempt)
 
 cdef inline void pop_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
-    # The payload as it was pushed, valid until the next one is opened by this worker.
+    # Opens a sealed payload of m. The payload is valid until this worker opens the next one.
     if m.extras.seal.n or q.sealed:
         pop_unseal(w, q.name, m)
 
 cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
-    # What cannot be opened is delivered as it is stored: nothing is lost, and nobody else's messages wait for it.
+    # Opens the payload of a message. A payload that cannot be opened is delivered as it is stored: it is not lost, and
+    # delays no other message.
     cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
     if result == SEAL_OPENED:
         w.counters.opened += 1
@@ -67,14 +69,14 @@ cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
         w.counters.left_sealed += 1
 
 cdef void delivery_span(Delivery* d) noexcept nogil:
-    # From the moment it was stored to now: how long it waited for its consumer.
+    # Writes a span from the moment the message was stored to now: how long it waited for its consumer.
     cdef Slice parent = span_parent(d.m.extras.headers)
     if parent.p != NULL:
         span_put(d.w, SPAN_DELIVER, parent, d.m.created_us, 200, 1, d.j.queue.name, d.m.partition, d.j.group.name,
                  d.m.offset)
 
 cdef inline void delivery_message(Delivery* d) noexcept nogil:
-    # d.m is complete.
+    # Writes message d.m. Requires that all its fields are set.
     if d.w.spans.every and d.m.extras.headers.n:
         delivery_span(d)
     pop_open(d.w, d.j.queue, &d.m)
@@ -96,7 +98,7 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
     cdef int i
     if d.j.first_us == 0:
         d.j.first_us = created_us
-    # a stored frame does not name its producer: with one it is written anew
+    # a stored frame does not name its producer: a row with a producer is framed anew
     if (d.framed and body.n and <uint8_t>body.p[0] == BODY_FRAMES and meta.n == 0
             and take >= stored // FRAMED_WASTE):
         popframes_stored(&d.frames, base, created_us, stored, slice_of(body.p + 1, body.n - 1), first + take - 1)
@@ -124,7 +126,8 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
     return True
 
 cdef int delivery_end(Delivery* d) noexcept nogil:
-    # How many messages. Where there was no memory to unpack and open all of them the answer has failed.
+    # Ends a delivery. Returns the number of messages. Marks the answer as failed if memory to unpack or open one was
+    # short.
     if d.framed:
         popframes_end(&d.frames)
     elif d.m.feed:
@@ -133,7 +136,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
         chunk_close(d.out, d.m.feed, d.at)
     else:
         if d.n == 0:
-            pop_reply_open(d.out, &d.m)       # nothing of it could be read
+            pop_reply_open(d.out, &d.m)       # no record of it could be read
         pop_reply_close(d.out, &d.j.req)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
@@ -144,7 +147,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
 # ---- whole answers --------------------------------------------------------------------------------------------------
 
 cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
-    # The answer from rows of the log.
+    # Writes the answer from rows first_row … stop_row - 1 of the statement's result, and sends it.
     cdef Delivery d
     cdef Cursor* c = NULL
     cdef int before = -1
@@ -166,7 +169,7 @@ cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int 
     pop_answered(j, delivery_end(&d))
 
 cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
-    # The answer from memory, which is not needed any more then.
+    # Writes the answer from rows in memory, releases these rows and sends the answer.
     cdef Delivery d
     cdef Partition* p
     cdef CachedRow* r
@@ -194,13 +197,13 @@ cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
     pop_answered(j, n)
 
 cdef inline bint pop_has_stalled(PopJob* j) noexcept nogil:
-    # Returns whether the lease of its claim may be over before its answer is sent: the claim began after claimed_us.
+    # Returns True if the lease of a claim may be over before its answer is sent. The claim began after claimed_us.
     return (not j.req.auto_ack and j.stalls < POP_STALLS
             and clock_mono_us() - j.claimed_us >= j.lease_us)
 
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
-    # Sends its answer with n messages. If memory ran out, nothing of it is delivered. If its lease may be over, because
-    # this process or the database stood still, the lease is given back and the pop is tried again.
+    # Sends the answer with n messages. If memory ran out, none of them is delivered. If this process or the database
+    # stood still, the lease may be over: it is given back and the pop is tried again.
     cdef Request* r = j.job.r
     if r.out.failed:
         pop_give_back(engine_of(r.worker), j)
@@ -222,7 +225,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     reply_end(r)
 
 cdef void pop_tally(PopJob* j, int n) noexcept nogil:
-    # What its queue did.
+    # Counts the pop in its queue's tally.
     cdef Worker* w = j.job.r.worker
     cdef Tally* t = &j.queue.tally[w.index]
     cdef uint64_t each
@@ -232,14 +235,14 @@ cdef void pop_tally(PopJob* j, int n) noexcept nogil:
     if n == 0:
         t.pop_empty += 1
         return
-    # so large an answer was: more is believed at once, less by and by
+    # bytes for each message: a larger value counts at once, a smaller one by an eighth of the difference
     each = j.job.r.out.len // <uint64_t>n + 1
     t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
     if j.req.auto_ack:
         t.ack_requests += 1
         t.ack_done += <uint64_t>n
     t.lag_n += 1
-    if j.first_us:            # else a push handed them over as it stored them
+    if j.first_us:            # 0: a push handed the messages over as it stored them
         lag = dbclock_now() - j.first_us
         if lag > 0:
             t.lag_us += <uint64_t>lag

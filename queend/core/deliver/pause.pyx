@@ -1,11 +1,12 @@
-# Pop maintenance: pops find nothing, and are told so. One that would have waited is held for a second, or as long as it
-# would have waited, so that clients that ask again at once do not spin; it goes on when maintenance ends. Pops that
-# were parked before are let alone.
+# Pop maintenance and paused groups. In: pops. Out: answers that say `paused`, or pops that go on. Owner: the worker.
 #
-# A queue or a group may be paused, too, by a row of queend.paused that comes with the catalog (Group.paused).
-# Statements carry the catalog's version, so a claim that was sent before the pause was known is refused. A pop of a
-# paused group finds nothing (reason: paused); one that may wait is parked, and the reload that tells of the end wakes
-# it.
+# In pop maintenance a pop finds nothing and is told so. A long poll is held for PAUSE_US (1 s), at most as long as it
+# would have waited: clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were parked
+# before stay parked.
+#
+# A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). Statements carry the
+# catalog's version, so a claim sent before the pause was known is refused. A pop of a paused group finds nothing
+# (reason: paused). A long poll is parked, and the reload that ends the pause wakes it.
 
 cdef enum:
     PAUSE_US = 1000000
@@ -18,7 +19,7 @@ cdef void pop_pause(Worker* w, PopJob* j) noexcept nogil:
         pop_paused(j)
         return
     until = clock_mono_us() + PAUSE_US
-    j.paused_until = until if until < j.until_us and not j.req.feed else j.until_us      # a feed has nobody to tell
+    j.paused_until = until if until < j.until_us and not j.req.feed else j.until_us      # a feed has no answer for it
     pop_move(j, POP_RESOLVING)
     joblist_add(&engine_of(w).paused, &j.job)
 

@@ -1,6 +1,6 @@
-# Pops by namespace or task: which queue is served. In: such a pop; the catalog. Out: its queue and group. The group is
-# made in each queue that matches, some at a time: once before the first look, and again where no other queue has
-# anything.
+# Pops by namespace or task: chooses the queue that is served. In: such a pop; the catalog. Out: its queue and group.
+# The group is made in each queue that matches, at most ANY_ASKS at a time. That is done before the first look, and
+# again if no other queue has messages.
 
 cdef enum:
     ANY_ASKS = 64             # queues in which a round of look-ups makes the group for such a pop
@@ -15,9 +15,10 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     return gate_pops(j.job.r, q.name, j.req.group)
 
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
-    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
-    # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
-    # priority that was. False: the group is to be made first (j.queue: one that does not know it). Catalog lock held.
+    # Chooses a matching queue that has something ready, or may have: the one of the highest priority. Among equals the
+    # queue that was passed over most often is chosen. One pop in QUEEND_PRIORITY_SHARE goes to the most passed-over
+    # queue of a lower priority. Returns False if the group has to be made first (j.queue: a queue without it). Requires
+    # catalog.lock.
     cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
     cdef Group* g
@@ -32,7 +33,7 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
                 missing += 1
         q = q.next
     if missing < j.missing:
-        j.job.tries = 0       # it gets on
+        j.job.tries = 0       # more queues know the group now: tries begin anew
     j.missing = missing
     if missing and not j.asked:
         return False
@@ -65,7 +66,8 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     return top != NULL or missing == 0
 
 cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
-    # The pop's group of the queue, if it has something ready or nobody has looked yet.
+    # Returns the pop's group of a queue if it has something ready, or was not scanned yet; else NULL. Requires
+    # catalog.lock and book.lock.
     cdef Group* g
     if not popjob_matches(j, q):
         return NULL
@@ -74,16 +76,17 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
         return NULL
     group_used(g)
     if q.shared and rate_empty(g):
-        rates_look(rate_next(g), True)        # it is told when there is something again
+        rates_look(rate_next(g), True)        # the pop is woken when there are tokens again
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
 cdef inline bint pop_any_came(PopJob* j, Queue* q) noexcept nogil:
-    # Returns whether the queue has something for the pop, or its group is new there. Catalog and book locked.
+    # Returns True if the queue has something for the pop, or its group is new there. Requires catalog.lock and
+    # book.lock.
     return popjob_matches(j, q) and (catalog_group(q, j.req.group) == NULL or pop_may_serve(j, q) != NULL)
 
 cdef bint pop_any_leased(PopJob* j) noexcept nogil:
-    # Returns whether its group has leases in one of the queues that match. Takes the catalog's lock and the book's.
+    # Returns True if the pop's group has leases in a matching queue. Takes catalog.lock and book.lock.
     cdef Queue* q
     cdef Group* g
     cdef bint held = False
@@ -100,7 +103,7 @@ cdef bint pop_any_leased(PopJob* j) noexcept nogil:
     return held
 
 cdef void pop_ask_any(Engine* e, PopJob* j) noexcept nogil:
-    # Makes the group in some of the queues that do not know it. Catalog lock held.
+    # Asks for the group in at most ANY_ASKS matching queues without it. Requires catalog.lock.
     cdef Queue* q = catalog.list
     cdef int n = 0
     while q != NULL and n < ANY_ASKS:

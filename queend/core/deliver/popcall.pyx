@@ -1,5 +1,6 @@
-# The statement of pops: it claims and fetches for many of them. In: pops with candidates. Out: the call; where it
-# failed, pops that try again or are refused, and leases that nobody wants given back. Its answer: deliver/poprows.
+# The statement of pops: claims and fetches for many of them. In: pops with candidates. Out: the call. If it failed:
+# pops that try again or are refused, and leases that are given back. The answer is read in deliver/poprows. Owner: the
+# worker.
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
@@ -45,16 +46,16 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
     pgarray_int8(&a.window_us, j.queue.window_us)
 
 cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
-    # The lease of what it claims now, of n partitions at most.
+    # Makes the lease for what the pop claims now, in at most n partitions.
     j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
     j.claimed_us = clock_mono_us()
     if j.req.auto_ack:
-        memset(j.lease, 0xff, 16)      # nobody is told it, no cursor has it, and it is not one to be remembered
+        memset(j.lease, 0xff, 16)      # told to no client, held by no cursor and not remembered
     else:
         lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 else 0, j.lease)
 
 cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
-    # It travels with the call, its candidates too.
+    # Adds a pop and its candidates to the call, and makes its lease.
     pop_lease_make(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
@@ -63,8 +64,7 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
-    # How old the messages of each request may be, and how fast they may be delivered, where one of them has such a
-    # bound.
+    # Encodes the maximum age and the rate of messages of each request. Sends NULL if no request has such a bound.
     cdef bint old = False
     cdef bint paced = False
     cdef Queue* q
@@ -84,12 +84,12 @@ cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
         arg_null(&a.burst)
 
 cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
-    # Bytes it may bring, as those of its queue were of late.
+    # Returns the bytes that the pop may bring, by the recent size of its queue's messages.
     cdef int64_t each = <int64_t>j.queue.tally[j.job.r.worker.index].each
     return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
 
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
-    # May it travel with the call? One that brings much waits until others have brought theirs.
+    # Returns True if the pop may travel with the call. A pop that brings much waits until others have brought theirs.
     cdef int64_t bytes = pop_expects(j)
     cdef int64_t flying
     if call.base.jobs.n:
@@ -103,7 +103,7 @@ cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
     return True
 
 cdef inline void popcall_expect(PopCall* call) noexcept nogil:
-    # It is about to leave: the others are told if it brings much.
+    # Adds the bytes expected of a call that is about to leave to the budget, if it brings much.
     if call.expected <= CALL_FREE:
         call.expected = 0
     else:
@@ -111,7 +111,7 @@ cdef inline void popcall_expect(PopCall* call) noexcept nogil:
         call.counted = True
 
 cdef void pops_expire(Engine* e) noexcept nogil:
-    # No connection for too long: pops are told (a long poll goes on until its own deadline).
+    # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
     cdef int n
     cdef PopJob* j
     cdef int64_t now
@@ -138,8 +138,8 @@ cdef void pops_expire(Engine* e) noexcept nogil:
             joblist_add(&e.pops.jobs, &j.job)
 
 cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept nogil:
-    # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or
-    # is refused with `status`. said: by the server; NULL: nothing.
+    # Ends a call that did not happen, or whose outcome is lost (leases that it took expire). The pops try again, or are
+    # refused with `status`. said: the server's verdict, NULL if it gave none.
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"The database did not answer in time; try again"
     cdef Engine* e = call.base.engine
@@ -163,7 +163,7 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
             job_queue(&j.job, &e.woken)
 
 cdef void popcall_disown(PopCall* call) noexcept nogil:
-    # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
+    # Gives back what a call with a lost outcome may have leased, by the lease ids that were chosen for it.
     cdef Job* job = call.base.jobs.first
     cdef PopJob* j
     cdef int i
@@ -178,7 +178,7 @@ cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
     if call.counted:
         atomic_add64(&budget.expected, -call.expected)
-    # the second: the word that the catalog is stale
+    # second condition: the server says that the catalog is stale
     if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0:
         popcall_trouble(call, res, outcome)
         return
@@ -188,7 +188,7 @@ cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         popcall_answer(c.engine, <PopJob*>joblist_take(&c.jobs), res, call.rows)
 
 cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept nogil:
-    # Everyone in a call that failed tries again or is refused.
+    # Lets the pops of a failed call try again, or refuses them.
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     if outcome >= SLOT_UNSENT:
@@ -210,7 +210,7 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
-    # The server said why, and that nothing was claimed.
+    # Handles a server error: nothing was claimed.
     cdef const Verdict* v = verdict_of(res)
     cdef Job* job = call.base.jobs.first
     cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and blames_request(v.blame)

@@ -1,11 +1,12 @@
-# The end of a pop that delivers nothing. In: a pop whose time is over, for which there is nothing, that is refused, or
-# whose client leaves. Out: its answer; out of the book, if it was parked; what was claimed for it given back.
+# The end of a pop that delivers nothing. In: a pop whose time is over, that finds nothing, that is refused, or whose
+# client leaves. Out: its answer. If it was parked, it leaves the book; what was claimed for it is given back. Owner:
+# the pop's worker. Locks: book.lock.
 
 cdef enum:
     RENEWED = 1000            # long polls of a worker that pops_renew takes in half a second
 
 cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
-    # Takes it out of the book. False: it was not parked, somebody has it in hand.
+    # Takes a pop out of the book. Returns False if it was not parked: another thread or a call has it.
     cdef bint mine
     uv_mutex_lock(&book.lock)
     mine = j.parked_at != PARKED_NOT
@@ -16,14 +17,14 @@ cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
     return mine
 
 cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
-    # The long poll ran out; or whoever only asks whether there is anything has waited for a scan, or for tokens, as
-    # long as the patience lasts. When somebody woke it at the same moment, that attempt is its last.
+    # Handles the deadline of a parked pop. A long poll has run out, or a pop has waited for a scan or for tokens as
+    # long as the patience lasts. If the pop was woken at the same moment, that attempt is its last.
     if not pop_unparked(w, j):
         return
     if pop_outdated(j):
         pop_verify(j)
     elif j.until_us > clock_mono_us() and not j.gone:
-        pop_move(j, POP_LEASING)      # its time is not over: pops_renew lets it look up anew what it waits for
+        pop_move(j, POP_LEASING)      # its time is not over: pops_renew lets it look up its names anew
         job_queue(&j.job, &engine_of(w).woken)
     elif j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
@@ -53,9 +54,9 @@ cdef void pops_verify(Engine* e) noexcept nogil:
     heap_order(&e.deadlines)
 
 cdef void pops_renew(Engine* e) noexcept nogil:
-    # Lets the deadlines of some long polls fire that are pinned to another era than the current one. They look up anew
-    # what they wait for, in the current era, and park again. Without this, memory of what was deleted would be kept for
-    # as long as they wait.
+    # Lets the deadlines of at most RENEWED long polls fire that are pinned to another era than the current one. They
+    # look up their names in the current era and park again. This frees memory of deleted objects, which would be kept
+    # for as long as they wait.
     cdef PopJob* j
     cdef int i
     cdef int n = 0
@@ -81,7 +82,7 @@ cdef void pop_fail_unknown(PopJob* j) noexcept nogil:
     pop_fail(j, 503, why)
 
 cdef void pop_gone(Request* r) noexcept nogil:
-    # The client left. Parked: forget it. On its way: whatever it claims is given back.
+    # Handles a client that left. A parked pop is forgotten; what a pop in flight claims is given back.
     cdef PopJob* j = <PopJob*>r.job
     if j == NULL:
         return
@@ -90,25 +91,25 @@ cdef void pop_gone(Request* r) noexcept nogil:
         pop_forget(j)
 
 cdef void pop_end(Request* r) noexcept nogil:
-    # The client sends no more. A long poll is over: most who do that have left.
+    # Handles a client that sends no more: the long poll is over, as most such clients have left.
     cdef PopJob* j = <PopJob*>r.job
     if r.replied:
-        # its answer waits for those before it, and can be taken back
+        # the answer waits for answers before it, and can be taken back
         pop_unsent(r)
         reply_begin(r, 204, NULL)
         return
-    j.gone = True             # on its way: what it claims is given back
+    j.gone = True             # in flight: what it claims is given back
     pop_deadline(r.worker, j)
 
 cdef void pop_unsent(Request* r) noexcept nogil:
-    # Its answer did not go out: what was claimed for it is given back.
+    # Gives back what was claimed for an answer that did not go out.
     r.on_unsent = NULL
     r.on_end = NULL
     pop_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
 cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
-    # Its request is answered next.
+    # Ends a pop. The caller answers its request next.
     pop_move(j, state)
     return job_end(&j.job)
 
@@ -116,7 +117,8 @@ cdef void pop_forget(PopJob* j) noexcept nogil:
     reply_empty(pop_close(j, POP_EMPTY))
 
 cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
-    # Its client left, or its group is deleted or paused.
+    # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
+    # again.
     pop_drop_candidates(j)
     if j.gone:
         pop_forget(j)
@@ -124,7 +126,7 @@ cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
         pop_try(e.worker, j)
 
 cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
-    # Nothing was asked of the database: the candidates are as ready as before.
+    # Makes the candidates of a pop ready again. Requires that the database was not asked for them.
     cdef int i
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
@@ -137,12 +139,12 @@ cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
     popjobs_wake(j.job.r.worker, wake)
 
 cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
-    # Its claim i, of records first … stop - 1, was acknowledged at once.
+    # Notes that claim i of the pop acknowledged records first … stop - 1 at once.
     j.spans[i].first = first
     j.spans[i].stop = stop
 
 cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
-    # Claimed for a client that left meanwhile: the lease is returned at once, and so is what was acknowledged at once.
+    # Gives back what was claimed for a client that left: leases, and records that were acknowledged at once.
     cdef int i
     if e.closing:
         return
@@ -158,7 +160,7 @@ cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef const char* pop_reason(PopJob* j) noexcept nogil:
-    # In the same words whether it waited or not.
+    # Returns why the pop is empty, in the same words whether it waited or not.
     if j.named and not j.known:
         return b"queue_not_found"
     if j.named and j.want_partition.p != NULL and j.only == NULL:
@@ -168,7 +170,7 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
     return b"leased" if j.named and j.known and pop_leased(j) else b"empty"
 
 cdef bint pop_leased(PopJob* j) noexcept nogil:
-    # Returns whether there are messages that a lease of the group holds.
+    # Returns True if a lease of the group holds messages that the pop asks for.
     cdef bint held = False
     if j.any_queue:
         return pop_any_leased(j)

@@ -1,6 +1,7 @@
-# One pop, try by try: PENDING → RESOLVING (names, group) → LEASING (candidates from the book) → FETCHING (one statement
-# claims and reads for many: deliver/popcall; or claims what is in memory: settle/claimcall) → COMPLETED, EMPTY or
-# FAILED; a long poll goes from EMPTY to PARKED in the book and back. All moves go through pop_move.
+# The states of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Only pop_move
+# writes a state. PENDING → RESOLVING (names, group) → LEASING (candidates) → FETCHING → COMPLETED, EMPTY or FAILED. A
+# long poll goes from EMPTY to PARKED in the book and back. In FETCHING one statement claims and reads for many pops
+# (deliver/popcall), or claims records in memory (settle/claimcall).
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -12,7 +13,7 @@ POP_JOB.until = pop_until
 POP_JOB.expire = pop_expire
 
 cdef enum:
-    POP_TRIES = 20            # for names, since it was last woken
+    POP_TRIES = 20            # look-ups of names since the pop was last woken
 
 # ---- in ------------------------------------------------------------------------------------------------------------
 
@@ -36,14 +37,14 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     pop_begin(w, r, j)
 
 cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
-    # What it asks for is known, and allowed.
+    # Begins a pop whose parameters are read and allowed.
     job_open(&j.job, r, &POP_JOB, r.body.n)
     j.deadline.owner = j
     j.any_queue = j.req.route == ROUTE_POP_ANY
     if route_names_partition(j.req.route):
         j.want_partition = j.req.partition
     if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
-        # a little early, so that the answer reaches clients that count to the same number
+        # 50 ms early (timeouts of at least 1 s), so that the answer reaches clients that count to the same number
         j.until_us = r.started_us + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
         if r.grant != NULL:
             j.until_us = gate_until(r, j.until_us)
@@ -65,7 +66,8 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
         pop_try(w, j)
 
 cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
-    # One attempt: names, then candidates; ends in a call, in resolving, parked, or answered.
+    # Makes one attempt: looks up names, then chooses candidates. The pop ends in a call, in a look-up, parked, or
+    # answered.
     cdef Engine* e = engine_of(w)
     j.paced = False
     if j.gone:
@@ -100,7 +102,7 @@ cdef void pop_await(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
-    # It may have been woken for work that it will not take: others are told, one for each partition that it might have
+    # Passes on the wake-up of a pop that will not take messages: wakes one waiter for each partition that it might have
     # had.
     cdef PopJob* wake = NULL
     cdef int n
@@ -117,10 +119,11 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     popjobs_wake(w, wake)
 
 cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
-    # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
+    # Looks up queue, group and (for a specific pop) partition. Returns False if the pop waits for the database. If a
+    # name is unknown, returns True with group NULL.
     cdef bint ask = False
     if j.reserved:
-        return True           # it was woken with tokens of the queue and the group that it has
+        return True           # woken with tokens: keeps its queue and group
     j.partition = NULL
     j.only = NULL
     j.group = NULL
@@ -136,7 +139,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &j.partition)
         j.known = j.queue != NULL
         if j.queue == NULL:
-            # at most one reload in a while answers for every unknown name
+            # one reload (see catalog_reload_allowed) answers for all unknown names
             ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
         elif j.group == NULL:
             ask = True
@@ -159,7 +162,8 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     return False
 
 cdef void pop_choose(PopJob* j) noexcept nogil:
-    # What its client left to the daemon. Where nothing is ready it waits for as much as fills its batch. Book locked.
+    # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
+    # partitions as fill its batch. Requires book.lock.
     cdef Handling* seen = &j.group.handling
     if not j.req.batch_given:
         j.req.batch = pilot_batch(seen, j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us)
@@ -169,7 +173,8 @@ cdef void pop_choose(PopJob* j) noexcept nogil:
         j.req.partitions = pilot_fills(seen, j.req.batch)
 
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
-    # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
+    # Takes candidates from the book. If there is none, the pop parks or is answered. This is decided under the same
+    # lock, so no wake-up is missed.
     cdef Engine* e = engine_of(w)
     cdef int take
     cdef bint parked = False
@@ -187,11 +192,12 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         cached = pop_take_cached(j, &wake)
     elif take == TAKE_DONE or take == TAKE_PAUSED or take == TAKE_PACED:
         if take == TAKE_PACED:
-            # until the database has said whether there are tokens; or until there are, if it may wait elsewhere as well
+            # Parks until the database has said whether there are tokens. If there are none, a long poll parks until
+            # there are, or by name if another queue may have messages.
             j.paced = not rate_empty(j.group) or not j.any_queue
             parked = not rate_empty(j.group) or j.until_us > clock_mono_us()
         elif j.only == NULL and j.group.scan != SCAN_DONE and take == TAKE_DONE:
-            parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
+            parked = True         # not scanned yet: the scan wakes it, even if it finds nothing
         elif j.until_us > clock_mono_us():
             parked = not j.any_queue
             looks_on = j.any_queue
@@ -208,7 +214,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif looks_on:
         pop_wait_or_answer(w, j, j.why)       # another queue may have something
     elif parked:
-        return                    # whoever took it out of the book since has it now: nothing of it may be looked at
+        return                    # another thread may have taken it out of the book: no field may be read
     elif j.n_cursors:
         pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
@@ -219,9 +225,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
-    # Its candidates are chosen: can all of them be answered from memory? Then their rows are referenced, until the
-    # claim is made and the answer written from them (settle/claimcall), and candidates beyond its budget given back.
-    # Book locked.
+    # Chooses rows in memory for the candidates. Returns False if they cannot answer all of them. The rows are
+    # referenced until the claim is made and the answer is written (settle/claimcall). Candidates beyond the pop's
+    # budget become ready again. Requires book.lock.
     cdef int64_t stop, got, now
     cdef int left = j.req.batch
     cdef size_t bytes = 0
@@ -265,7 +271,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     return True
 
 cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
-    # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.
+    # Parks a pop: other threads may take it out of the book from now on. Returns NULL, or why it does not wait.
+    # Requires book.lock.
     cdef int64_t until = j.until_us
     if j.until_us and not j.job.stands and job_crowded(&j.job):
         e.worker.counters.not_parked += 1
@@ -286,8 +293,8 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
-    # For pops that have no group to wait in: unknown names, namespaces without work. Another worker may have told of
-    # what they wait for since they looked: who parks has looked under the same locks.
+    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Another worker
+    # may have made what it waits for since it looked, so it looks again under the locks under which it parks.
     cdef const char* refused = NULL
     cdef bint again
     if j.until_us <= clock_mono_us():
@@ -308,7 +315,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
         pop_fail(j, 503, refused)
 
 cdef bint pop_came(PopJob* j) noexcept nogil:
-    # Is there what it did not find? Catalog and book locked.
+    # Returns True if what the pop did not find exists now. Requires catalog.lock and book.lock.
     cdef Queue* q
     if j.any_queue:
         q = catalog.list
@@ -320,11 +327,11 @@ cdef bint pop_came(PopJob* j) noexcept nogil:
                           and catalog_partition(q, j.want_partition) != NULL)
 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
-    # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
+    # Parks or answers a specific pop whose statement found nothing: it waits for its cursor to become ready.
     cdef bint parked = False
     cdef const char* refused = NULL
     cdef bint again = False
-    if j.until_us > clock_mono_us() and not e.stopping:       # else nobody would wake it
+    if j.until_us > clock_mono_us() and not e.stopping:       # else no event would wake it
         uv_mutex_lock(&book.lock)
         if j.only.state == CURSOR_READY or pop_stale(j):
             again = True
@@ -354,8 +361,8 @@ cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
         ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
 
 cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
-    # Makes its group in a queue, with the start that it asks for. A group that is `new` and had to wait for the queue
-    # begins with its first request (pop_first_us). Catalog locked.
+    # Asks for the pop's group in a queue, with the start that it requests. If a group with start `new` had to wait for
+    # the queue, it begins with its first request (pop_first_us). Requires catalog.lock.
     cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and dbclock_known() else 0
     if first_us:
         ask_group(e, q, j.req.group, slice_lit(b"waited"), True, dbclock_at(first_us))
@@ -364,8 +371,9 @@ cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
                   j.req.sub_from_us)
 
 cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
-    # Returns when its group first asked for the queue by name, or by namespace and task (monotonic). 0: the group did
-    # not ask before the queue was there, or a group of the queue was deleted or moved since. Catalog locked.
+    # Returns when the pop's group first asked for the queue by name, or by namespace and task (monotonic). Returns 0 if
+    # it did not ask before the queue was there, or a group of the queue was deleted or moved since. Requires
+    # catalog.lock.
     cdef int64_t now = clock_mono_us()
     cdef int64_t first_us = 0
     cdef Awaited* a

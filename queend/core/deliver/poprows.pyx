@@ -1,9 +1,8 @@
-# The answer to the statement of pops: rows of the log, claimed for many pops. In: rows of queend.pop, which name their
-# candidate. Out: where each candidate's cursor stands now, to the book; each request's answer, or its next try.
+# The answer to the statement of pops. In: rows of queend.pop, which name their candidate. Out: where each candidate's
+# cursor stands now, to the book; each request's answer, or its next try. Locks: book.lock.
 
 cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
-    # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the
-    # others.
+    # Finds where each candidate's rows begin. Claimed rows come first, in the order asked; the other rows follow them.
     cdef int row, i
     for i in range(call.n_cursors):
         call.rows[i] = -1
@@ -13,7 +12,7 @@ cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
             call.rows[i] = row
 
 cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
-    # What the rows say about the candidates, under one lock.
+    # Applies the rows to the cursors of all candidates, under one lock.
     cdef int row, i
     cdef int64_t took
     cdef int64_t wall = dbclock_now()
@@ -28,7 +27,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         if i < 0 or i >= call.n_cursors:
             continue
         c = call.cursors[i]
-        again = c.again       # what the others hear of is no news for this one
+        again = c.again       # keeps `again`: the head wakes other cursors, and is no news for this one
         book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
         c.again = again
         if pg_int2(res, row, POP_STATUS) == 1:
@@ -48,7 +47,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
 
 cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int64_t now, int64_t wall,
                             PopJob** wake) noexcept nogil:
-    # Of its candidate i. Out: how many messages it brings. Book locked.
+    # Applies the row of candidate i to its cursor. Returns the number of messages delivered. Requires book.lock.
     cdef Cursor* c = j.cursors[i]
     cdef int row = call.rows[j.first_cursor + i]
     cdef int status = pg_int2(res, row, POP_STATUS) if row >= 0 else 0
@@ -67,7 +66,7 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
         else:
             unacked_rows(c, j, res, row)
     elif status == 2 and c.again & AGAIN_FREE:
-        cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has ended meanwhile
+        cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has expired meanwhile
     elif status == 2 or status == 3:
         until = pg_int8_or(res, row, POP_UNTIL, 0)
         if status == 3:
@@ -84,7 +83,8 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
     return took
 
 cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
-    # The rows of one request become its answer. rows: where those of each candidate begin, -1: it has none.
+    # Answers one request from its rows, or tries it again. rows: where the rows of each candidate begin, -1 if it has
+    # none.
     cdef int n = PQntuples(res)
     cdef int i, row, status
     cdef int first_row = -1
@@ -117,6 +117,6 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
     elif j.only != NULL:
         pop_after_empty(e, j)
     else:
-        # the hint was stale: the next candidates, until there are none
+        # the hint was stale: tries the next candidates, until none are left
         pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)

@@ -1,27 +1,28 @@
-# Leases nobody has a use for are given back: those of pops whose client left. In: cursors and the lease that was made
-# for them. Out: the lease ended in the database, the partition ready again.
+# Releases leases that no client uses: those of pops whose client left, and of feeds. In: cursors and their lease ids.
+# Out: the lease ended in the database, the cursor ready again. Owner: the worker. Locks: book.lock.
 
 cdef enum:
-    RELEASE_TRIES = 20        # then it ends by itself
+    RELEASE_TRIES = 20        # then the lease expires
 
 cdef struct ReleaseCall:
     Call base
     Release* list
 
 cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
-    # What j claimed, or may have. Of another worker's pop: the book is locked.
+    # Queues the release of what j claimed, or may have claimed. For a pop of another worker, requires book.lock.
     cdef Release* x = release_new(e, c, j.lease)
     if x != NULL:
         x.pin = pin_share(e.worker.pins, j.job.r.pin)
 
 cdef void release_fed(Engine* e, Fed* x) noexcept nogil:
-    # What is out to a feed. Book locked: the cursor is not buried yet, and what is pinned before it is outlives that.
+    # Queues the release of a feed's lease. Requires book.lock: the cursor is not buried yet, and the pin taken here
+    # keeps it.
     cdef Release* one = release_new(e, x.cursor, x.lease)
     if one != NULL:
         one.pin = pin_take(e.worker.pins)
 
 cdef Release* release_new(Engine* e, Cursor* c, const unsigned char* lease) noexcept nogil:
-    # NULL, when memory ran out: the lease then ends by itself.
+    # Queues a release. Returns NULL if memory ran out: the lease then expires.
     cdef Release* x = <Release*>malloc(sizeof(Release))
     if x == NULL:
         return NULL
@@ -33,7 +34,7 @@ cdef Release* release_new(Engine* e, Cursor* c, const unsigned char* lease) noex
     return x
 
 cdef void releases_close(Engine* e) noexcept nogil:
-    # They end by themselves.
+    # Frees all queued releases. Their leases expire.
     cdef Release* x
     while e.releases != NULL:
         x = e.releases
@@ -66,14 +67,14 @@ cdef void releases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     while x != NULL:
         following = x.next
         if outcome != SLOT_OK and x.tries < RELEASE_TRIES:
-            # by its lease id: to be given back twice does no harm
+            # a lease id may be given back twice without harm
             x.tries += outcome < SLOT_UNSENT
             x.next = e.releases
             e.releases = x
             e.pause_until = c.ended_us + TROUBLE_PAUSE_US
             x = following
             continue
-        # whether the lease was still ours or not: asking again tells
+        # whether the lease was still held or not: the next claim tells
         if x.cursor.state == CURSOR_LEASED:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)

@@ -1,23 +1,23 @@
-# Claims that were acknowledged at once for a client that left before their records were on their way: taken back, so
-# that somebody else gets them. In: what such a claim consumed. Out: cursors that are ready again.
+# Take-back: claims that were acknowledged at once, for a client that left before their records were sent. In: what such
+# a claim consumed. Out: cursors that are ready again. Owner: the worker. Locks: book.lock.
 #
-# The claim itself stays one update of the cursor, as cheap as ever; only who leaves costs a statement
-# (queend.take_back). It moves the cursor back only if it still stands where the claim left it: where somebody went on
-# behind it, the records are not delivered again. So the book lets nobody go on until the answer is there, if the client
-# is known to have left when the claim is made.
+# The claim itself stays one update of the cursor. Only a client that leaves costs a statement (queend.take_back). It
+# moves the cursor back only if the cursor still stands where the claim left it. If another consumer went on behind the
+# claim, the records are not delivered again. So if the client is known to have left when the claim is made, the book
+# counts the cursor as leased until the answer is there (TAKE_BACK_US).
 
 cdef enum:
-    TAKEBACK_TRIES = 20       # then it stays consumed
+    TAKEBACK_TRIES = 20       # then the records stay consumed
 
 cdef struct TakebackCall:
     Call base
     Takeback* list
 
 cdef void takeback_want(Engine* e, PopJob* j, int i) noexcept nogil:
-    # What its claim i consumed.
+    # Queues the take-back of what claim i of j consumed.
     cdef Takeback* x = <Takeback*>malloc(sizeof(Takeback))
     if x == NULL:
-        return                # as if it had been delivered
+        return                # the records count as delivered
     x.pin = pin_share(e.worker.pins, j.job.r.pin)
     x.cursor = j.cursors[i]
     x.span = j.spans[i]
@@ -51,7 +51,8 @@ cdef void takebacks_drain(Engine* e) noexcept nogil:
     call_send(&call.base)
 
 cdef void takebacks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Taken back or not: asking again tells. Where that did not happen, once more: a second time does no harm.
+    # Makes the cursors ready, taken back or not: the next claim tells. Repeats a call that failed: a second time does
+    # no harm.
     cdef Engine* e = c.engine
     cdef Takeback* x = (<TakebackCall*>c).list
     cdef Takeback* following
