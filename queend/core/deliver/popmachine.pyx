@@ -1,7 +1,8 @@
 # The states of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Only pop_move
-# writes a state. PENDING → RESOLVING (names, group) → LEASING (candidates) → FETCHING → COMPLETED, EMPTY or FAILED. A
-# long poll goes from EMPTY to PARKED in the book and back. In FETCHING one statement claims and reads for many pops
-# (deliver/popcall), or claims records in memory (settle/claimcall).
+# writes a state. In FETCHING one statement claims and reads for many pops (deliver/popcall), or claims records in
+# memory (settle/claimcall). A long poll goes from EMPTY to PARKED in the book and back. The states follow each other
+# so:
+# PENDING → RESOLVING (names, group) → LEASING (candidates) → FETCHING → COMPLETED, EMPTY or FAILED.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP

@@ -1,12 +1,12 @@
 # First requests of groups that begin `new`, for a queue that does not exist yet or for a namespace or task. In: such
-# requests. Out: when the first of them came. The group is made later, when its queue is there, and begins at that
-# moment: what was pushed in between is for it. A table of fixed size, by hash; guarded by the book's lock.
+# requests. Out: when the first of them came. The group is made when its queue exists, and begins at that moment: it
+# gets what was pushed in between. Owner: the process. A hash table of fixed size, guarded by book.lock.
 
 cdef enum:
     AWAITED_SETS = 1024
-    AWAITED_WAYS = 4              # entries in which a group may stand; the one whose last request is oldest gives way
+    AWAITED_WAYS = 4              # entries in which a group may stand; the entry with the oldest last request gives way
 
-cdef int64_t AWAITED_US = <int64_t>3600 * 1000000       # after its last request a group is forgotten
+cdef int64_t AWAITED_US = <int64_t>3600 * 1000000       # a group is forgotten so long after its last request
 
 cdef struct Awaited:
     uint64_t key                  # 0: free
@@ -45,7 +45,7 @@ cdef void awaited_note(uint64_t key, int64_t started_us, int64_t now) noexcept n
     a.last_us = now
 
 cdef void awaited_forget(uint64_t key) noexcept nogil:
-    # The group was made: from now on its row says where it begins.
+    # Forgets a group that was made: its row says where it begins from now on.
     cdef Awaited* a = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
     cdef int i
     for i in range(AWAITED_WAYS):

@@ -1,7 +1,7 @@
-# The book of the pop side: which partitions are worth asking for, per consumer group, and who waits for them.
-# In: commits, claims, acks, expiries, scans. Out: candidates for pops, and waiters to try again.
-# One process-wide mutex guards all of it; it is held for a batch of changes, never across I/O. Everything in here is a
-# hint: PostgreSQL decides. Every move of a cursor goes through cursor_move.
+# The book of the pop side: which partitions have work for each consumer group, and which pops wait. In: commits,
+# claims, acknowledgments, lease expiries, scans. Out: candidates for pops, and waiters to try again. Owner: the
+# process. One mutex guards all of it; it is held for a batch of changes, never across I/O. All of it is a hint:
+# PostgreSQL decides. Only cursor_move changes the state of a cursor.
 
 cdef void book_open() noexcept nogil:
     memset(&book, 0, sizeof(book))
@@ -14,9 +14,9 @@ cdef void book_close() noexcept nogil:
     uv_mutex_destroy(&book.lock)
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
-    # Finds or makes; lock held. NULL when memory ran out. A cursor has its place among the due ones before it is used:
-    # it moves without asking for memory. NULL as well for a partition that is buried: what lives leads to nothing that
-    # does not.
+    # Returns the group's cursor of a partition, and makes a missing one. Returns NULL if memory ran out or the
+    # partition is buried: living objects lead to living objects only. A new cursor has its room in the heap of due
+    # times, so its moves allocate nothing. Requires book.lock.
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
     if c != NULL:
         return c
@@ -40,17 +40,19 @@ cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
     return c
 
 cdef Cursor* book_noted(Group* g, Partition* p) noexcept nogil:
-    # The same for news of it, which a scan finds later where memory ran out.
+    # Returns the group's cursor of a partition that has news, NULL if it cannot be made. If memory ran out, wants a
+    # scan, which finds the news later. Requires book.lock.
     cdef Cursor* c = book_cursor(g, p)
     if c == NULL and not p.dead:
         scan_again(g)
     return c
 
 cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
-    # The one place where a cursor changes state; lock held. due_us: monotonic, for LEASED and DELAYED.
+    # Changes the state of a cursor; no other function does. due_us: monotonic, for LEASED and DELAYED. Requires
+    # book.lock.
     cdef Group* g = c.group
     if c.dead:
-        c.state = state       # for who holds it still
+        c.state = state       # for calls that hold it still
         return
     if c.state == CURSOR_READY:
         if c.prev != NULL:
@@ -70,7 +72,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         g.n_leased -= c.state == CURSOR_LEASED
     c.state = state
     if c.fed != NULL and state != CURSOR_LEASED and state != CURSOR_BUSY:
-        fed_over(c)           # a look at a lease that goes on makes it busy for a while
+        fed_over(c)           # BUSY: a look-up of a lease that goes on
     book.moves += 1
     c.moved = book.moves
     if state == CURSOR_READY:
@@ -92,7 +94,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         c.again = 0
 
 cdef void cursor_free(Cursor* c) noexcept nogil:
-    # Nobody holds it any more. Lock held.
+    # Frees a cursor that nothing holds any more. Requires book.lock.
     if c.fed != NULL:
         fed_over(c)
     if not c.dead:
@@ -103,7 +105,8 @@ cdef void cursor_free(Cursor* c) noexcept nogil:
     free(c)
 
 cdef void cursor_bury(Cursor* c, PopJob** wake) noexcept nogil:
-    # Its partition goes, and its group does not. The caller has taken it out of the group's table. Lock held.
+    # Takes the cursor of a buried partition from its living group and wakes its waiters. Requires book.lock, and that
+    # the cursor is out of the group's table.
     while c.wait_first != NULL:
         wake_push(c.wait_first, wake)
     cursor_move(c, CURSOR_IDLE, 0)
@@ -119,12 +122,12 @@ cdef void cursor_bury(Cursor* c, PopJob** wake) noexcept nogil:
     c.partition.buried = c
 
 cdef bint pop_stale(PopJob* j) noexcept nogil:
-    # Is what it found gone since? Nobody would wake it there. Lock held.
+    # Returns True if what the pop found is deleted: no event would wake it there. Requires book.lock.
     return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
 
 cdef int book_take(PopJob* j) noexcept nogil:
-    # Candidates for a pop, which are busy from now on: the partition that it names, or ready ones of its group in their
-    # order. Lock held.
+    # Takes candidates for a pop, which are busy from now on: the partition that it names, or ready ones of its group in
+    # their order. Returns TAKE_*. Requires book.lock.
     cdef Cursor* c
     cdef int width
     j.allowed = j.req.batch
@@ -161,35 +164,35 @@ cdef int book_take(PopJob* j) noexcept nogil:
         j.n_cursors += 1
     j.why = WHY_NO_PARTITION
     if j.group.scan == SCAN_WANTED:
-        scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
+        scan_want(j.group)        # also if a cursor is ready: unknown partitions must not wait behind it
     return TAKE_DONE
 
 cdef inline void cursor_rest(Cursor* c) noexcept nogil:
-    # After a claim or an ack, when nothing holds it: ready if there is more, else idle.
+    # Makes a cursor, which nothing holds after a claim or an acknowledgment, ready if there is more, else idle.
     if c.again or c.partition.head > c.next_offset:
         cursor_move(c, CURSOR_READY, 0)
     else:
         cursor_move(c, CURSOR_IDLE, 0)
 
 cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
-    # The pop's claim of what stands before next_offset was made: leased, or consumed at once. gone: its client has left
-    # meanwhile. Lock held.
+    # Books a claim of the records before next_offset: leased, or consumed at once. gone: the pop's client has left
+    # meanwhile. Requires book.lock.
     if now - j.claimed_us > POP_STALL_US:
-        now = j.claimed_us    # the lease began at some time since
+        now = j.claimed_us    # the lease began between that moment and now
     book_made(c)
     c.next_offset = next_offset
     c.open = not j.req.auto_ack
     if not j.req.auto_ack:
         cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
     elif gone:
-        cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # nobody goes on behind it meanwhile
+        cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # keeps the place until the claim is taken back
     else:
         cursor_rest(c)
     rowcache_passed(c.partition)
 
 cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Messages up to `head` exclusive are committed: every known group of the queue may have work. Waiters that can now
-    # be tried are appended to `wake`. Lock held.
+    # Notes that messages up to `head` exclusive are committed: every known group of the queue may have work. Appends
+    # waiters that can now be tried to `wake`. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     if head > p.head:
@@ -198,7 +201,7 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         c = book_noted(g, p) if not g.dead else NULL
         if c != NULL:
             if c.state == CURSOR_IDLE:
-                if c.next_offset < head or c.fresh:     # else a push has delivered it with its own commit
+                if c.next_offset < head or c.fresh:     # else a push has handed it over
                     cursor_move(c, CURSOR_READY, 0)
                     book_wake_cursor(c, wake)
             elif c.state == CURSOR_BUSY:
@@ -206,14 +209,14 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         g = g.next
 
 cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # The database says that the partition ends at `head`. Where that is news it is news for every group. Lock held.
+    # Notes the end of a partition by the database's word. A new head is news for every group. Requires book.lock.
     if head > p.head:
         p.head = head
         book_hears(p, head, wake)
 
 cdef void book_hears(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # The partition may have records up to `head`. A group that a scan to come will tell hears of it only where it knows
-    # the partition already. Lock held.
+    # Tells the groups that the partition may have records up to `head`. A group whose scan is wanted hears of it only
+    # if it knows the partition already: the scan tells it of others. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     while g != NULL:
@@ -228,7 +231,8 @@ cdef void book_hears(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         g = g.next
 
 cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
-    # An acknowledgment whose answer was lost may have ended the lease: the next pop asks the database. Lock held.
+    # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks
+    # the database. Requires book.lock.
     cdef Cursor* c
     if g.dead:
         return
@@ -242,9 +246,9 @@ cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
         book_wake_cursor(c, wake)
 
 cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition
-    # since: it may live on under another name entry; where it does not, the groups of its queue look again. Catalog and
-    # book locked.
+    # Notes that this process stored records up to `head` in a partition. The partition may be buried since, and live on
+    # as another entry, which hears of the head. If there is no such entry, the groups of its queue are scanned.
+    # Requires catalog.lock and book.lock.
     cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
     cdef Queue* q
     cdef Group* g
@@ -260,12 +264,13 @@ cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
             g = g.next
 
 cdef inline void book_made(Cursor* c) noexcept nogil:
-    # The answer to its claim: the database has its row. What was forgotten since may have removed it again. Lock held.
+    # Notes that the database has the cursor's row, by the answer to a claim. A forget since may have removed the row
+    # again. Requires book.lock.
     atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
 
 cdef void book_forget(Group* g) noexcept nogil:
-    # Cursors of the group were moved by hand: where they stand and whether they are leased is for a scan to find out.
-    # What is ready or on its way stays so: the database decides. Lock held.
+    # Forgets what is known of a group's cursors, which were moved by hand: a scan finds their places and leases.
+    # Cursors that are ready or busy stay so: the database decides. Requires book.lock.
     cdef Cursor* c = g.all_cursors
     while c != NULL:
         atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
@@ -276,12 +281,12 @@ cdef void book_forget(Group* g) noexcept nogil:
             cursor_move(c, CURSOR_IDLE, 0)
         c = c.all_next
     if g.scan == SCAN_DONE:
-        g.scan = SCAN_WANTED  # by the next pop that finds the group again
+        g.scan = SCAN_WANTED  # listed by the next pop that finds the group again
     elif g.scan != SCAN_WANTED:
         g.scan_twice = True
 
 cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
-    # Leases and delays that ended: their cursors are ready again. Returns when the next one ends, 0 for never.
+    # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
     cdef HeapNode* n
     cdef Cursor* c
     uv_mutex_lock(&book.lock)
@@ -300,8 +305,8 @@ cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
 
 cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand
-    # since, it may tell of the time before: that the lease it ended is not the present one, the next pop finds out.
+    # Applies an acknowledgment to its cursor. forgets: book.forgets when it was sent. If cursors were moved by hand
+    # since, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
     cdef Cursor* c = book_noted(g, p)
     cdef PopJob* before
     cdef int64_t wait
@@ -333,4 +338,4 @@ cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int
     if c.state == CURSOR_READY:
         book_wake_cursor(c, wake)
     if wake[0] == before:
-        tell_free(p.id, g.id)         # else somebody here goes on
+        tell_free(p.id, g.id)         # else a pop of this process goes on

@@ -1,7 +1,6 @@
-# Pops that wait by name: no group's list can hold them, because their queue or partition is not known yet or because
-# they ask for a namespace or task. In: who waits for what. Out: those who wait for a queue that has news. They stand
-# in one list per name (of a queue, or a namespace with a task), found by its hash: news of one queue costs nothing
-# for those who wait for another. Guarded by the book's lock.
+# Pops that wait by name: their queue or partition is not known yet, or they ask for a namespace or task. In: pops. Out:
+# the pops that wait for a queue with news. Each name (of a queue, or a namespace with a task) has a list, found by its
+# hash. News of one queue costs nothing for waiters of another. Owner: the process; guarded by book.lock.
 
 cdef struct NameWaiters:
     NameWaiters* same_hash
@@ -26,7 +25,7 @@ cdef inline NameWaiters* namewaiters_of(PopJob* j) noexcept nogil:
                           j.req.task if j.any_queue else slice_of(NULL, 0))
 
 cdef bint namewaiters_park(PopJob* j) noexcept nogil:
-    # False when memory ran out.
+    # Parks a pop under its name. Returns False if memory ran out.
     cdef NameWaiters* s = namewaiters_of(j)
     if s == NULL:
         s = <NameWaiters*>calloc(1, sizeof(NameWaiters))
@@ -47,7 +46,7 @@ cdef bint namewaiters_park(PopJob* j) noexcept nogil:
     return True
 
 cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
-    # The list goes with the last of it.
+    # Takes a pop out of its list, and frees the list with its last pop.
     cdef NameWaiters* s = namewaiters_of(j)
     cdef NameWaiters* at
     waiters_del(&s.first, &s.last, j)
@@ -68,7 +67,7 @@ cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
     free(s)
 
 cdef void namewaiters_wake(NameWaiters* s, Slice partition, PopJob** wake) noexcept nogil:
-    # All of a list; with a partition, only those that named it or none. The list may be gone afterwards.
+    # Wakes all pops of a list; with a partition, only those that named it or none. May free the list.
     cdef PopJob* j = s.first if s != NULL else NULL
     cdef PopJob* following
     while j != NULL:
@@ -78,7 +77,7 @@ cdef void namewaiters_wake(NameWaiters* s, Slice partition, PopJob** wake) noexc
         j = following
 
 cdef void book_wake_name_waiters(Queue* q, Slice partition, PopJob** wake) noexcept nogil:
-    # News of a queue, or (with a name) of one partition of it: pops of that name, and of what it is filed under.
+    # Wakes pops after news of a queue, or of one partition of it: pops of that name, and of its namespace and task.
     cdef Slice none = slice_of(NULL, 0)
     namewaiters_wake(namewaiters_find(False, q.name, none), partition, wake)
     if q.dead:
@@ -89,13 +88,13 @@ cdef void book_wake_name_waiters(Queue* q, Slice partition, PopJob** wake) noexc
     namewaiters_wake(namewaiters_find(True, none, none), none, wake)
 
 cdef bint namewaiters_wait(Queue* q) noexcept nogil:
-    # Returns whether a pop by namespace or task waits for what the queue is filed under. Requires book.lock.
+    # Returns True if a pop by namespace or task waits for a queue filed there. Requires book.lock.
     cdef Slice none = slice_of(NULL, 0)
     return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
             or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
 
 cdef bint namewaiters_ask(Group* g) noexcept nogil:
-    # Returns whether a pop by namespace or task waits for this group of its queue. Requires book.lock.
+    # Returns True if a pop by namespace or task waits for this group of its queue. Requires book.lock.
     cdef Slice none = slice_of(NULL, 0)
     cdef Queue* q = g.queue
     return book.n_name_waiters and (
@@ -111,8 +110,8 @@ cdef bint namewaiters_named(NameWaiters* s, Group* g) noexcept nogil:
     return j != NULL
 
 cdef void book_wake_known(PopJob** wake) noexcept nogil:
-    # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues
-    # keep their places. Catalog and book locked.
+    # Wakes pops that wait for a namespace or task, or for something of a queue that is known by now. Pops of unknown
+    # queues keep their places. Requires catalog.lock and book.lock.
     cdef size_t i = 0
     cdef NameWaiters* s
     while book.n_name_waiters and i <= book.name_waiters.mask:
@@ -122,7 +121,7 @@ cdef void book_wake_known(PopJob** wake) noexcept nogil:
         if s == NULL:
             i += 1
         else:
-            namewaiters_wake(s, slice_of(NULL, 0), wake)      # it leaves the table, and another may take its cell
+            namewaiters_wake(s, slice_of(NULL, 0), wake)      # the list leaves the table, and another may take its cell
 
 cdef void book_wake_all_name_waiters(PopJob** wake) noexcept nogil:
     cdef size_t i = 0
@@ -130,5 +129,5 @@ cdef void book_wake_all_name_waiters(PopJob** wake) noexcept nogil:
         if book.name_waiters.cells[i].key == 0:
             i += 1
         else:
-            # it leaves the table, and another may take its cell
+            # the list leaves the table, and another may take its cell
             namewaiters_wake(<NameWaiters*>book.name_waiters.cells[i].value, slice_of(NULL, 0), wake)

@@ -1,8 +1,9 @@
-# What others did, as far as it is heard of: pauses that end, what other daemons tell. In: partitions and groups. Out:
-# cursors that are worth a try, and waiters. Guarded by book.lock.
+# News from elsewhere: pauses that end, and notices of other daemons. In: partitions and groups. Out: cursors that are
+# worth a try, and waiters. Guarded by book.lock.
 
 cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
-    # A pause of a group (0: of all) ends at a moment of the database's clock; whoever made it. Lock held.
+    # Notes that a pause of a group (0: of all groups) ends at a moment of the database's clock, whichever daemon made
+    # it. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     cdef int64_t due = now + at - wall
@@ -14,10 +15,10 @@ cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int
         g = g.next
 
 cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
-    # What this process believes of a lease or a pause may be older than that.
+    # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
     if c.state == CURSOR_BUSY:
         c.again |= due <= now
-        return                # else the claim that is on its way will tell, or the next look
+        return                # else the claim in flight will tell, or the next look
     c.wakes_at = at
     if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
         return
@@ -26,13 +27,14 @@ cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob**
         book_wake_cursor(c, wake)
 
 cdef void book_told(Partition* p, PopJob** wake) noexcept nogil:
-    # Another daemon says that messages were stored in it. That is no news of its head, which the database tells: it is
-    # worth a try. Lock held.
+    # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
+    # known only from the database. Requires book.lock.
     book_hears(p, INT64_MAX, wake)
 
 cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
-    # The same of a lease that has ended. True: a look has to tell, what was out to a feed here counts as out until the
-    # database says otherwise. Lock held.
+    # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a stream of this process holds
+    # the lease. The caller must then look it up: until the database says otherwise, the lease goes on. Requires
+    # book.lock.
     cdef Group* g = catalog_group_id(p.queue, group)
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
     if c == NULL:

@@ -1,12 +1,13 @@
-# Rates over all partitions: the tokens this process holds. One token lets one message be delivered. The bucket of a
-# group, or of all groups of a queue together, stands in the database; a slice of it is here (find/rates gets it).
-# Before a pop asks the database for messages it takes a token for each that it may bring; those it did not use go
-# back. A pop that finds no token waits in a list of its group, and is woken with tokens in hand: whoever comes between
-# cannot take them away. A queue without such rates pays one look at a number.
-# Guarded by the book's lock.
+# Rates over all partitions: the tokens that this process holds. In: pops, and slices of the database's buckets
+# (find/rates). Out: pops with tokens, and waiters. Owner: the process; guarded by book.lock.
+#
+# One token lets one message be delivered. A bucket belongs to a group, or to all groups of a queue together. Before a
+# pop asks the database for messages, it takes a token for each that it may bring; unused tokens go back. A pop without
+# tokens waits in a list of its group, and is woken with tokens in hand: no later pop can take them away. A queue
+# without such rates costs one comparison.
 
 cdef int64_t rate_next(Group* g) noexcept nogil:
-    # When there may be something for the group again; 0: now.
+    # Returns when the group may have tokens again; 0: now.
     cdef int64_t at = 0
     if g.queue.shared & SHARED_GROUP and g.rate.tokens <= 0:
         at = g.rate.next_us
@@ -15,23 +16,24 @@ cdef int64_t rate_next(Group* g) noexcept nogil:
     return at
 
 cdef inline bint rate_empty(Group* g) noexcept nogil:
-    # Is it known that nothing may be delivered to the group for a while?
+    # Returns True if the group is known to have no tokens before a later moment.
     return rate_next(g) > clock_mono_us()
 
 cdef void rates_look(int64_t at, bint soon) noexcept nogil:
-    # The first worker looks at the rates then. soon: it may sleep until later, and is told.
+    # Schedules a look at the rates by the first worker. soon: also wakes it, as it may sleep until later.
     if book.rates_at == 0 or at < book.rates_at:
         book.rates_at = at
         if soon:
             boss_wake()
 
 cdef int rate_has(Rate* r, int wanted, bint waited, int64_t now) noexcept nogil:
-    # How many of so many tokens. Fewer are here: more are asked for, and who has not waited for them yet does.
+    # Returns how many of the wanted tokens are here. If there are fewer, asks for more, and a pop that has not waited
+    # yet waits.
     if r.tokens >= wanted:
         return wanted
     if r.next_us > now:
         if r.tokens <= 0:
-            rates_look(r.next_us, True)       # nobody may have waited when it was looked last
+            rates_look(r.next_us, True)       # no pop may have waited at the last look
         return <int>max(r.tokens, 0)
     if r.tokens > 0 and waited:
         return <int>r.tokens
@@ -40,7 +42,7 @@ cdef int rate_has(Rate* r, int wanted, bint waited, int64_t now) noexcept nogil:
     return 0
 
 cdef int rate_reserve(PopJob* j) noexcept nogil:
-    # How many messages it may take; 0: it waits for tokens.
+    # Reserves tokens for a pop. Returns how many messages it may take; 0: it waits for tokens.
     cdef int64_t now = clock_mono_us()
     cdef int64_t shared = j.queue.shared
     cdef int own = j.req.batch
@@ -56,7 +58,7 @@ cdef int rate_reserve(PopJob* j) noexcept nogil:
     return j.reserved
 
 cdef inline void rate_hold(PopJob* j, int n) noexcept nogil:
-    # So many tokens, which are there, are its own.
+    # Gives n tokens that are here to a pop.
     j.reserved = n
     j.shared = <int>(j.queue.shared & SHARED_BITS)
     if j.shared & SHARED_GROUP:
@@ -65,7 +67,7 @@ cdef inline void rate_hold(PopJob* j, int n) noexcept nogil:
         j.queue.rate.tokens -= n
 
 cdef inline bint rate_hands(PopJob* j) noexcept nogil:
-    # It has waited: what there is now, as far as it takes it, is its own. False: there is nothing.
+    # Gives a waiting pop as many tokens as are here and it takes. Returns False if there are none.
     cdef int64_t n = j.req.batch
     if j.queue.shared & SHARED_GROUP:
         n = min(n, j.group.rate.tokens)
@@ -78,7 +80,7 @@ cdef inline bint rate_hands(PopJob* j) noexcept nogil:
     return True
 
 cdef void rate_settle(PopJob* j, int64_t took, PopJob** wake) noexcept nogil:
-    # So many messages it brought: the other tokens are for others.
+    # Settles the tokens of a pop that brought `took` messages: unused tokens are for others.
     cdef int64_t left = j.reserved - took
     if j.reserved == 0:
         return
@@ -93,8 +95,7 @@ cdef void rate_settle(PopJob* j, int64_t took, PopJob** wake) noexcept nogil:
     rates_turn(j.queue, wake)
 
 cdef void rates_turn(Queue* q, PopJob** wake) noexcept nogil:
-    # What there is goes to those who wait for it: to one of each group in turn, and the group that was served last
-    # comes last.
+    # Gives tokens to waiters: to one of each group in turn. The group that was served last comes last.
     cdef Group* g = q.group_list
     cdef Group* begin
     cdef bint woken = True
@@ -114,8 +115,8 @@ cdef void rates_turn(Queue* q, PopJob** wake) noexcept nogil:
                 break
 
 cdef void rates_answered(Queue* q, PopJob** wake) noexcept nogil:
-    # The database has said what there is. Those who cannot wait, or may find something in another queue, try again
-    # where there is nothing.
+    # Gives out tokens after an answer of the database. If a group has none, its pops that cannot wait, or may find
+    # messages in another queue, try again.
     cdef Group* g = q.group_list
     cdef PopJob* j
     cdef PopJob* following
@@ -136,7 +137,7 @@ cdef void rates_answered(Queue* q, PopJob** wake) noexcept nogil:
         book_wake_name_waiters(q, slice_of(NULL, 0), wake)
 
 cdef void rates_changed(Queue* q) noexcept nogil:
-    # Other rates: what was said of the former ones counts no more.
+    # Forgets what was said of the former rates of a queue.
     cdef Group* g
     uv_mutex_lock(&book.lock)
     q.rate.next_us = 0

@@ -1,8 +1,8 @@
-# Which groups want to be looked through for work this process was not told of; find/discover does it. In: a group. Out:
-# the list of those. Guarded by book.lock.
+# Groups that want a scan for work this process was not told of; find/discover does it. In: a group. Out: the list of
+# such groups. Guarded by book.lock.
 
 cdef void scan_want(Group* g) noexcept nogil:
-    # Book locked.
+    # Adds a group whose scan is wanted to the list. Requires book.lock.
     if g.scan == SCAN_WANTED and not g.scan_listed:
         g.scan_listed = True
         g.scan_after = 0
@@ -11,10 +11,10 @@ cdef void scan_want(Group* g) noexcept nogil:
         book.n_scans += 1
 
 cdef void scan_unlist(Group* g) noexcept nogil:
-    # Book locked.
+    # Takes a group from the list. Requires book.lock.
     cdef Group** link = &book.scan_first
     if not g.scan_listed or g.scan == SCAN_RUNNING:
-        return                # a scan of it may run: it is pinned
+        return                # its scan may run: that holds a pin
     while link[0] is not g:
         link = &link[0].scan_next
     link[0] = g.scan_next
@@ -22,7 +22,7 @@ cdef void scan_unlist(Group* g) noexcept nogil:
     book.n_scans -= 1
 
 cdef void scan_again(Group* g) noexcept nogil:
-    # Everything known may be wrong (seek, configure): look once more. Book locked.
+    # Wants another scan, as everything known may be wrong (seek, configure). Requires book.lock.
     if g.scan == SCAN_DONE:
         g.scan = SCAN_WANTED
         scan_want(g)

@@ -1,9 +1,9 @@
-# A list of all queues with the number of pops parked on each, for whoever samples figures (Core.tallies, Core.parked).
-# Looks at catalog and book under their locks.
+# A list of all queues with the number of pops parked on each, for sampled figures (Core.tallies, Core.parked). In:
+# catalog and book. Out: that list. Locks: catalog.lock, then book.lock.
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
-    # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out. The
-    # caller is pinned (base/era) while it uses them.
+    # Lists all queues and how many pops are parked on each. Returns their number, -1 if memory ran out. The caller
+    # frees the list, and is pinned (base/era) while it uses it.
     cdef Queue* q
     cdef Group* g
     cdef int n = 0

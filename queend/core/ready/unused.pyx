@@ -1,7 +1,6 @@
-# Groups in the order in which pops asked for them last, so that cursors have a bound: above it, groups that nobody
-# asked for in the last second and a half are given up (find/bury), the oldest first. The next pop of such a group finds
-# it by its name and scans it, as after a start. In: a group when a pop looks at it, or when it gets its first cursor.
-# Guarded by book.lock.
+# Groups in the order of their last pops, so that cursors have a bound. In: a group when a pop looks at it, or when it
+# gets its first cursor. Out: above the bound, groups without a pop in the last 1.5 s, the oldest first; find/bury gives
+# them up. The next pop of such a group finds it by its name and scans it, as after a start. Guarded by book.lock.
 
 cdef enum:
     CURSORS_KEPT = 200000     # of all groups together, about 50 MB
@@ -38,12 +37,13 @@ cdef void unused_leave(Group* g) noexcept nogil:
     g.listed = False
 
 cdef bint group_needed(Group* g) noexcept nogil:
-    # Returns whether somebody waits for it or reads it, or it has what only it knows: leases of feeds, tokens of rates.
+    # Returns True if a pop waits for the group or a scan reads it. Also if it has what only it knows: leases of feeds,
+    # tokens of rates.
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
             or g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED or namewaiters_ask(g))
 
 cdef Group* unused_next() noexcept nogil:
-    # The group that was asked for least recently, if it may be given up; it leaves the order. NULL: none that may.
+    # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
     cdef Group* g
     cdef int looked
     for looked in range(UNUSED_LOOKED):
@@ -52,7 +52,7 @@ cdef Group* unused_next() noexcept nogil:
             return NULL
         unused_leave(g)
         if g.dead or g.queue.dead:
-            continue          # buried, or found again by its next pop
+            continue          # buried, or its next pop finds it again
         if not group_needed(g):
             return g
         group_used(g)

@@ -1,9 +1,9 @@
-# Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
-# list. The first worker is woken here as well, when there is something for it to do. Who takes jobs out of the book
-# needs catalog and book, as a rule: both are locked here.
+# Parked pops that are to be tried again. In: pops taken out of the book. Out: each in the list of its own worker. The
+# first worker is woken here as well, when there is something for it to do. Locks: catalog.lock, then book.lock; taking
+# pops out of the book usually needs both.
 
 cdef inline void boss_wake() noexcept nogil:
-    # Any thread: the first worker looks around.
+    # Lets the first worker look around. Any thread may call it.
     boss_post(boss_woken)
 
 cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
@@ -16,15 +16,15 @@ cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept
         free(m)
 
 cdef void boss_woken(Worker* w, InboxMsg* m) noexcept nogil:
-    # Its drain comes next.
+    # Frees the message: the worker's drain comes next.
     free(m)
 
 cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
-    # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked. w: the caller's,
-    # NULL: its thread is no worker's.
+    # Sends pops that were taken out of the book to their workers. w: the worker of the caller's thread, NULL if it has
+    # none. Requires that book.lock is free.
     cdef PopJob* following
     cdef PopJob* j = NULL
-    # the list was built by pushing: turn it, so that the oldest waiter is tried first
+    # the list was built by pushing: reverse it, so that the oldest waiter is tried first
     while wake != NULL:
         following = wake.wait_next
         wake.wait_next = j
@@ -41,12 +41,12 @@ cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
         j = following
 
 cdef inline void catalog_book_lock() noexcept nogil:
-    # Catalog (for reading) and book, in their order.
+    # Locks catalog (for reading) and book, in their order.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
 
 cdef inline void catalog_book_unlock(Worker* w, PopJob* wake) noexcept nogil:
-    # wake: jobs taken out of the book meanwhile.
+    # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     if wake != NULL:
@@ -84,7 +84,8 @@ cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_prev = NULL
 
 cdef bint book_park(PopJob* j) noexcept nogil:
-    # Lock held. The job belongs to the book until book_unpark or a wake. False when memory ran out.
+    # Parks a pop: it belongs to the book until book_unpark or a wake. Returns False if memory ran out. Requires
+    # book.lock.
     if j.paced:
         waiters_add(&j.group.paced_first, &j.group.paced_last, j)
         j.group.n_paced += 1
@@ -105,7 +106,7 @@ cdef bint book_park(PopJob* j) noexcept nogil:
     return True
 
 cdef void book_unpark(PopJob* j) noexcept nogil:
-    # Lock held; nothing when it is not parked.
+    # Takes a pop out of the book, if it is parked. Requires book.lock.
     if j.parked_at == PARKED_NOT:
         return
     if j.parked_at == PARKED_PACED:
@@ -128,8 +129,8 @@ cdef inline void wake_push(PopJob* j, PopJob** wake) noexcept nogil:
     wake[0] = j
 
 cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
-    # One ready partition is worth one waiter: one that named it first, else the oldest of its group. Nobody of a group
-    # that is paused: the end of the pause wakes all of them.
+    # Wakes one waiter for a ready cursor: the first that named its partition, else the oldest of its group. If the
+    # group is paused, wakes none: the end of the pause wakes all. Requires book.lock.
     cdef Group* g = c.group
     if g.paused:
         return
@@ -141,7 +142,7 @@ cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
         book_wake_name_waiters(c.partition.queue, c.partition.name, wake)
 
 cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
-    # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
+    # Wakes all pops parked on a queue that was changed or deleted. Requires book.lock.
     cdef Group* g = q.group_list
     while g != NULL:
         group_wake(g, wake)
@@ -150,7 +151,7 @@ cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
         book_wake_name_waiters(q, slice_of(NULL, 0), wake)
 
 cdef void group_wake(Group* g, PopJob** wake) noexcept nogil:
-    cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
+    cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million cursors
     while g.wait_first != NULL:
         wake_push(g.wait_first, wake)
     while g.paced_first != NULL:
