@@ -1,14 +1,15 @@
-# What a round of look-ups asks the database for (find/lookup): names, ids and sizes, gathered by kind, a statement for
-# each kind. In: what jobs miss; rows. Out: parameters; entries of the catalog. Names that may not be made are noted
-# (find/bounds).
+# The questions of a round of look-ups (find/lookup): names, ids and sizes, gathered by kind. In: what jobs miss; rows.
+# Out: parameters, with a statement for each kind; entries of the catalog. Names that may not be made are noted
+# (find/bounds). Owner: the worker. Locks: catalog.lock, then book.lock; idsets.lock alone.
 
 cdef enum:
-    ASK_ROOM = 250            # of one statement; those of a round are in flight side by side
+    ASK_ROOM = 250            # of one statement; the statements of a round are in flight side by side
 
 # ---- gathered ------------------------------------------------------------------------------------------------------
 
 cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
-    # NULL: memory ran out. Its job tries again, and gives up after some rounds.
+    # Adds a statement to the round. Returns NULL if memory ran out: its job tries again, and gives up after its last
+    # try.
     cdef Ask* a = <Ask*>arena_zero(&r.arena, sizeof(Ask))
     if a == NULL:
         return NULL
@@ -22,7 +23,7 @@ cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
     return a
 
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
-    # The round's ask of this kind that still has room, or a new one.
+    # Returns the round's statement of this kind that still has room, or a new one.
     cdef Ask* a = e.round.waiting
     while a != NULL and not (a.kind == kind and a.n < a.room):
         a = a.next
@@ -40,7 +41,7 @@ cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) 
     e.round.room -= 1
 
 cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
-    # Its job waits for the round.
+    # Asks whether the id of an item is stored, whose job waits for the round.
     cdef Ask* a = ask_of(e, ASK_STORED)
     if a != NULL:
         a.at[a.n].item = it
@@ -100,7 +101,7 @@ cdef void group_find_write(Ask* a, NamesArgs* p) noexcept nogil:
     pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
 cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
-    # By name, or by the number of what they are in.
+    # Encodes names by name, or by the id of their queue.
     cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
     if a.kind == ASK_SIZE:
@@ -153,15 +154,15 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     if a.kind == ASK_SIZE:
         sizes_take(a, res)
     elif a.kind == ASK_GROUP or a.kind == ASK_GROUPS:
-        if a.base.forgets == atomic_get64(&book.forgets):     # else one it tells of may have been deleted: asked again
+        if a.base.forgets == atomic_get64(&book.forgets):     # else a group in it may have been deleted: asked again
             groups_take(a, res)
-    elif a.cleanings == catalog.cleanings:                    # the same of partitions
+    elif a.cleanings == catalog.cleanings:                    # else a partition in it may have been removed
         partitions_take(a, res, &wake)
     uv_rwlock_wrunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
 
 cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
-    # Rows (ord, found, stored_at).
+    # Marks items as stored, by rows (ord, found, stored_at).
     cdef PushItem* it
     cdef int row, i
     for row in range(PQntuples(res)):
@@ -174,7 +175,7 @@ cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
             it.created_us = pg_int8(res, row, 2)
 
 cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
-    # Rows (queue_id, size, max_size), each queue once. Catalog locked.
+    # Takes rows (queue_id, size, max_size), each queue once. Requires catalog.lock.
     cdef int row, i
     for row in range(PQntuples(res)):
         for i in range(a.n):
@@ -183,13 +184,13 @@ cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
                 break
 
 cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
-    # ASK_GROUP: one row (id), NULL where it may not be made. ASK_GROUPS, and ASK_GROUP that finds: rows (ord, id).
-    # Catalog locked.
+    # Takes the rows of groups. ASK_GROUP: one row (id), NULL if the group may not be made. ASK_GROUPS, and ASK_GROUP
+    # that finds: rows (ord, id). Requires catalog.lock.
     cdef Queue* q
     cdef Group* g
     cdef int row, i
     if a.finds and (PQntuples(res) == 0 or slice_is(a.mode, b"waited")):
-        # It is not there, or its start may have to be moved: both need a commit.
+        # The group does not exist, or its start may have to be moved: both need a commit.
         a.base.engine.round.failures += 1
         a.base.engine.round.apart = True
         return
@@ -212,7 +213,8 @@ cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
-    # ASK_PARTITION: rows (ord, id); else (ord, queue_id, id, the bound for which it may not be made). Catalog locked.
+    # Takes the rows of partitions. ASK_PARTITION: rows (ord, id). Other kinds: rows (ord, queue_id, id, the bound for
+    # which it may not be made). Requires catalog.lock.
     cdef Queue* q
     cdef int row, i
     for row in range(PQntuples(res)):
@@ -235,8 +237,8 @@ cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
                 uv_mutex_unlock(&book.lock)
 
 cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
-    # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue
-    # this process has not heard of asks for a reload.
+    # Takes rows (id, queue_id, name) of partitions_find. They are ignored if partitions were removed since the
+    # statement was sent. An unknown queue lets the catalog be reloaded.
     cdef int row
     cdef Queue* q
     cdef bint unknown = False

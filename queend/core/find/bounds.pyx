@@ -1,10 +1,10 @@
-# Names that may not be made: there are as many queues, partitions of a queue or groups of a queue as the operator
-# allows. In: what a round of lookup was refused. Out: 409 to the jobs that asked for it, and to no other. The database
-# counts (sql/function/names.sql); it is asked when a name is made, and only then. What the failover buffer holds was
-# accepted, and is bound by nothing.
+# Names that may not be made: the operator's bound on queues, partitions of a queue or groups of a queue is reached. In:
+# what a round of look-ups was refused. Out: 409 to the jobs that asked for it, and to no other. The database counts
+# (sql/function/names.sql); it is asked only when a name is made. Records of the failover buffer were accepted before:
+# they are bound by nothing. Owner: the round, which is its worker's.
 
 cdef enum:
-    BOUND_SAY_US = 60000000   # between two lines for the operator
+    BOUND_SAY_US = 60000000   # between two log lines
 
 cdef struct Refused:
     Refused* next             # of the same key
@@ -12,13 +12,13 @@ cdef struct Refused:
     Slice name                # partition or group
     int bound
 
-cdef SharedInt64 bound_said_us      # when the log was told last, by any worker
+cdef SharedInt64 bound_said_us      # when the last line was logged, by any worker
 
 cdef inline uint64_t refused_key(bint group, Slice queue, Slice name) noexcept nogil:
     return slice_hash(queue, slice_hash(name, hash_seed + group)) | 1
 
 cdef void refused_add(Round* r, int bound, Slice queue, Slice name) noexcept nogil:
-    # Without memory it is forgotten: who asked for it tries again, and gives up after some rounds.
+    # Notes a refused name. If memory ran out, its jobs try again, and give up after their last try.
     cdef uint64_t key = refused_key(bound == BOUND_GROUPS, queue, name)
     cdef Refused* one = <Refused*>arena_alloc(&r.arena, sizeof(Refused))
     if one == NULL:
@@ -30,7 +30,7 @@ cdef void refused_add(Round* r, int bound, Slice queue, Slice name) noexcept nog
     table_put(&r.refused, key, one)
 
 cdef int refused_find(Round* r, bint group, Slice queue, Slice name) noexcept nogil:
-    # The bound it was refused for; 0: it was not.
+    # Returns the bound for which the name was refused; 0 if it was not.
     cdef Refused* one = <Refused*>table_get(&r.refused, refused_key(group, queue, name))
     while one != NULL:
         if (one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue) and slice_eq(one.name, name):

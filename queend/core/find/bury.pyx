@@ -1,15 +1,15 @@
-# The catalog is loaded again: options are replaced, and what the database has no more is buried. In: rows of
-# catalog_load. Out: the catalog as the database has it; waiters of what is buried. The caller holds the catalog's lock
-# for writing.
+# Reload of the catalog: replaces options and buries what the database no longer has. In: rows of catalog_load. Out: the
+# catalog as the database has it; waiters of buried objects. Locks: catalog.lock for writing (catalog_take takes it, the
+# other functions require it), then book.lock.
 #
-# What is buried is not found any more: not by its name or id, nor by way of anything that lives. A cursor leads to its
-# partition and its group; so a partition or group that goes alone takes its cursors out of all lists that live on. Who
-# holds something buried may use it to the end. The cursors, partitions and groups of a whole queue lead to one another
-# only. Lists of the whole process, in which a cursor, row, id or scan of them may stand, are left when they are freed.
+# A buried object is not found any more: neither by its name or id, nor through any living object. A cursor leads to its
+# partition and its group. So a partition or group that is buried alone takes its cursors out of all lists that live on.
+# A holder of a buried object may use it to the end. The cursors, partitions and groups of a whole queue lead to one
+# another only. Their cursors, rows, ids and scans leave the process-wide lists when they are freed.
 
 cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
-    # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of
-    # before.
+    # Buries all partitions of a queue that lives on, and its groups with them. A pop finds its group again, without the
+    # former cursors.
     cdef Partition* last = catalog_forget_partitions(q)
     cdef Group* g
     if last == NULL:
@@ -26,15 +26,15 @@ cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
     table_clear(&q.groups)
 
 cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
-    # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of
-    # them are not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
+    # Forgets idle partitions that were removed since the last reload; all of the queue's if some are not among the
+    # `last`. Their names may belong to other partitions by now, which are looked up when they are needed.
     cdef int64_t i
     cdef int64_t n = cleaned - q.cleaned
     cdef Partition* p
     if n == 0:
         return
     q.cleaned = cleaned
-    q.changed = True          # who waits for one of them looks again
+    q.changed = True          # pops that wait for one of them look again
     catalog.cleanings += 1
     if n * 4 > <int64_t>last.n:
         catalog_bury_partitions(q, wake)
@@ -62,7 +62,7 @@ cdef void catalog_forget_partition(Queue* q, Partition* p) noexcept nogil:
         at.same_hash = p.same_hash
 
 cdef void partition_bury(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
-    # Alone.
+    # Buries one partition of a queue that lives on. Takes book.lock.
     cdef Group* g = q.group_list
     cdef Cursor* c
     if p.all_prev != NULL:
@@ -82,7 +82,7 @@ cdef void partition_bury(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void group_bury(Group* g, PopJob** wake) noexcept nogil:
-    # The caller has taken it out of its queue's list. Book locked.
+    # Buries a group and wakes its waiters. Requires book.lock, and that the group is out of its queue's list.
     g.dead = True
     group_wake(g, wake)
     scan_unlist(g)
@@ -90,7 +90,7 @@ cdef void group_bury(Group* g, PopJob** wake) noexcept nogil:
     grave_open().groups = g
 
 cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
-    # Those that were forgotten a while ago and not found again. Book locked.
+    # Buries groups that were forgotten more than FORGOTTEN_US ago and not found again. Requires book.lock.
     cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
     cdef Group** link
     cdef Group* g
@@ -110,8 +110,8 @@ cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
         q = q.next
 
 cdef void catalog_bury_unused(PopJob** wake) noexcept nogil:
-    # Buries groups that no pop asks for, while there are more than CURSORS_KEPT cursors. It waits until the cursors of
-    # groups that it buried before are freed, because n_cursors counts them until then. Requires book.lock.
+    # Buries groups that no pop asks for, while there are more than CURSORS_KEPT cursors. Waits until the cursors of
+    # groups buried before are freed, because n_cursors counts them until then. Requires book.lock.
     cdef int over = book.n_cursors - CURSORS_KEPT
     cdef Group* g
     book.ticks += 1
@@ -144,8 +144,8 @@ cdef void catalog_remove_group(Group* g) noexcept nogil:
         table_del(&q.groups, h)
 
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
-    # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes
-    # of them is void.
+    # Forgets the groups of a queue: they may have been deleted, or their cursors moved by hand. Pops resolve them
+    # again, and what the book knows of them is void.
     cdef Group* g = q.group_list
     if g != NULL:
         catalog.n_forgotten += q.forgotten_us == 0
@@ -171,7 +171,7 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
     return True
 
 cdef bint catalog_file(Queue* q, Slice ns, Slice task) noexcept nogil:
-    # What the queue is filed under. Whoever wakes those who wait for it reads that with the book locked alone.
+    # Sets the namespace and task of a queue. Returns False if memory ran out. Wakers read them under book.lock alone.
     if slice_eq(q.ns, ns) and slice_eq(q.task, task):
         return True
     uv_mutex_lock(&book.lock)
@@ -182,7 +182,7 @@ cdef bint catalog_file(Queue* q, Slice ns, Slice task) noexcept nogil:
     return slice_eq(q.ns, ns) and slice_eq(q.task, task)
 
 cdef void catalog_pause(Queue* q) noexcept nogil:
-    # Which of its groups are paused is another set. Who is parked there is woken after this (book_reloaded).
+    # Applies a new set of paused groups. Their waiters are woken after this (book_reloaded).
     cdef Group* g = q.group_list
     q.changed = True
     while g != NULL:
@@ -190,8 +190,8 @@ cdef void catalog_pause(Queue* q) noexcept nogil:
         g = g.next
 
 cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
-    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake:
-    # those who waited for what is buried of queues that live on; of the others book_reloaded tells.
+    # Takes all rows of catalog_load: replaces options, buries queues that are gone, forgets groups of a new epoch. In
+    # `wake`: pops that waited for buried objects of living queues; book_reloaded wakes the others.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
@@ -206,7 +206,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
     version = pg_int8(res, 0, 0) if n else catalog.version
     if n:
         s = pg_bytes(res, 0, 1)
-        if s.n == 16 and memcmp(catalog.seed, s.p, 16) != 0:      # read without the lock
+        if s.n == 16 and memcmp(catalog.seed, s.p, 16) != 0:      # it is read without the lock
             memcpy(catalog.seed, s.p, 16)
     for i in range(n):
         if PQgetisnull(res, i, 2):
@@ -230,7 +230,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
         window_us = <int64_t>pg_int4(res, i, 11) * 1000000
         if delay_us != q.delay_us or window_us != q.window_us:
-            q.changed = True      # other options count when a pop is tried; these decide when to try
+            q.changed = True      # these two decide when a pop is tried, other options count when it is
         q.delay_us = delay_us
         q.window_us = window_us
         q.max_size = pg_int4(res, i, 12)
@@ -246,7 +246,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         q.rate_burst = pg_int4(res, i, 20)
         if q.shared != pg_int8(res, i, 21):
             q.shared = pg_int8(res, i, 21)
-            q.changed = True      # who waits for tokens asks anew
+            q.changed = True      # pops that wait for tokens ask anew
             rates_changed(q)
         if q.shared:
             q.shared_next = shared
@@ -261,12 +261,12 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         q = following
     catalog.n_sealed = sealed
     catalog.n_limited = limited
-    catalog.version = version if whole else -1      # of no database: the next statement asks for it again
+    catalog.version = version if whole else -1      # -1 is no database's version: the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)
 
 cdef void catalog_close() noexcept nogil:
-    # Nothing runs any more. In the order of burial.
+    # Frees the catalog, in the order of burial. Requires that no worker runs.
     grave_empty(&catalog.due)
     grave_empty(&catalog.graves[(era_now + 1) & 1])
     grave_empty(grave_open())

@@ -1,15 +1,16 @@
-# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and the
-# look at what other programs have committed and whose pauses are about to end. Always in the background, never in front
-# of a client that a hint can serve.
+# Finds work this process was not told of, in the background: a client that a hint can serve does not wait. In: scans of
+# groups (start-up, a group never seen, a reload); looks at commits of other programs and at pauses about to end. Out:
+# heads, leases and waiters in the book. Owner: the worker; the first one with a connection looks for all. Locks:
+# catalog.lock, then book.lock.
 #
-# Looks go on from one another. Each complete look notes a moment before which everything was visible to it
-# (queend.safe_time, by the database's clock); the next one reads what was stored since then. So nothing is passed over,
-# even if a commit takes long, a clock is set, or nobody asked this daemon for a while. There is a look a second, also
-# while nobody waits, so that a pop that does not wait finds what others committed. Where no look was possible for a
-# minute, all groups are scanned instead. Only book_head raises a partition's head, and it tells every group: a head
-# that is known has been told.
+# Each look goes on from the one before. A complete look notes a time before which everything was visible to it
+# (queend.safe_time, by the database's clock). The next look reads what was stored since then. So looks miss no commit,
+# even if it takes long, a clock is set, or clients stay away. A look runs each `look_ms` (1 s), also without waiters.
+# So a pop that does not wait finds what others committed. If no look was possible for LOOK_GAP_US (60 s), all groups
+# are scanned instead. A partition's head is raised only together with news for its groups (book_head, book_found,
+# handover_book): a head that is known has been told.
 
-cdef enum Finding:            # what the answer under way, and the names it needs, are about
+cdef enum Finding:            # what the statement in flight, and the names it needs, are about
     FIND_NOTHING = 0
     FIND_LOOK
     FIND_RECENT
@@ -18,12 +19,12 @@ cdef enum Finding:            # what the answer under way, and the names it need
     FIND_SCAN
 
 cdef void discover_next(Engine* e) noexcept nogil:
-    # The next group to be scanned. Those that can be found no more are left.
+    # Takes the next group to be scanned. Leaves out groups that can be found no more.
     cdef Discover* d = &e.discover
     cdef Group* g
     uv_mutex_lock(&book.lock)
-    # The first look begins before the first scan. Who has not met this server yet takes none: it forgets what it has
-    # in hand when it does (discover_forget).
+    # The first look begins before the first scan. A worker takes groups only once it has met this server: it then
+    # forgets what it has in hand (discover_forget).
     while book.looked and e.server == catalog.server and book.scan_first != NULL and d.scanning == NULL:
         g = book.scan_first
         book.scan_first = g.scan_next
@@ -38,7 +39,7 @@ cdef void discover_next(Engine* e) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void discover_left(Engine* e) noexcept nogil:
-    # Nothing is scanned any more.
+    # Lets go of the scanned group and its pin.
     e.discover.scanning = NULL
     pin_drop(e.worker.pins, e.discover.pin)
     e.discover.pin = 0
@@ -74,8 +75,8 @@ cdef void discover_sweep(Engine* e) noexcept nogil:
         discover_drain(e)
 
 cdef void discover_drain(Engine* e) noexcept nogil:
-    # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more. A scan is
-    # held only while a connection is free for its next page: without one another worker goes on with it.
+    # Sends at most one statement. A look goes before a page of a scan, which may have a thousand more. A scan is held
+    # only while a connection is free for its next page: else another worker goes on with it.
     cdef Discover* d = &e.discover
     if slotpool_take(e.slots) == NULL:
         if d.scanning != NULL:
@@ -142,26 +143,26 @@ cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         d.recent_wanted = True
         leases_begin(d, True, c.ended_us)
     else:
-        d.since_us = d.looked_us      # nothing was committed up to then: as good as a look that found nothing
+        d.since_us = d.looked_us      # nothing was committed up to then: equals a look without findings
         leases_begin(d, False, c.ended_us)
 
 cdef void look_again(Discover* d) noexcept nogil:
-    # What a look has begun was not finished: the next one does it all.
+    # Voids a look that was begun and not finished: the next one does it all.
     d.finding = FIND_NOTHING
     d.snapshot = 0
 
 cdef void discover_load(Engine* e) noexcept nogil:
-    # There are queues that this process does not know, or may be.
+    # Reloads the catalog: there are, or may be, queues that this process does not know.
     e.discover.load_after = clock_mono_us()
     engine_reload(e.worker)
 
 cdef void discover_loaded(Engine* e) noexcept nogil:
-    # A reload has ended: those who wait for a queue or a partition that was not known ask again.
+    # Lets pops that wait for an unknown queue or partition ask again, after a reload has ended.
     cdef PopJob* wake = NULL
     if e.discover.load_after == 0:
         return
     if reload_of < e.discover.load_after:
-        engine_reload(e.worker)        # it was under way before
+        engine_reload(e.worker)        # it had begun before
         return
     e.discover.load_after = 0
     catalog_book_lock()
@@ -169,7 +170,7 @@ cdef void discover_loaded(Engine* e) noexcept nogil:
     catalog_book_unlock(e.worker, wake)
 
 cdef void discover_forget(Engine* e) noexcept nogil:
-    # Another server: nothing that was found before is worth anything, everything is looked for.
+    # Forgets everything that was found on another server: all is looked for again.
     cdef Discover* d = &e.discover
     discover_left(e)
     d.n_found = 0
@@ -187,7 +188,7 @@ cdef void discover_forget(Engine* e) noexcept nogil:
     d.load_after = 0
 
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
-    # Room for n rows of an answer. False: memory ran out.
+    # Makes room for n rows of an answer. Returns False if memory ran out.
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
     if f == NULL:
         return False
@@ -198,7 +199,7 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     return True
 
 cdef inline Found* found_add(Discover* d, int32_t partition) noexcept nogil:
-    # The next of them, as yet zero.
+    # Returns the next row, which is zero as yet.
     d.n_found += 1
     d.found[d.n_found - 1].partition = partition
     return &d.found[d.n_found - 1]
@@ -221,7 +222,7 @@ cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             d.pause_until = clock_mono_us() + SCAN_PAUSE_US
         else:
             discover_give_back(e)
-        return                # the same page again: what was not looked at is not known
+        return                # the same page is read again
     if not found_keep(d, PQntuples(res)):
         return
     for row in range(PQntuples(res)):
@@ -268,7 +269,7 @@ cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     d.waking_after = pg_int4(res, n - 1, 0) if d.waking_wanted else 0
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(n):
-        if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # of others nobody here can wait
+        if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # no pop here can wait for others
             f = found_add(d, pg_int4(res, row, 0))
             f.group = pg_int4(res, row, 2)
             f.wakes_at = pg_int8(res, row, 3)
@@ -276,7 +277,7 @@ cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     found_name(e, FIND_WAKING)
 
 cdef void found_name(Engine* e, int finding) noexcept nogil:
-    # Partitions of other processes' making are asked for by id before they are used.
+    # Asks by id for the names of partitions that other processes made. Then takes the findings.
     cdef Discover* d = &e.discover
     cdef NamesArgs* a = <NamesArgs*>e.args.at
     cdef int i
@@ -293,7 +294,7 @@ cdef void found_name(Engine* e, int finding) noexcept nogil:
         found_take(e, finding)
 
 cdef void found_named(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Without them where it failed: it is read again.
+    # Takes the findings. If the look-up of names failed, they are missing and the look or page is read again.
     cdef Engine* e = c.engine
     if outcome == SLOT_OK:
         names_take(e, res, e.discover.cleanings)
@@ -311,7 +312,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     d.finding = FIND_NOTHING
     catalog_book_lock()
     if d.server != catalog.server:
-        discover_forget(e)    # its numbers mean other things by now
+        discover_forget(e)    # its ids mean other things by now
         finding = FIND_NOTHING
     for i in range(d.n_found):
         f = &d.found[i]
@@ -337,12 +338,13 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
             scan_end(e)
 
 cdef bint found_scanned(Discover* d, Found* f, Partition* p, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
-    # Where the scanned group stands in a partition. False: memory ran out. Catalog and book locked.
+    # Applies a row of a scan to the group's cursor. Returns False if memory ran out. Requires catalog.lock and
+    # book.lock.
     cdef Cursor* c = book_cursor(d.scanning, p)
     if c == NULL:
         return False
     if <int32_t>(c.moved - d.moves) > 0:
-        # The row is older than what has become of the cursor since: only the head can be news.
+        # The cursor has moved since the row was read: only the head can be news.
         book_found(p, f.head, wake)
         if c.state == CURSOR_IDLE and c.next_offset < p.head:
             cursor_move(c, CURSOR_READY, 0)
@@ -355,14 +357,14 @@ cdef bint found_scanned(Discover* d, Found* f, Partition* p, int64_t wall, int64
         if c.state == CURSOR_IDLE:
             cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
     elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
-        # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease.
-        # Where the scan is what is old, a try in vain tells.
+        # LEASED: the answer to a claim, or to an earlier scan, may be older than the move that ended the lease. If this
+        # scan is the older one, a try in vain tells.
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
     return True
 
 cdef void scan_end(Engine* e) noexcept nogil:
-    # Whoever waited only to learn whether there is anything is answered now; long polls stay.
+    # Ends a scan. Pops that waited only to learn whether there are messages are answered now; long polls stay.
     cdef Group* g = e.discover.scanning
     cdef PopJob* j
     cdef PopJob* following

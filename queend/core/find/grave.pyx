@@ -1,21 +1,21 @@
-# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (base/era),
-# and with it cached rows, leases and ids that were remembered, places in the heap of due times and in the list of
-# scans. On the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a
-# pointer then. A slice at a time under the book's lock, some slices a turn, so that nobody waits.
+# Frees what was deleted. In: what the catalog buried. Out: its memory, two moves of the era later (base/era), with its
+# cached rows, leases, remembered ids, and places in the heap of due times and the list of scans. Owner: the first
+# worker, from its timer and at the end of a turn of its loop, when no caller holds a pointer. Locks: book.lock and
+# idsets.lock, for a slice at a time; a turn frees at most GRAVE_SLICES, so that no thread waits long.
 
 cdef enum:
-    GRAVE_SLICE = 256         # cursors or partitions under one lock
-    GRAVE_SLICES = 16         # in a turn
+    GRAVE_SLICE = 256         # cursors or partitions freed under one lock
+    GRAVE_SLICES = 16         # slices in a turn
 
 cdef inline bint grave_is_empty(Grave* g) noexcept nogil:
     return g.groups == NULL and g.partitions == NULL and g.queues == NULL
 
 cdef void era_told(Worker* w, InboxMsg* m) noexcept nogil:
-    # All this worker did before is over.
+    # Notes that this worker has ended all it did before the move of the era.
     pin_set(&w.era_seen, era_now)
 
 cdef bint era_settled(Process* p) noexcept nogil:
-    # Has every worker come to an end with what it did at the last move?
+    # Returns True if every worker has ended what it did before the last move of the era.
     cdef int i
     for i in range(p.n):
         if p.workers[i] is not boss and pin_count(&p.workers[i].era_seen) != era_now:
@@ -23,7 +23,7 @@ cdef bint era_settled(Process* p) noexcept nogil:
     return True
 
 cdef bint era_lasts(Process* p) noexcept nogil:
-    # Is somebody pinned to another than the current era? Book locked.
+    # Returns True if a request or thread is pinned to another era than the current one. Requires book.lock.
     cdef int other = <int>((era_now + 1) & 1)
     cdef int i
     for i in range(p.n):
@@ -32,7 +32,7 @@ cdef bint era_lasts(Process* p) noexcept nogil:
     return pin_count(&era_outside[other]) != 0
 
 cdef void era_tick(Worker* w) noexcept nogil:
-    # Twice a second. The era moves on if that gives something back.
+    # Moves the era on if that frees memory. Runs twice a second.
     global era_now, era_blocked
     cdef Process* p = w.process
     cdef PopJob* wake = NULL
@@ -61,7 +61,7 @@ cdef void era_tick(Worker* w) noexcept nogil:
     for i in range(p.n):
         if p.workers[i] is not w:
             p.workers[i].told_era.run = era_told
-            # one that has ended sees no era: the close frees what is left
+            # a worker that has ended sees no era: the close frees what is left
             worker_post(p.workers[i], &p.workers[i].told_era)
 
 # ---- freeing -------------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ cdef void grave_turn(Worker* w) noexcept nogil:
     uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
 
 cdef bint grave_slice(Grave* grave) noexcept nogil:
-    # False: there is nothing left.
+    # Frees one slice of a grave. Returns False if nothing is left.
     cdef Queue* q = grave.queues
     cdef Group* g = grave.groups
     if g != NULL:
@@ -89,7 +89,7 @@ cdef bint grave_slice(Grave* grave) noexcept nogil:
     elif q != NULL:
         g = q.group_list
         if g != NULL:
-            # cursors of all groups before the partitions that they lead to
+            # cursors of all groups go before the partitions that they lead to
             if group_emptied(g):
                 q.group_list = g.next
                 group_free(g)
@@ -102,7 +102,7 @@ cdef bint grave_slice(Grave* grave) noexcept nogil:
     return not grave_is_empty(grave)
 
 cdef bint group_emptied(Group* g) noexcept nogil:
-    # Some of its cursors. True: it has none left, and stands in no list.
+    # Frees some cursors of a group. Returns True if it has none left and stands in no list.
     cdef int i
     uv_mutex_lock(&book.lock)
     scan_unlist(g)
@@ -114,7 +114,8 @@ cdef bint group_emptied(Group* g) noexcept nogil:
     return g.all_cursors == NULL
 
 cdef void partitions_emptied(Partition** list) noexcept nogil:
-    # Some of them, with what is remembered of them and with the cursors that went with them.
+    # Frees at most GRAVE_SLICE partitions, with their ids, their cached rows and the cursors that were buried with
+    # them.
     cdef Partition* p = list[0]
     cdef Partition* following
     cdef Cursor* c
@@ -143,6 +144,6 @@ cdef void partitions_emptied(Partition** list) noexcept nogil:
     list[0] = p
 
 cdef void grave_empty(Grave* grave) noexcept nogil:
-    # All of it at once: nothing runs any more.
+    # Frees a whole grave at once. Requires that no worker runs.
     while grave_slice(grave):
         pass

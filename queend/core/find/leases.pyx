@@ -1,14 +1,16 @@
-# Leases that ended before their time through another daemon. In: looks that saw a commit. Out: cursors that are ready.
+# Leases that ended before their expiry through another daemon. In: looks that saw a commit. Out: cursors that are
+# ready. Owner: the worker that looks (find/discover). Locks: catalog.lock, then book.lock.
+#
 # A daemon tells its own process when a lease ends. To write that down for other daemons would cost every
 # acknowledgment. So this process looks up the leases it believes in and that a pop waits for, or a stream for credit.
 # While pops come that do not wait, it looks up all leases, so that the next such pop finds what is free. Each look
 # begins a walk around the heap of due times, in pages. A lease is looked up once after each look that saw a commit,
-# also when the pop that waits for it came later. After a page the walk rests for LEASES_REST times as long as the page
-# took, but at most LEASES_REST_US.
+# also if the pop that waits for it came later. After a page the walk rests for LEASES_REST times as long as the page
+# took, at most LEASES_REST_US.
 
 cdef enum:
     LEASES_ASKED_US = 60000000    # after a pop that did not wait and found nothing
-    LEASES_STEPS = 8192       # places of the heap that are visited under one lock
+    LEASES_STEPS = 8192       # places of the heap visited under one lock
     LEASES_REST = 4
     LEASES_REST_US = 200000
     LEASES_PAUSE_US = 1000    # after a page without a statement
@@ -28,7 +30,7 @@ cdef void leases_begin(Discover* d, bint committed, int64_t now) noexcept nogil:
         d.leases_due_us = now
 
 cdef inline bint cursor_awaited(Cursor* c) noexcept nogil:
-    # Returns whether a pop waits for the cursor's lease to end, or a stream for its credit. Requires book.lock.
+    # Returns True if a pop waits for the cursor's lease to end, or a stream for its credit. Requires book.lock.
     cdef Queue* q = c.partition.queue
     if c.group.n_wait or c.wait_first != NULL or c.fed != NULL and c.fed.feed.full:
         return True

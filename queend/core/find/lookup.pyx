@@ -1,19 +1,19 @@
-# Names to ids. Jobs that miss a name wait in `resolving`. A round asks for what they miss, a statement per kind, adds
-# the answers to the catalog and tries the jobs again. One round at a time per worker: a job that misses a name
-# meanwhile joins the next one. A round has at most ROUND_NAMES, and clients share it: one that makes thousands of
-# names delays others by a round.
+# Names to ids. In: jobs in `resolving`, which miss names. Out: entries of the catalog, and the jobs tried again. A
+# round asks for what its jobs miss, a statement per kind. Each worker has one round at a time: a job that misses a name
+# meanwhile joins the next one. A round has at most ROUND_NAMES, which clients share: a client that makes thousands of
+# names delays others by one round. Owner: the worker. Locks: catalog.lock.
 
 cdef enum:
-    ASK_TRIES = 200           # of a statement whose connection was lost
-    ROUND_NAMES = 500         # of a round; each that is made takes 65 us
-    ROUND_SHARE = 250         # of one client, where several ask
+    ASK_TRIES = 200           # tries of a statement whose connection was lost
+    ROUND_NAMES = 500         # names of a round; making one takes 65 us
+    ROUND_SHARE = 250         # names of one client, if several ask
 
 cdef const char* NAMES_NOT = "The names could not be looked up"
 
 cdef void round_ask(Engine* e) noexcept nogil:
     # Lets jobs ask for what they miss, in the order they came, until the round has ROUND_NAMES. A job that goes alone
-    # has a round of its own. Where several clients ask, each asks for at most ROUND_SHARE names. A job that misses more
-    # asks again in the rounds to come; clients that arrive later have their share before that. Requires catalog.lock.
+    # has a round of its own. If several clients ask, each asks for at most ROUND_SHARE names. A job that misses more
+    # asks again in later rounds; clients that arrive meanwhile have their share before that. Requires catalog.lock.
     cdef Round* r = &e.round
     cdef Job** end = &r.jobs
     cdef Job* job = e.resolving.first
@@ -49,7 +49,7 @@ cdef void round_ask(Engine* e) noexcept nogil:
     table_free(&r.asked)
 
 cdef void lookup_drain(Engine* e) noexcept nogil:
-    # Starts a round when there is something to ask, sends what was not sent yet.
+    # Starts a round if there is something to ask, and sends what was not sent yet.
     if not e.round.running:
         if e.resolving.first == NULL:
             return
@@ -67,7 +67,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         round_ask(e)
         uv_rwlock_rdunlock(&catalog.lock)
     if e.round.server != catalog.server:
-        e.round.waiting = NULL        # its numbers mean other things now: everyone asks anew
+        e.round.waiting = NULL        # its ids mean other things now: all jobs ask anew
     while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
         if not ask_send(e, e.round.waiting):
             break
@@ -104,7 +104,8 @@ cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome == SLOT_OK:
         ask_take(a, res)
     elif ask_goes_on(a, v, outcome):
-        # Every slot may have lost its connection at once: more tries than slots, and a pause once it looks like that.
+        # Every slot may have lost its connection at once: more tries than slots, and a pause of 20 ms from the third
+        # try on.
         a.tries += 1
         ask_again(e, a)
         if a.tries > 2:
@@ -129,8 +130,8 @@ cdef bint ask_goes_on(Ask* a, const Verdict* v, int outcome) noexcept nogil:
 
 cdef bint ask_lags(Ask* a, int64_t now) noexcept nogil:
     # Returns True if a statement that makes names, and had no answer before its deadline, is sent again. While commits
-    # hang nothing can be made, but a group may be found. Where there is a failover buffer, pushes go there if nothing
-    # was stored for others either.
+    # hang, a group may be found, but nothing can be made. If there is a failover buffer and the database stored nothing
+    # for others either, pushes go into the buffer.
     cdef Call* c = &a.base
     if c.deadline_ms >= ANSWER_MS:
         doubt_writes(c.sent_us, now)
@@ -147,7 +148,7 @@ cdef inline void ask_again(Engine* e, Ask* a) noexcept nogil:
     e.round.waiting = a
 
 cdef void round_end(Engine* e) noexcept nogil:
-    # Everyone who waited tries again; who misses the same name too often gives up by itself.
+    # Ends a round: its jobs try again. A job that misses the same name too often gives up by itself.
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef bint failed = e.round.failures > 0
@@ -202,7 +203,9 @@ cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
             joblist_add(&e.resolving, job)
 
 cdef void round_expire(Engine* e) noexcept nogil:
-    # No connection for too long: the oldest of the round decides for all of it.
+    # Ends a round without a connection for longer than the patience, or earlier if one of its jobs has the failover
+    # buffer. Long polls wait on (job_outlasts). Other jobs are refused, or wait for the next round if they have no
+    # buffer.
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef const JobKind* t

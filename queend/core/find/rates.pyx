@@ -1,6 +1,7 @@
-# Tokens of rates over all partitions (ready/rates), taken from the database: a slice for some pops, at most a quarter
-# of a second old. One statement at a time, of the first worker, for all rates that need one: it asks for what pops miss
-# and gives back what is too old. What is held by a process that dies is lost: fewer messages go, never more.
+# Tokens of rates over all partitions (ready/rates), taken from the database. In: what pops miss. Out: slices of the
+# buckets, at most 250 ms old; older tokens are given back. Owner: the first worker, with one statement at a time for
+# all rates that need one. Tokens of a process that dies are lost: fewer messages are delivered, never more. Locks:
+# catalog.lock, then book.lock.
 
 cdef void rates_drain(Engine* e) noexcept nogil:
     cdef Slices* s = &e.rates
@@ -47,7 +48,8 @@ cdef void rates_drain(Engine* e) noexcept nogil:
 
 cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t waiting, int64_t now,
                    int64_t* due) noexcept nogil:
-    # waiting: what some of those who wait for tokens would take. Book locked.
+    # Adds a rate to the statement if it needs tokens or gives some back; else notes when it is due. waiting: tokens
+    # that some of its waiters would take. Requires book.lock.
     cdef int64_t back = 0
     cdef int64_t next_us
     cdef RateAsk* asks
@@ -78,7 +80,7 @@ cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t 
     r.want = 0
 
 cdef void rates_resume(Queue* q, int64_t now, int64_t* due, PopJob** wake) noexcept nogil:
-    # Pops of namespaces wait beside: they are told when there is something again. Book locked.
+    # Wakes pops by namespace or task if a group has tokens again, or notes when it may. Requires book.lock.
     cdef Group* g = q.group_list
     cdef int64_t at
     while g != NULL:
@@ -120,7 +122,7 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if outcome == SLOT_OK and row < PQntuples(res):
             r.tokens += pg_int4(res, row, 1)
             at = pg_int8(res, row, 2)
-            # not later: another daemon may give back what it does not use
+            # at most RATE_AGAIN_US later: another daemon may give back what it does not use
             r.next_us = now + min(max(at - wall, RATE_LEAST_US), RATE_AGAIN_US) if at else 0
             if r.tokens > 0:
                 r.until_us = now + RATE_HELD_US
@@ -128,5 +130,5 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             r.next_us = now + RATE_PAUSE_US
     if before != NULL:
         rates_answered(before, &wake)
-    rates_look(1, False)      # what is due now
+    rates_look(1, False)      # looks at once if something is due
     catalog_book_unlock(e.worker, wake)

@@ -1,5 +1,5 @@
 # What other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out: heads in
-# the book; a scan of all groups where too much time has passed, or a transaction may have been passed over.
+# the book. All groups are scanned if too much time has passed, or a transaction may have been passed over.
 
 cdef void recent_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
@@ -14,7 +14,7 @@ cdef void recent_send(Engine* e) noexcept nogil:
     call_send(&d.call)
 
 cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # The first two rows tell where the next look begins, the others are partitions with their heads.
+    # Takes the answer: its first two rows tell where the next look begins, the others are partitions with their heads.
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef int row
@@ -32,10 +32,10 @@ cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     elif d.blind and d.recent_us - d.doubted_us > BLIND_US:
         d.blind = False
         d.doubted_us = d.recent_us
-        d.gap = True          # it has ended: whatever it stored is found by scans
+        d.gap = True          # that transaction has ended: scans find what it stored
     d.next_writer = pg_int8(res, 1, 2)
     if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
-        # a transaction that began before the clock was set back may yet store records of a lower moment
+        # a transaction that began before the clock was set back may yet store records with a lower time
         d.next_since = d.since
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(2, PQntuples(res)):
@@ -49,7 +49,8 @@ cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     found_name(e, FIND_RECENT)
 
 cdef void recent_end(Engine* e, bint complete) noexcept nogil:
-    # All of it is in the book; or some partition could not be named, and the next look begins where this one did.
+    # Ends a look whose findings are in the book. If a partition could not be named, the next look begins where this one
+    # did.
     cdef Discover* d = &e.discover
     if not complete:
         look_again(d)
@@ -68,7 +69,7 @@ cdef void book_looked(bint looked) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void book_doubt() noexcept nogil:
-    # What was committed for a while is not known: every group in use is scanned.
+    # Lets every group in use be scanned: what was committed in a gap is not known.
     cdef Queue* q
     cdef Group* g
     catalog_book_lock()
