@@ -1,6 +1,6 @@
-# Finds work this process was not told of, in the background: a client that a hint can serve does not wait. In: scans of
-# groups (start-up, a group never seen, a reload); looks at commits of other programs and at pauses about to end. Out:
-# heads, leases and waiters in the book. Owner: the worker; the first one with a connection looks for all. Locks:
+# Finds work this process was not told of, in the background: clients that a hint can serve are served first. In: scans
+# of groups (start-up, a group never seen, a reload); looks at commits of other programs and at pauses about to end.
+# Out: heads, leases and waiters in the book. Owner: the worker; the first one with a connection looks for all. Locks:
 # catalog.lock, then book.lock.
 #
 # Each look goes on from the one before. A complete look notes a time before which everything was visible to it

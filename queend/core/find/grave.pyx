@@ -1,5 +1,5 @@
-# Frees what was deleted. In: what the catalog buried. Out: its memory, two moves of the era later (base/era), with its
-# cached rows, leases, remembered ids, and places in the heap of due times and the list of scans. Owner: the first
+# Frees what was deleted. In: what the catalog buried. Out: its memory, two moves of the era later (base/era). Cached
+# rows, leases, remembered ids, and places in the heap of due times and the list of scans go with it. Owner: the first
 # worker, from its timer and at the end of a turn of its loop, when no caller holds a pointer. Locks: book.lock and
 # idsets.lock, for a slice at a time; a turn frees at most GRAVE_SLICES, so that no thread waits long.
 
@@ -102,7 +102,7 @@ cdef bint grave_slice(Grave* grave) noexcept nogil:
     return not grave_is_empty(grave)
 
 cdef bint group_emptied(Group* g) noexcept nogil:
-    # Frees some cursors of a group. Returns True if it has none left and stands in no list.
+    # Frees some cursors of a group. Returns True if all are freed; the group has left all lists.
     cdef int i
     uv_mutex_lock(&book.lock)
     scan_unlist(g)

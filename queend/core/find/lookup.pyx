@@ -203,9 +203,9 @@ cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
             joblist_add(&e.resolving, job)
 
 cdef void round_expire(Engine* e) noexcept nogil:
-    # Ends a round without a connection for longer than the patience, or earlier if one of its jobs has the failover
-    # buffer. Long polls wait on (job_outlasts). Other jobs are refused, or wait for the next round if they have no
-    # buffer.
+    # Ends a round if there was no connection for longer than the patience: long polls wait on (job_outlasts), other
+    # jobs are refused. If a job hurries to the failover buffer, ends the round earlier. Then only such jobs are
+    # refused, and the other ones wait for the next round.
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef const JobKind* t

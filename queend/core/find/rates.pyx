@@ -48,8 +48,8 @@ cdef void rates_drain(Engine* e) noexcept nogil:
 
 cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t waiting, int64_t now,
                    int64_t* due) noexcept nogil:
-    # Adds a rate to the statement if it needs tokens or gives some back; else notes when it is due. waiting: tokens
-    # that some of its waiters would take. Requires book.lock.
+    # Adds a rate to the statement if it needs tokens or gives some back; else notes when it is due. Argument `waiting`
+    # counts the tokens that some of its waiters would take. Requires book.lock.
     cdef int64_t back = 0
     cdef int64_t next_us
     cdef RateAsk* asks

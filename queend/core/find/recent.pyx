@@ -1,5 +1,5 @@
-# What other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out: heads in
-# the book. All groups are scanned if too much time has passed, or a transaction may have been passed over.
+# Looks for what other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out:
+# heads in the book. All groups are scanned if too much time has passed, or a transaction may have been passed over.
 
 cdef void recent_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover

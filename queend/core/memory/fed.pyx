@@ -1,11 +1,11 @@
-# Leases that are out to feeds, which are streams of messages (feed/feed): when one of them is over, however that came
-# (acknowledged here or elsewhere, given back, run out), its feed has that much credit again. In: claims that feeds were
-# given. Out: a message to the feed's worker. Guarded by book.lock.
+# Leases that are out to feeds, which are streams of messages (feed/feed). In: claims that feeds were given. Out: a
+# message to the feed's worker when a lease is over (acknowledged here or elsewhere, given back, expired). The feed then
+# has that much credit again. Owner: the process; guarded by book.lock.
 
 cdef Table fed_leases         # by lease: the first Fed of each
 
 cdef bint fed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexcept nogil:
-    # n messages under the lease are out to it. False: memory ran out, so they do not count.
+    # Notes that n messages under a lease are out to a feed. Returns False if memory ran out: they do not count.
     cdef Fed* x
     if c.fed != NULL:
         fed_over(c)
@@ -22,7 +22,7 @@ cdef bint fed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexc
         f.out.prev = x
     f.out = x
     c.fed = x
-    if not c.dead:            # of a dead one the group may be freed first
+    if not c.dead:            # the group of a dead cursor may be freed first
         c.group.n_fed += 1
     x.alike = fed_of(lease)
     if not table_put(&fed_leases, fed_key(lease), x):
@@ -35,7 +35,7 @@ cdef inline uint64_t fed_key(const unsigned char* lease) noexcept nogil:
     return key | 1
 
 cdef Fed* fed_of(const unsigned char* lease) noexcept nogil:
-    # The first one of this lease, the others follow by `alike`. NULL: none is known.
+    # Returns the first entry of a lease, NULL if none is known. The others follow by `alike`.
     cdef Fed* x = <Fed*>table_get(&fed_leases, fed_key(lease))
     return x if x != NULL and memcmp(x.lease, lease, 16) == 0 else NULL
 
@@ -62,7 +62,7 @@ cdef void fed_drop(Fed* x) noexcept nogil:
     free(x)
 
 cdef void fed_over(Cursor* c) noexcept nogil:
-    # The lease is over.
+    # Ends the lease of a cursor's feed and gives the feed its credit back.
     cdef Feed* f = c.fed.feed
     f.returned += c.fed.n
     fed_drop(c.fed)

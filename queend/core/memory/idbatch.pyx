@@ -1,9 +1,9 @@
-# What a batch is told of remembered ids before it is sent, and what they learn from its answer (memory/idset). In: a
-# batch of items; rows of queend.push. Out: how far each of its partitions is known, and where its ids may stand; ids
-# that are remembered. All under idsets.lock.
+# Remembered ids of a batch (memory/idset): what push is told of them, and what its answer teaches. In: a batch of
+# items; rows of queend.push. Out: how far each of its partitions is known, and where its ids may stand; ids that are
+# remembered. Locks: idsets.lock.
 
 cdef inline const unsigned char* chunk_id(PushItem** it, int k) noexcept nogil:
-    # The id of a row's record k; asked for in order, beginning with the row's first item.
+    # Returns the id of a row's record k. Requires calls in order, beginning with the row's first item.
     cdef const unsigned char* id = it[0].id
     if it[0].run != NULL:
         return it[0].run.ids + 16 * k
@@ -11,7 +11,7 @@ cdef inline const unsigned char* chunk_id(PushItem** it, int k) noexcept nogil:
     return id
 
 cdef void batch_known(PushBatch* b, KnownArgs* a) noexcept nogil:
-    # How far the partition of each row is known, and where its ids may stand.
+    # Sets how far the partition of each row is known, and encodes where its ids may stand.
     cdef int i
     cdef PushGroup* g = NULL
     pgarray_begin(&a.look_row, OID_INT4)
@@ -69,7 +69,7 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     g.known_at = r.known_at
 
 cdef inline void look_encode(KnownArgs* a, const IdSet* r, int row, int64_t start, int64_t end) noexcept nogil:
-    # Names a range of places where ids of a row may stand; an empty one is left out.
+    # Encodes a range of places where ids of a row may stand; leaves out an empty one.
     if start < end:
         pgarray_int4(&a.look_row, row + 1)
         pgarray_int8(&a.look_from, r.origin + (start << r.shift))
@@ -78,7 +78,7 @@ cdef inline void look_encode(KnownArgs* a, const IdSet* r, int row, int64_t star
 # ---- and after its commit --------------------------------------------------------------------------------------------
 
 cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
-    # Remembers what was stored. Before the next batch is sent, which is to know it.
+    # Remembers what was stored. Requires that the next batch, which has to know it, is not sent yet.
     cdef int row, i, status
     cdef int64_t base
     cdef Slice seen
@@ -89,7 +89,7 @@ cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
         status = pg_int2(res, row, PUSH_STATUS)
         if status == 2 or status == PUSH_COMPARE or i < 0 or i >= b.n_chunks:
             continue
-        # of a row that was stored at once it is something else: push/heads
+        # for a row that was stored at once the column means something else: push/heads
         seen = pg_bytes(res, row, PUSH_SEEN) if status else slice_of(NULL, 0)
         base = pg_int8(res, row, PUSH_BASE) if status != 3 else -1
         if status == 1:
@@ -101,8 +101,8 @@ cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&idsets.lock)
 
 cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
-    # The answer to one row. base -1: nothing of it was stored; dups: the offset of the older record or -1 for each of
-    # its records, NULL: all were stored. The caller holds the lock.
+    # Takes the answer to one row. A `base` of -1 means that no record was stored. Iterator `dups` has the offset of the
+    # older record or -1 for each record, NULL: all were stored. Requires idsets.lock.
     cdef Partition* p = c.group.partition
     if p.idset == NULL and not c.group.has_other:
         return
@@ -112,8 +112,8 @@ cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at
         chunk_keep(c, p, seen.p != NULL, base, created_at, dups)
 
 cdef bint group_current(PushGroup* g) noexcept nogil:
-    # Is what its call was told still what is remembered? What was learned or forgotten meanwhile (a transaction may run
-    # beside a push) makes the ids it was answered follow nothing.
+    # Returns True if what the call was told is still what is remembered. A transaction may run beside a push: what it
+    # learned or forgot leaves the ids of this answer without a predecessor.
     cdef int64_t told = g.known if g.known >= 0 else (-2 - g.known if g.known < -1 else 0)
     cdef IdSet* r = g.partition.idset
     if r == NULL or told == 0:
@@ -121,7 +121,7 @@ cdef bint group_current(PushGroup* g) noexcept nogil:
     return r.known == told and r.known_at == g.known_at
 
 cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
-    # seen: 8 bytes offset, 8 bytes moment, ids (sql/function/ids.sql).
+    # Adds the ids of an answer. seen: 8 bytes offset, 8 bytes time, ids (sql/function/ids.sql).
     cdef int64_t at
     cdef const unsigned char* ids = <const unsigned char*>seen.p + 16
     cdef size_t k, n
@@ -131,7 +131,7 @@ cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
     at = <int64_t>be64(seen.p)
     n = seen.n // 16 - 1
     if p.idset != NULL and p.idset.known != at:
-        idset_drop(p.idset)         # not what follows: it begins anew
+        idset_drop(p.idset)         # not what follows: the set begins anew
     r = p.idset if p.idset != NULL else idset_new(p, at)
     if r == NULL:
         idset_crowded(p)
@@ -145,7 +145,8 @@ cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
 
 cdef void chunk_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at,
                      PgIter* dups) noexcept nogil:
-    # One row's records. What does not follow what is known is left to the next push, which is told what lies between.
+    # Adds one row's records. Records that do not follow what is known are left to the next push, which is told of the
+    # gap.
     cdef IdSet* r = p.idset
     cdef int64_t at = base
     cdef int64_t off

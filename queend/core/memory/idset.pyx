@@ -1,20 +1,20 @@
-# What this process remembers of a partition's ids that are not version 7 (those prove themselves new by their order),
-# so that the database need not look for them: the rules are in sql/function/push.sql. In: ids that are stored, with
-# their offsets; ids to be pushed. Out: "none of these is stored", or where some may be. Owner: the process; all of it
-# under idsets.lock, which is held for no I/O and taken before no other lock.
+# Id sets: what this process remembers of a partition's ids of other versions than 7. So the database need not look for
+# them. Version-7 ids prove themselves new by their order. In: ids that are stored, with their offsets; ids to be
+# pushed. Out: "none of these is stored", or where some may be. Owner: the process; guarded by idsets.lock, the last
+# lock to be taken, which is never held across I/O. The rules are in sql/function/push.sql.
 #
 # A cell is 44 bits of a keyed hash and 20 bits of place: offsets counted from `origin` in steps of 1 << shift. Among
-# 10^7 ids a new one meets the hash of another by one chance in 1.7 million, and a place is then 16 records to look
+# 10^7 ids, a new one meets the hash of another by one chance in 1.7 million. The place is then 16 records to look
 # through. Linear probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
 
 cdef enum:
     IDSET_FROM = 64          # ids a partition must have got before remembering them pays
     IDSET_FIRST = 128        # cells
-    IDSET_IDLE_US = 60000000     # without a push for so long: may be forgotten for another
-    IDSET_FULL_S = 600           # no room for this partition: not tried again before
+    IDSET_IDLE_US = 60000000     # after so long without a push, a set may give way to another
+    IDSET_FULL_S = 600           # after so long without room, a partition is tried again
     IDSET_PLACE_BITS = 20
     IDSET_PLACE = 0xfffff        # the bits of a cell that are its place
-    IDSET_AHEAD = 16             # cells that are on their way from memory while others are looked at
+    IDSET_AHEAD = 16             # cells fetched ahead from memory while others are looked at
 
 cdef struct IdSets:
     uv_mutex_t lock
@@ -72,7 +72,8 @@ cdef void idset_drop(IdSet* r) noexcept nogil:
     free(r)
 
 cdef uint64_t* idset_cells(IdSet* mine, uint64_t size) noexcept nogil:
-    # Room for so many cells, made where the oldest have not been used for a while; NULL if there is none.
+    # Returns room for so many cells, if need be by dropping sets unused for IDSET_IDLE_US (60 s). NULL if there is
+    # none.
     cdef int64_t now = clock_mono_us()
     while idsets.bytes + 8 * size > idsets.room:
         if idsets.oldest == NULL or idsets.oldest is mine or now - idsets.oldest.used_us < IDSET_IDLE_US:
@@ -98,7 +99,7 @@ cdef IdSet* idset_new(Partition* p, int64_t origin) noexcept nogil:
     return r
 
 cdef inline uint64_t idset_hash(const unsigned char* id) noexcept nogil:
-    # Returns 44 bits, never 0. Keyed: nobody can choose ids that meet.
+    # Returns 44 bits, never 0. The hash is keyed: no client can choose ids that collide.
     cdef uint64_t a, b
     memcpy(&a, id, 8)
     memcpy(&b, id + 8, 8)
@@ -112,7 +113,7 @@ cdef inline uint64_t idset_next(IdSet* r, uint64_t i) noexcept nogil:
     return i + 1 if i + 1 < r.size else 0
 
 cdef bint idset_grow(IdSet* r) noexcept nogil:
-    # Half as large again. False: there is no room.
+    # Enlarges the table by half. Returns False if there is no room.
     cdef uint64_t size = r.size + r.size // 2
     cdef uint64_t* old = r.cells
     cdef uint64_t old_size = r.size
@@ -134,7 +135,7 @@ cdef bint idset_grow(IdSet* r) noexcept nogil:
     return True
 
 cdef bint idset_add(IdSet* r, const unsigned char* id, int64_t offset) noexcept nogil:
-    # False: there is no room, and the memory is of no use any more.
+    # Adds an id at an offset. Returns False if there is no room: the set has become useless.
     cdef uint64_t hash = idset_hash(id)
     cdef uint64_t i, cell
     cdef int64_t place = offset - r.origin
@@ -157,7 +158,7 @@ cdef bint idset_add(IdSet* r, const unsigned char* id, int64_t offset) noexcept 
     return True
 
 cdef bint idset_look(IdSet* r, const unsigned char* id, uint64_t* i) noexcept nogil:
-    # The next cell of an id, from cell i[0] on; begin with idset_at of its hash. False: there is none.
+    # Finds the next cell of an id, from cell i[0] on; begin with idset_at of its hash. Returns False if there is none.
     cdef uint64_t hash = idset_hash(id)
     while r.cells[i[0]]:
         if r.cells[i[0]] >> IDSET_PLACE_BITS == hash:
@@ -166,8 +167,8 @@ cdef bint idset_look(IdSet* r, const unsigned char* id, uint64_t* i) noexcept no
     return False
 
 cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
-    # Asks for the cell of a record that comes later in a run, 0 to begin with: a cell is seldom in the processor's
-    # cache.
+    # Fetches the cell of the record that comes IDSET_AHEAD later in a run, for k = 0 also of those between. Most cells
+    # are outside the processor's cache.
     cdef int i
     if it.run == NULL:
         return
@@ -178,8 +179,8 @@ cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
         wide_fetch(&r.cells[idset_at(r, idset_hash(it.run.ids + 16 * (k + IDSET_AHEAD)))])
 
 cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
-    # The offset an id may be stored at, or behind, unless late_ids has it. Where nothing is remembered, the log is not
-    # searched: the offset is beyond all others.
+    # Returns the offset at which, or behind which, an id may be stored, unless late_ids has it. For a partition without
+    # a set, the offset is beyond all others: the log is not searched.
     cdef IdSet* r = p.idset
     cdef int64_t least, at
     cdef uint64_t i
@@ -194,8 +195,8 @@ cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
     return least
 
 cdef void idset_crowded(Partition* p) noexcept nogil:
-    # No room. The first time what is gone from the log meanwhile is left behind, by learning anew; then it is given up
-    # for a while.
+    # Handles a full set. The first time it is dropped, and learned anew without ids that are gone from the log. If at
+    # least half as many ids are there when it is full again, it is given up for IDSET_FULL_S (600 s).
     cdef uint64_t used = 0
     if p.idset != NULL:
         used = p.idset.used

@@ -1,15 +1,16 @@
-# The newest rows of the log, kept for groups that keep up: what was just committed is delivered from memory, and
-# PostgreSQL is asked for the claim alone (settle/claimcall). In: committed chunks. Out: rows by offset.
+# The row cache: the newest rows of the log, kept for groups that keep up. In: committed chunks. Out: rows by offset.
+# They are delivered from memory, and PostgreSQL is asked for the claim alone (settle/claimcall). Owner: the process;
+# guarded by book.lock.
 #
 # A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among
-# them, for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by
-# the book. A row that a claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
+# them, for ROWCACHE_AGE_US (10 s) at most. The process has a bound of bytes; beyond it the oldest rows go. A row that a
+# claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
 
 cdef struct RowCache:
     CachedRow* first
     CachedRow* last
     size_t bytes
-    size_t most               # 0: nothing is kept
+    size_t most               # bound of `bytes`; 0: nothing is kept
 
 cdef RowCache rowcache
 
@@ -22,7 +23,7 @@ cdef void rowcache_close() noexcept nogil:
         rowcache_drop(rowcache.first.partition)
 
 cdef void rowcache_drop(Partition* p) noexcept nogil:
-    # The oldest row of a partition.
+    # Drops the oldest row of a partition. Requires book.lock.
     cdef CachedRow* r = p.cache_first
     p.cache_first = r.newer
     if p.cache_first == NULL:
@@ -46,7 +47,7 @@ cdef inline void cachedrow_release(CachedRow* r) noexcept nogil:
         free(r)
 
 cdef void taken_release(Taken* t) noexcept nogil:
-    # A claim reads its rows no more. Book locked.
+    # Releases the rows of a claim. Requires book.lock.
     cdef CachedRow* r = t.row
     cdef CachedRow* newer
     while r != NULL:
@@ -55,7 +56,7 @@ cdef void taken_release(Taken* t) noexcept nogil:
         r = newer
 
 cdef void takens_release(Taken* taken, int n) noexcept nogil:
-    # The same for all claims of a pop.
+    # Releases the rows of all claims of a pop. Takes book.lock.
     cdef int i
     uv_mutex_lock(&book.lock)
     for i in range(n):
@@ -63,7 +64,7 @@ cdef void takens_release(Taken* taken, int n) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:
-    # Is there a group that will read records base … head - 1 soon? One whose cursor stands among what is kept.
+    # Returns True if a group's cursor stands among the kept rows and records base … head - 1: it will read them soon.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     cdef int64_t start = base
@@ -80,7 +81,8 @@ cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nog
     return False
 
 cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
-    # Rows of a partition come in the order of their offsets; a gap (another program wrote) begins a new chain.
+    # Adds a row. A partition's rows come in the order of their offsets; a gap (another program wrote) begins a new
+    # chain.
     cdef Partition* p = r.partition
     if p.cache_last != NULL and p.cache_last.base + p.cache_last.n != r.base:
         if r.base < p.cache_last.base + p.cache_last.n:
@@ -107,12 +109,12 @@ cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
     rowcache_evict(now)
 
 cdef void rowcache_evict(int64_t now) noexcept nogil:
-    # The oldest row of all is its partition's oldest too: both orders are the order they came in.
+    # Drops rows beyond the bound of bytes or age. The oldest row of all is also its partition's oldest.
     while rowcache.first != NULL and (rowcache.bytes > rowcache.most or now - rowcache.first.kept_us > ROWCACHE_AGE_US):
         rowcache_drop(rowcache.first.partition)
 
 cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcept nogil:
-    # The row that holds `offset`, if the chain leads from there to the head.
+    # Returns the row that holds `offset`, if the chain leads from there to the head; else NULL.
     cdef CachedRow* r = p.cache_first
     if r == NULL or offset < r.base or offset >= p.head or p.cache_last.base + p.cache_last.n < p.head:
         return NULL
@@ -121,7 +123,7 @@ cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcep
     return r if now - r.kept_us < ROWCACHE_AGE_US else NULL
 
 cdef void rowcache_passed(Partition* p) noexcept nogil:
-    # A cursor moved on: rows that every group has behind it are not needed any more.
+    # Drops the oldest rows of a partition up to one in which a group's cursor stands. Called after a cursor moved on.
     cdef Group* g
     cdef Cursor* c
     while p.cache_first != NULL:

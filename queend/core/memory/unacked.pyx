@@ -1,11 +1,10 @@
-# What is delivered under a lease and not acknowledged: of each delivery that this daemon made, the lease, the offsets
-# and the record ids, until it is acknowledged. An acknowledgment is compared with them: if it names the first records
-# of the lease in their order, the log need not be read (settle/ackleased). In: claims that were made. Out: leases by
-# (partition, group).
+# Unacknowledged deliveries of this daemon: lease, offsets and record ids of each. In: claims that were made. Out:
+# leases by (partition, group). If an acknowledgment names the first records of the lease in their order, the log need
+# not be read (settle/ackleased). Owner: the process; guarded by book.lock.
 #
-# It is a hint, as everything in the book, whose lock guards it: where nothing is found here, queend.ack reads the log,
-# and PostgreSQL looks at lease and cursor in any case. There is one entry per (partition, group), the newest. An entry
-# is forgotten when its lease runs out, the oldest one when all together pass a bound of bytes.
+# All of it is a hint, as everything in the book. If nothing is found here, queend.ack reads the log; PostgreSQL checks
+# lease and cursor in any case. There is one entry per (partition, group), the newest. An entry is forgotten when its
+# lease expires, the oldest one when all together pass UNACKED_BYTES.
 
 cdef enum:
     UNACKED_BYTES = 16777216     # of memory in all: some 18 000 leases of 50 records
@@ -33,11 +32,11 @@ cdef inline double handling_mean(double before, double now) noexcept nogil:
     return now if before == 0 else before + (now - before) / 8
 
 cdef inline void handling_claimed(Handling* h, int n) noexcept nogil:
-    # A claim of n messages of one partition was made.
+    # Counts a claim of n messages of one partition.
     h.claimed = handling_mean(h.claimed, n)
 
 cdef inline void handling_done(Handling* h, int64_t took_us, int n) noexcept nogil:
-    # n messages of one delivery came back after so long: acknowledged, or because their lease ran out.
+    # Counts n messages of one delivery that came back after so long: acknowledged, or because their lease expired.
     if n > 0:
         h.message_us = handling_mean(h.message_us, max(<double>took_us, 1) / n)
 
@@ -65,19 +64,19 @@ cdef void unacked_over(uint64_t key) noexcept nogil:
         unacked_forget(h)
 
 cdef void unacked_end(Cursor* c) noexcept nogil:
-    # Its lease is over.
+    # Forgets the delivery of a cursor whose lease is over.
     unacked_over(unacked_key(c))
 
 cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
-    # Its lease ran out.
+    # Forgets the delivery of a cursor whose lease expired, and counts how long it took.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, unacked_key(c))
     if h != NULL:
         handling_done(&c.group.handling, now - h.leased_us, h.done + h.n)
         unacked_forget(h)
 
 cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling* seen, int together) noexcept nogil:
-    # Its first n records were; released: its lease has ended with them. seen: of its group, told when all have come
-    # back, as part of so many together; NULL: it was told of another delivery.
+    # Notes that the first n records were acknowledged; released: the lease has ended with them. When all are back, they
+    # count in `seen`, the handling of the group, as part of `together`. NULL: another delivery counted.
     if released or n >= h.n:
         if seen != NULL:
             handling_done(seen, now - h.leased_us, max(together, h.done + h.n))
@@ -86,12 +85,13 @@ cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling*
     h.first += n
     h.done += n
     h.n -= n
-    h.place = 0               # the cursor was written
+    h.place = 0               # the acknowledgment wrote the cursor
     h.flying = False
 
 cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
                       bint afar) noexcept nogil:
-    # Records first … first + n - 1 are leased; the caller fills in their ids. NULL: it is not remembered.
+    # Notes that records first … first + n - 1 are leased; the caller fills in their ids. Returns NULL if it is not
+    # remembered.
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>n
     cdef Unacked* h
     unacked_end(c)
@@ -128,7 +128,7 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
     return h
 
 cdef void unacked_rows(Cursor* c, PopJob* j, PGresult* res, int row) noexcept nogil:
-    # A claim of records in the log was made: its rows begin at `row`.
+    # Remembers a claim of records in the log, whose rows begin at `row`.
     cdef int ord = pg_int4(res, row, POP_ORD)
     cdef int stop = row
     cdef int n = 0
@@ -158,7 +158,7 @@ cdef void unacked_rows(Cursor* c, PopJob* j, PGresult* res, int row) noexcept no
         row += 1
 
 cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
-    # A claim of records in memory was made.
+    # Remembers a claim of records in memory.
     cdef int64_t stop = t.first + t.take
     cdef int64_t at = t.first
     cdef int64_t upto
@@ -173,7 +173,7 @@ cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
         r = taken_next(t, r)
 
 cdef void unacked_pushed(Claim* c) noexcept nogil:
-    # A claim of what a push has just stored was made.
+    # Remembers a claim of records that a push has just stored.
     cdef int64_t first = c.group.first.offset
     cdef PushItem* it = c.group.first
     cdef int take

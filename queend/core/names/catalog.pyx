@@ -1,10 +1,10 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned
-# (base/era): what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process.
-# The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock
-# order: catalog.lock, then book.lock, then an inbox.
+# resolve, group_resolve and the finders. Out: pointers, valid while their holder is pinned (base/era). Owner: the
+# process. Locks: `lock` guards the tables, book.lock what the pop side keeps in them (cursors, waiters, heads). Lock
+# order: catalog.lock, then book.lock, then an inbox. Deleted objects are marked dead at once, and freed later
+# (find/grave).
 
-cdef struct Grave:            # freed in this order: what stands in one points to what stands in the next
+cdef struct Grave:            # freed in this order: each list points to members of the next
     Group* groups
     Partition* partitions
     Queue* queues
@@ -12,7 +12,7 @@ cdef struct Grave:            # freed in this order: what stands in one points t
 cdef struct Catalog:
     uv_rwlock_t lock
     int64_t version           # -1: all of it was dropped, the reload is still to come
-    # the incarnation of the server that it tells of; read with the lock, or for a look that a later one confirms
+    # incarnation of the server that it describes; read with the lock, or for a look that a later one confirms
     SharedInt64 server
     SharedFlag loaded
     unsigned char[16] seed
@@ -20,23 +20,23 @@ cdef struct Catalog:
     Table by_id
     Table partitions
     Queue* list
-    Queue* shared             # those with rates over all partitions
+    Queue* shared             # queues with rates over all partitions
     Grave[2] graves           # by the era of the burial
-    Grave due                 # the first worker's: may be freed
+    Grave due                 # may be freed; the first worker's
     SharedInt64 n_queues      # in memory, buried ones among them
     SharedInt64 n_partitions
     SharedInt64 n_groups
     int n_forgotten           # queues with groups that may have been deleted
     uint32_t mark
     uint64_t additions
-    # reloads that told of removed partitions: a look-up that was under way may know one still
+    # reloads that told of removed partitions: a look-up in flight may still know one
     SharedInt64 cleanings
     SharedInt n_sealed              # encrypted queues
-    SharedInt n_limited             # those with a bound (maxSize)
-    uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
+    SharedInt n_limited             # queues with a bound (maxSize)
+    uint64_t reload_from      # additions when the running reload was sent: it may not have seen later ones
 
 cdef enum:
-    FORGOTTEN_US = 2000000    # a group that is not found again for so long after it was forgotten is given back
+    FORGOTTEN_US = 2000000    # a forgotten group that is not found again for so long is buried
 
 cdef Catalog catalog
 cdef int tally_workers = 1
@@ -47,7 +47,7 @@ cdef void catalog_open() noexcept nogil:
     uv_rwlock_init(&catalog.lock)
 
 cdef Tally* tally_make() noexcept nogil:
-    # One per worker, all zero; NULL when memory ran out.
+    # Returns zeroed tallies, one per worker; NULL if memory ran out.
     cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
     if at == NULL:
         return NULL
@@ -55,14 +55,14 @@ cdef Tally* tally_make() noexcept nogil:
     return <Tally*>at
 
 cdef Slice slice_keep(Slice s) noexcept nogil:
-    # A copy of its own, with a NUL behind it; p is NULL when memory ran out.
+    # Returns an own copy, with a NUL behind it; p is NULL if memory ran out.
     return slice_copy(<char*>malloc(s.n + 1), s)
 
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, hash_seed) | 1
 
 cdef void queue_free(Queue* q) noexcept nogil:
-    # Without what belongs to it.
+    # Frees a queue, without its partitions and groups.
     table_free(&q.partitions)
     table_free(&q.groups)
     free(<void*>q.name.p)
@@ -73,7 +73,7 @@ cdef void queue_free(Queue* q) noexcept nogil:
     free(q)
 
 cdef void group_free(Group* g) noexcept nogil:
-    # Without its cursors.
+    # Frees a group, without its cursors.
     table_free(&g.cursors)
     free(<void*>g.name.p)
     free(g)
@@ -102,7 +102,7 @@ cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
     return p
 
 cdef Partition* catalog_place(Slice queue, Slice name, Queue** q) noexcept nogil:
-    # A partition by both names. q: the queue that was looked up last, or NULL; then this one.
+    # Returns a partition by both names. q: the queue that was looked up last, or NULL; it becomes this one.
     if q[0] == NULL or not slice_eq(q[0].name, queue):
         q[0] = catalog_queue(queue)
     return catalog_partition(q[0], name) if q[0] != NULL else NULL
@@ -117,28 +117,28 @@ cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
     return g
 
 cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
-    # A group of the queue that was not forgotten. With the book's lock as well as with the catalog's.
+    # Returns a group of the queue by id; NULL if it is unknown or forgotten. Requires catalog.lock or book.lock.
     cdef Group* g = q.group_list
     while g != NULL and (g.dead or g.id != id):
         g = g.next
     return g
 
 cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
-    # What a pop names: NULL what is not known; without a group no partition is looked up, nor where none is named (p
-    # NULL).
+    # Looks up what a pop names and returns the queue; unknown objects are NULL. A partition is looked up only if it is
+    # named and the group is known (else p is NULL).
     cdef Queue* q = catalog_queue(queue)
     g[0] = catalog_group(q, group) if q != NULL else NULL
     p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
     return q
 
 cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
-    # What an acknowledgment names: a partition by id, and a group of its queue.
+    # Looks up what an acknowledgment names: a partition by id, which is returned, and a group of its queue.
     cdef Partition* p = catalog_partition_id(partition)
     g[0] = catalog_group(p.queue, group) if p != NULL else NULL
     return p
 
 cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
-    # Is a group of this id paused, by itself or with all of the queue?
+    # Returns True if a group of this id is paused, by itself or with all of the queue.
     cdef size_t i
     cdef uint32_t id
     for i in range(0, q.paused.n & ~<size_t>3, 4):
@@ -150,14 +150,15 @@ cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
 # ---- additions: the caller holds the lock for writing --------------------------------------------------------------
 
 cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
-    # What creation by push stores: the first and the second part of the name, parted by dots.
+    # Sets namespace and task as creation by push stores them: the first and the second part of the name, separated by
+    # dots.
     cdef Slice first = slice_until(name, b'.')
     ns[0] = slice_keep(first)
     task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
-    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when
-    # memory ran out, as of the other two: who misses the name asks for it again.
+    # Finds or adds a queue by name. A queue of that name with an older id was deleted elsewhere: it is buried first.
+    # Returns NULL if memory ran out or the answer is outdated: the job that misses the name asks again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
     if q != NULL:
@@ -186,7 +187,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.changed = True
     q.lease_us = 300000000
     q.retry_limit = 3
-    # Its epoch is 0, that of a new queue. Where it is another one, the next reload forgets what came in between.
+    # The epoch is 0, that of a new queue. If the queue has another one, the next reload forgets what came in between.
     q.retry_delay_us = 1000000
     q.next = catalog.list
     catalog.list = q
@@ -233,7 +234,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
             return NULL
         g.dead = False
         g.paused = queue_pauses(q, id)
-        if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
+        if g.scan == SCAN_DONE:       # later commits did not reach its cursors
             g.scan = SCAN_WANTED
         elif g.scan != SCAN_WANTED:
             g.scan_twice = True
@@ -261,7 +262,7 @@ cdef inline Grave* grave_open() noexcept nogil:
     return &catalog.graves[era_now & 1]
 
 cdef void catalog_bury(Queue* q) noexcept nogil:
-    # With all that belongs to it.
+    # Buries a queue with all that belongs to it.
     cdef Queue* at
     cdef Queue** link
     cdef uint64_t h = catalog_hash(q.name)
@@ -297,7 +298,7 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
     grave_open().queues = q
 
 cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
-    # Nobody finds them by name or id any more. The last of them.
+    # Removes all partitions of a queue from the tables of names and ids. Returns the last of them.
     cdef Partition* last = NULL
     cdef Partition* p = q.all_partitions
     while p != NULL:
