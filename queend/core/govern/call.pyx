@@ -1,14 +1,14 @@
 # A statement from its first parameter to its end. In: an engine that has something to ask. Out: `done`, called exactly
-# once for each call that was to be sent, with what came of it (SLOT_*). Owner: the worker.
+# once for each call that was to be sent, with its outcome (SLOT_*). Owner: the worker.
 #
 #     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
 #     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
-#     call_send(&call.base)                 False: nothing was sent, and `done` has put everything back
+#     call_send(&call.base)                 False: the call was not sent, and `done` has put everything back
 #
 # One statement at a time is written: nothing is sent between call_open and call_send.
 
 cdef inline bint permit_take(Limit* l) noexcept nogil:
-    # A permit, or False. permit_give takes it back.
+    # Takes a permit, which permit_give gives back. Returns False if there is none.
     if l.in_flight >= (1 if l.probe_us else l.limit):
         return False
     l.lone = l.probe_us != 0
@@ -22,8 +22,8 @@ cdef inline void permit_give(Limit* l) noexcept nogil:
         l.in_flight -= 1
 
 cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
-    # size: of a struct whose first member is a Call; it is freed after `done`. NULL: no connection is free, as many fly
-    # as may, or memory ran out.
+    # Opens a call. size: of a struct whose first member is a Call, which is freed after `done`. Returns NULL if no
+    # connection or permit is free, or memory ran out.
     cdef Call* c
     if slotpool_take(e.slots) == NULL or not permit_take(limit):
         return NULL
@@ -37,7 +37,7 @@ cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_d
     return c
 
 cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept nogil:
-    # The same for a call that stands in something that outlives it. It needs no permit.
+    # Begins a call in a struct that outlives it. Such a call needs no permit.
     memset(c, 0, sizeof(Call))
     c.engine = e
     c.done = done
@@ -47,12 +47,12 @@ cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept
     call_asks(c, statement)
 
 cdef inline void call_asks(Call* c, int statement) noexcept nogil:
-    # It is another statement than the one it was begun for.
+    # Begins to write a statement, which may differ from the one that the call was begun for.
     c.statement = statement
     args_begin(&c.engine.args, &STATEMENTS[statement])
 
 cdef void call_drop(Call* c) noexcept nogil:
-    # There was nothing to send.
+    # Drops a call that has nothing to send.
     permit_give(c.limit)
     call_free(c)
 
@@ -68,7 +68,8 @@ cdef bint call_send(Call* c) noexcept nogil:
     return False
 
 cdef bint call_send_single(Call* c, int statement) noexcept nogil:
-    # It leaves as this statement, which is for one: arrays of one element at most were written.
+    # Sends the call as a statement for one: arrays of at most one element were written. Returns False if it was not
+    # sent.
     c.statement = statement
     args_single(&c.engine.args, &STATEMENTS[statement])
     return call_send(c)
@@ -81,7 +82,7 @@ cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
     call_end(<Call*>ctx, res, outcome)
 
 cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Where every call ends.
+    # Ends a call, sent or not.
     cdef bint kept = c.kept   # then `done` may have begun the next one in its place
     c.ended_us = clock_mono_us()
     if outcome < SLOT_UNSENT:

@@ -1,20 +1,20 @@
-# When waiting jobs become a statement. They wait for others, so that one commit serves many. There are three waits:
+# Hold (linger): when waiting jobs become a statement. In: numbers of jobs, times. Out: how long to wait; the engine
+# asks hold_fires. Pure. Jobs wait for others, so that one commit serves many. There are three waits:
 #   hold_for        for more jobs: as long as a statement of the type is in flight, or as long as the operator says;
-#   hold_returning  for the clients that were just answered, which would else be a group of their own for good: for most
-#                   of them, for a moment, and only where they came the last time;
-#   hold_spare      acknowledgments that nobody needs soon leave seldom.
-# Pure: time and sizes come in. The engine asks hold_fires.
+#   hold_returning  for clients that were just answered, which would else be a group of their own for good: for most of
+#                   them, at most for HoldRule.most_us, and only if they came the last time;
+#   hold_spare      acknowledgments that may linger (4 ms).
 
 cdef enum:
-    # A fastest statement that takes so long waits for something far away: it is not work that takes the time. To wait
-    # for the one in flight would then double the time of every request, and save work that nobody misses.
+    # If the fastest statement takes this long, the database is far away: work does not take the time. To wait for the
+    # statement in flight would then double the time of every request, and save little work.
     HOLD_FAR_US = 4000
-    HOLD_SPARE_US = 4000      # between two statements of acknowledgments that nobody needs soon,
+    HOLD_SPARE_US = 4000      # between two statements of acknowledgments that may linger,
     HOLD_SPARE_JOBS = 8       # unless so many requests have gathered,
     HOLD_SPARE_LEASES = 400   # or so many leases, each of which is looked at in every turn
-    HOLD_CROWD = 8            # requests of one push, and claims of one group in it, from which on many are at work
+    HOLD_CROWD = 8            # requests of one push, and claims of one group in it, of a crowd
 
-# Claims and acknowledgments: three quarters of the clients, a millisecond, however long the statement took.
+# Claims and acknowledgments: three quarters of the clients are awaited, for 1 ms, however long the statement took.
 cdef HoldRule HOLD_TURN
 HOLD_TURN.least = 4
 HOLD_TURN.share = 6
@@ -25,7 +25,7 @@ HOLD_TURN.least_us = 1000
 HOLD_TURN.most_us = 1000
 HOLD_TURN.most_misses = 6
 
-cdef HoldRule HOLD_PUSH       # records: a quarter of a commit, where that is slow
+cdef HoldRule HOLD_PUSH       # records: a quarter of a commit, if that takes at least 1 ms
 HOLD_PUSH.least = 2
 HOLD_PUSH.share = 7
 HOLD_PUSH.enough = 4
@@ -41,7 +41,7 @@ cdef void hold_of_type(Settings* s, Hold* h, int job_type, const HoldRule* rule)
     h.rule = rule
 
 cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint patient) noexcept nogil:
-    # Values out of range are brought into it, as operators' settings are.
+    # Sets a hold. Values out of range are brought into it, as operators' settings are.
     memset(h, 0, sizeof(Hold))
     h.preferred = max(preferred, 1)
     h.max_jobs = max(max_jobs, 1)
@@ -49,8 +49,8 @@ cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint 
     h.patient = patient and wait_us >= 0
 
 cdef int64_t hold_for(const Hold* h, int jobs, int64_t age_us, int in_flight, double fastest_us) noexcept nogil:
-    # How many microseconds `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run;
-    # 0: they go, -1: until one of those ends. fastest_us: of the fastest statement, 0: not known.
+    # Returns how many µs `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run. 0:
+    # they go, -1: until one of the statements ends. fastest_us: of the fastest statement, 0: not known.
     cdef int64_t most = h.wait_us
     if most < 0 and fastest_us >= HOLD_FAR_US:
         most = <int64_t>(fastest_us / 4)
@@ -59,7 +59,8 @@ cdef int64_t hold_for(const Hold* h, int jobs, int64_t age_us, int in_flight, do
     return -1 if most < 0 else max(most - age_us, 0)
 
 cdef void hold_answered(Hold* h, int answered, int gathered, int64_t took_us, int64_t now) noexcept nogil:
-    # A statement answered so many while others gathered; none is in flight now.
+    # Plans the wait for clients after a statement answered so many while others gathered. No statement is in flight
+    # now.
     h.expected = 0
     if answered + gathered < h.rule.least or took_us < h.rule.slow_us:
         return
@@ -70,7 +71,7 @@ cdef void hold_answered(Hold* h, int answered, int gathered, int64_t took_us, in
     h.until_us = now + max(min(took_us // h.rule.part, h.rule.most_us), h.rule.least_us)
 
 cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
-    # How many microseconds those who have gathered wait for clients that return; 0: they go.
+    # Returns how many µs the gathered jobs wait for clients that return; 0: they go.
     if h.expected == 0:
         return 0
     if gathered < h.expected and now < h.until_us:
@@ -84,16 +85,16 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     return 0
 
 cdef int64_t hold_spare(int jobs, int64_t last_us, int64_t now) noexcept nogil:
-    # How many microseconds `jobs` acknowledgments wait that nobody needs soon, a statement having left at last_us; 0:
-    # they go.
+    # Returns how many µs `jobs` acknowledgments linger after a statement left at last_us; 0: they go.
     return 0 if jobs >= HOLD_SPARE_JOBS else max(last_us + HOLD_SPARE_US - now, 0)
 
 cdef inline bint hold_crowd(int requests, int claims) noexcept nogil:
-    # Does a push of so many requests that makes so many claims of one group show that many are at work there?
+    # Returns True if a push of so many requests, with so many claims of one group, shows that many consumers are at
+    # work.
     return requests >= HOLD_CROWD and claims >= HOLD_CROWD
 
 cdef inline void hold_look(Engine* e, int64_t wait_us) noexcept nogil:
-    # The timer looks again then.
+    # Lets the timer look again after wait_us.
     if e.hold_us < 0 or wait_us < e.hold_us:
         e.hold_us = wait_us
 
@@ -102,8 +103,9 @@ cdef bint hold_fires(Engine* e, JobQueue* q) noexcept nogil:
 
 cdef bint hold_waits(Engine* e, const Hold* h, Hold* returning, int jobs, int64_t since_us, int gathered,
                      const Limit* l) noexcept nogil:
-    # Do jobs that have gathered since then wait, for others (h) or for clients that return? The timer looks again. l:
-    # of their statements; NULL: none of them is in flight. Nobody else comes while the engine stops.
+    # Returns True if jobs that have gathered since then wait, for others (h) or for clients that return; the timer
+    # looks again. Argument l is the limit of their statements, NULL if none is in flight. While the engine stops, no
+    # other job comes.
     cdef int64_t now = clock_mono_us()
     cdef int in_flight = l.in_flight if l != NULL else 0
     cdef int64_t wait

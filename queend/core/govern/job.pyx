@@ -1,13 +1,14 @@
-# A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
-# Everything on it happens on its request's worker; what another thread does for it comes back through the inbox.
+# A job: one request on its way through the engine. In: requests, and outcomes of calls. Out: exactly one answer for
+# each. Owner: the request's worker; what another thread does for a job comes back through the inbox. A job stands in
+# its request's arena.
 
 cdef enum:
-    PARKED_UNIT = 16384       # bytes of a long poll beyond which it counts as one more
+    PARKED_UNIT = 16384       # a long poll counts as one more for each so many bytes
 
-cdef int64_t jobs_standing      # long polls that were parked, until they are answered, of all workers
+cdef int64_t jobs_standing      # long polls of all workers that were parked and are not answered yet
 
 cdef void job_move(Job* j, int state) noexcept nogil:
-    # The one place where a job changes state; live counts are kept here.
+    # Changes the state of a job, and the live counts. No other function does.
     cdef Engine* e = engine_of(j.r.worker)
     if j.state == state:
         return
@@ -17,7 +18,7 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         e.queued_jobs += 1
     j.state = state
     if state == JOB_PARKED:
-        held_drop(j.r)        # they have a bound of their own
+        held_drop(j.r)        # long polls have a bound of their own
         j.r.worker.counters.parked += 1
         e.queued_jobs -= 1
     elif state == JOB_DONE:
@@ -28,24 +29,24 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         e.queued_jobs -= 1
 
 cdef inline bint job_crowded(Job* j) noexcept nogil:
-    # Returns True if a long poll may not park: max_parked are parked. The second half is for connections with one
+    # Returns True if a long poll may not park: max_parked are parked. The second half is kept for connections with one
     # request in hand.
     cdef int64_t n = atomic_get64(&jobs_standing)
     cdef int64_t most = j.r.worker.settings.max_parked
     return n >= most or n >= (most + 1) // 2 and j.r.conn != NULL and j.r.conn.owed > 1
 
 cdef inline void job_stand(Job* j) noexcept nogil:
-    # A long poll parks for the first time. One with a large head counts as several.
+    # Counts a long poll that parks for the first time. One with a large head counts as several.
     j.stands = 1 + <int>(j.r.arena.size // PARKED_UNIT)
     atomic_add64(&jobs_standing, j.stands)
 
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
-    # It met an error that was not its own. Once more?
+    # Returns True if a job is tried once more after an error that was not its own.
     j.errors += 1 if j.errors < 255 else 0
     return blame_again(blame, j.errors, now - j.born_us, engine_of(j.r.worker).patience_us)
 
 cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexcept nogil:
-    # It is among those that wait until it is parked or ends. bytes: of its body, unpacked.
+    # Opens a job, which counts as waiting until it is parked or ends. bytes: of its body, unpacked.
     memset(j, 0, sizeof(Job))
     j.r = r
     j.kind = kind
@@ -63,7 +64,7 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexce
     held_count(r)
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
-    # It waits for a statement.
+    # Lets a job wait for a statement.
     job_move(j, JOB_LIVE)
     j.queued_us = clock_mono_us()
     joblist_add(list, j)
@@ -73,7 +74,7 @@ cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
     joblist_front(list, j)
 
 cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
-    # They were not sent: the first again, in their order, and waiting for as long as they have waited.
+    # Puts jobs that were not sent back in front of the list, in their order. They keep the time they have waited.
     if jobs.first == NULL:
         return
     jobs.last.next = list.first
@@ -84,7 +85,7 @@ cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
     memset(jobs, 0, sizeof(JobList))
 
 cdef Request* job_end(Job* j) noexcept nogil:
-    # Its request is answered next, or leaves the engine.
+    # Ends a job. Returns its request, which is answered next, or leaves the engine.
     cdef Request* r = j.r
     job_move(j, JOB_DONE)
     r.job = NULL
@@ -95,7 +96,7 @@ cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
     reply_error(job_end(j), status, text)
 
 cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* texts) noexcept nogil:
-    # Each job of a call that failed goes back into its list, or is refused.
+    # Puts each job of a failed call back into its list, or refuses it.
     cdef Engine* e = c.engine
     cdef const Verdict* v = verdict_of(res)
     cdef bint shared = c.jobs.n > 1 and blames_request(v.blame)
@@ -119,8 +120,8 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
             job_refuse(job, 500 if refused else 503, text)
 
 cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) noexcept nogil:
-    # The call of one job was not sent: it waits on, or is refused. False: it was. large: what is told where PostgreSQL
-    # takes no such message.
+    # Puts the job of a call that was not sent back into its list, or refuses it. Returns False if the call was sent.
+    # large: the answer if PostgreSQL takes no message of that size.
     if outcome == SLOT_UNSENT:
         job_queue_first(job, list)
     elif outcome == SLOT_TOO_LARGE:
@@ -130,7 +131,8 @@ cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) no
     return outcome >= SLOT_UNSENT
 
 cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const CallTexts* texts) noexcept nogil:
-    # Each job of a call that was not sent, or failed, goes back into its list or is refused. False: it was answered.
+    # Puts each job of a call that was not sent, or failed, back into its list or refuses it. Returns False if it was
+    # answered.
     if outcome >= SLOT_UNSENT:
         jobs_queue_first(&c.jobs, list)
     elif outcome != SLOT_OK:
@@ -138,7 +140,8 @@ cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const Ca
     return outcome != SLOT_OK
 
 cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
-    # A long poll outlasts a database that is away: it waits on in the list, until its own deadline. False: it is none.
+    # Lets a long poll outlast a database that is away: it waits on in the list until its own deadline. Returns False
+    # for any other job.
     cdef const JobKind* t = job.kind
     cdef int64_t until = t.until(job) if t.until != NULL else 0
     if until == 0:
@@ -150,7 +153,7 @@ cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
     return True
 
 cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
-    # No connection for too long: whoever waits longer than the patience is told.
+    # Refuses jobs of a list that waited for a connection for longer than the patience.
     cdef int n = list.n
     cdef Job* job
     cdef int64_t now

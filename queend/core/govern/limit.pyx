@@ -1,21 +1,21 @@
-# How many statements of one type may be in flight: a fixed number, or Vegas, which reads the queue in the database from
-# how much slower a statement is than one without company. Pure: time and durations come in.
+# Limit: how many statements of one type may be in flight. In: times and durations. Out: a fixed number, or Vegas. Vegas
+# reads the queue in the database from how much slower a statement is than one without company. Owner: the worker. Pure.
 #
-# Once per interval, with queue = limit x (1 - base / recent): below alpha the limit grows by one, above beta it shrinks
-# by one. Both bounds give way for small limits (limit/2 and 3 limit/4), without which a limit below beta could never
-# shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every round of
-# completions until the first sign of a queue. Failed calls halve it, at most once per interval.
+# Vegas looks once per interval, with queue = limit x (1 - base / recent). Below alpha the limit grows by one, above
+# beta it shrinks by one. Both bounds give way for small limits (limit/2 and 3 limit/4): else a limit below beta could
+# never shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every
+# round of completions until the first sign of a queue. Failed calls halve it, at most once per interval.
 #
-# base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others use
-# the machine, and fewer of ours make those no faster: measured by the fastest one, a busy machine would hold the limit
-# at one. So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base for 30
-# s. After that the next probe is made, since the fastest call of the last 30 s may have queued by then.
+# The base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others
+# use the machine, and fewer of ours make those no faster. Measured by the fastest one, a busy machine would hold the
+# limit at one. So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base
+# for 30 s. After that the next probe is made, since the fastest call of the last 30 s may have queued by then.
 
 cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
     return low if v < low else high if v > high else v
 
 cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
-    # Settings out of range are brought into it.
+    # Sets a limit. Settings out of range are brought into it.
     cdef LimitConfig* c = &l.config
     memset(l, 0, sizeof(Limit))
     c[0] = config[0]
@@ -41,8 +41,8 @@ cdef void limit_fixed(Limit* l, int most) noexcept nogil:
     limit_open(l, &c)
 
 cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
-    # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload
-    # (timeouts, deadlocks). now_us is monotonic.
+    # Counts a call that ended after took_us. It failed if `ok` is False: it had no answer (deadline, lost connection),
+    # or one that speaks of overload (timeouts, deadlocks). now_us is monotonic.
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return
     if l.looked_us == 0:
@@ -63,7 +63,7 @@ cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcep
         limit_look(l, now_us)
 
 cdef void limit_probe(Limit* l, int64_t now_us, double took) noexcept nogil:
-    # A call ended during a probe; those sent before it are not of it.
+    # Counts a call that ended during a probe. Calls sent before the probe are not part of it.
     if l.lone:
         limit_remember(l, now_us, took)
         l.probe_n += 1
@@ -85,7 +85,7 @@ cdef void limit_sample(Limit* l, int64_t now_us, double took) noexcept nogil:
     limit_remember(l, now_us, took)
 
 cdef void limit_remember(Limit* l, int64_t now_us, double took) noexcept nogil:
-    # For limit_fastest.
+    # Remembers a duration for limit_fastest.
     cdef int64_t span = l.config.fastest_window_us // LIMIT_SPANS
     cdef int64_t at = now_us // span * span
     cdef int i = <int>(now_us // span % LIMIT_SPANS)
@@ -96,7 +96,7 @@ cdef void limit_remember(Limit* l, int64_t now_us, double took) noexcept nogil:
         l.span_min[i] = took
 
 cdef double limit_fastest(Limit* l, int64_t now_us) noexcept nogil:
-    # Of the window that ends now; 0 without a sample in it.
+    # Returns the fastest call of the window that ends now; 0 without a sample in it.
     cdef double best = 0
     cdef int i
     for i in range(LIMIT_SPANS):
@@ -142,7 +142,7 @@ cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     limit_open(l, &c)
 
 cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
-    # The slots a stream needs stay out of its reach.
+    # Returns the operator's settings of a type. The slots that a stream needs stay out of its reach.
     cdef LimitConfig c
     cdef int most = s.slots - 2 if s.slots > 3 else 1
     memset(&c, 0, sizeof(c))

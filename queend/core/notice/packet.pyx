@@ -1,14 +1,14 @@
-# What daemons tell each other, in bytes (numbers big-endian):
+# Packets: notices between daemons, in bytes. In: a notice. Out: a packet, and back. Numbers are big-endian. Pure.
 #
 #   0  version      8 bits    36  began      64 bits    68  database  64 bits
 #   1  flags        8 bits    44  random     64 bits    76  name      32 bytes, NUL-padded
 #   2  bytes of it 16 bits    52  sequence   64 bits   108  entries: partition and group, 32 bits each
 #   4  HMAC        32 bytes   60  sent_us    64 bits
 #
-# The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros. No I/O, no clock.
+# The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros.
 
 cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, Slice secret) noexcept nogil:
-    # PACKET_MOST bytes of room; returns how many it takes. m.n is at most PACKET_ENTRIES.
+    # Writes a packet. Returns its size. Requires PACKET_MOST bytes of room and at most PACKET_ENTRIES entries.
     cdef size_t size = PACKET_HEAD + m.n * PACKET_ENTRY
     cdef int i
     memset(p, 0, PACKET_HEAD)
@@ -29,7 +29,7 @@ cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, S
     return size
 
 cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept nogil:
-    # PACKET_GOOD: m is its head, packet_entry has the rest.
+    # Reads the head of a packet into m; packet_entry reads the rest. Returns PACKET_GOOD, or why the packet is refused.
     cdef char[PACKET_MOST] copy
     cdef unsigned char[PACKET_TAG_SIZE] tag
     cdef uint16_t length

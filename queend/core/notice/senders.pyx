@@ -1,11 +1,12 @@
-# Who tells, and which of it was told before. In: heads of packets. Out: is it to be heeded; was one before it lost?
-# No I/O, no clock: time comes as an argument.
+# Senders of packets, and which of their packets came before. In: heads of packets. Out: whether a packet counts, and
+# whether one before it was lost. Pure: time comes as an argument.
 
 cdef enum:
     WINDOW = 64
 
 cdef bint window_take(Window* w, uint64_t sequence, bint* gap) noexcept nogil:
-    # False: it was had, or is too far behind to tell. gap: some before it were not had, for the first time.
+    # Takes the number of a packet. Returns False if it was had, or is too far behind to tell. gap: numbers before it
+    # were missed, for the first time.
     cdef uint64_t by
     gap[0] = False
     if w.taken == 0:
@@ -53,8 +54,8 @@ cdef Sender* sender_place(Senders* all, int64_t now) noexcept nogil:
 
 cdef int sender_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
     # Returns PACKET_GOOD if the packet counts. gap: an earlier packet may be missing, as always with the first packet
-    # of a session. now is monotonic. If packets are not signed, packets of earlier sessions and numbers count, too:
-    # anybody can send a later one in the name of a peer, and the peer itself must still be heard.
+    # of a session. now is monotonic. If packets are not signed, packets of earlier sessions and numbers count, too. Any
+    # host can then send a later one in the name of a peer, and the peer itself must still be heard.
     cdef Sender* s = sender_find(all, m.name)
     cdef bint again
     gap[0] = False

@@ -1,13 +1,14 @@
-# What other daemons are to hear, until it leaves (peer/leaving). In: commits and ends of leases. Out: a table for the
-# first worker, each entry once. Without other daemons it costs one branch. Any thread; book.lock may be held.
+# Notices for other daemons, until they leave (peer/leaving). In: commits and ends of leases. Out: a table for the first
+# worker, each entry once. For a daemon alone it costs one branch. Any thread may tell, also under book.lock. Locks:
+# told.lock.
 
 cdef inline void tell_stored(int32_t partition) noexcept nogil:
-    # Messages of it were committed.
+    # Notes that messages of the partition were committed.
     if told.on:
         told_put(<uint32_t>partition, 0)
 
 cdef inline void tell_free(int32_t partition, int32_t group) noexcept nogil:
-    # The group's lease of it has ended before its time, and nobody here goes on.
+    # Notes that the group's lease of the partition ended before its expiry, and no pop of this process goes on.
     if told.on:
         told_put(<uint64_t><uint32_t>group << 32 | <uint32_t>partition, 0)
 
@@ -39,9 +40,9 @@ cdef inline uint32_t told_cell(uint64_t key) noexcept nogil:
     return <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % TOLD_CELLS
 
 cdef ToldTable* told_take(bint done) noexcept nogil:
-    # Takes what was told so far; told_done gives it back before the next call. On the first worker. done: the message
-    # has left the inbox. A heartbeat also takes while it may lie there: put there twice, it would follow itself for
-    # ever.
+    # Takes what was told so far, on the first worker; told_done gives it back before the next call. done: the message
+    # has left the inbox. A heartbeat also takes while it may lie there: put there twice, the message would follow
+    # itself for ever.
     cdef ToldTable* t
     uv_mutex_lock(&told.lock)
     t = told.now

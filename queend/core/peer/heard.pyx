@@ -1,7 +1,8 @@
-# What other daemons say. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
-# Python. Whatever it says is a hint that makes this daemon ask the database: nothing is believed. On the first worker.
+# Notices of other daemons. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
+# Python. A notice is a hint that makes this daemon ask the database: it is never believed. Owner: the first worker.
+# Locks: peers.lock; catalog.lock, then book.lock.
 
-cdef const char* PEER_REFUSALS[PACKET_VERDICTS]      # NULL: nobody has something to set right
+cdef const char* PEER_REFUSALS[PACKET_VERDICTS]      # NULL: refused without a line in the log
 PEER_REFUSALS[<int>PACKET_OTHER] = b"of another version, or of no queend"
 PEER_REFUSALS[<int>PACKET_FORGED] = b"of somebody who has not this QUEEN_SYNC_SECRET"
 PEER_REFUSALS[<int>PACKET_ELSEWHERE] = b"of a daemon on another database"
@@ -15,12 +16,12 @@ cdef void peer_on_room(uv_handle_t* h, size_t wanted, uv_buf_t* buf) noexcept no
 
 cdef void peer_on_packet(uv_udp_t* h, ssize_t n, const uv_buf_t* buf, const sockaddr* of,
                          unsigned int flags) noexcept nogil:
-    # More than fits is cut, and so as long as no packet is.
+    # Takes a packet. One that does not fit is cut, and then longer than any packet.
     if n > 0 and of != NULL:
         peer_heard(<Engine*>h.data, peers.input, <size_t>n, of)
 
 cdef void peer_posted(Worker* w, InboxMsg* m) noexcept nogil:
-    # One that came over HTTP, from somebody who may.
+    # Takes a packet that came over HTTP from an authorized client.
     cdef PeerPosted* p = <PeerPosted*>m
     if engine_of(w) != NULL and not engine_of(w).closing:
         peer_heard(engine_of(w), p.bytes, p.n, NULL)
@@ -55,7 +56,7 @@ cdef void peer_heard(Engine* e, const char* p, size_t n, const sockaddr* of) noe
         peer_look(e)
 
 cdef int peer_verdict(const Notice* m, uint64_t database, const sockaddr* of) noexcept nogil:
-    # Lock held.
+    # Returns PACKET_GOOD, or why the packet is refused. Requires peers.lock.
     if m.random == peers.me.random and m.began == peers.me.began:
         return PACKET_OWN
     if database and m.database and m.database != database:
@@ -65,7 +66,7 @@ cdef int peer_verdict(const Notice* m, uint64_t database, const sockaddr* of) no
     return PACKET_GOOD
 
 cdef bint peer_is(const sockaddr* of) noexcept nogil:
-    # Is it the address of a peer, whatever its port? Lock held.
+    # Returns True if this is the address of a peer, whatever its port. Requires peers.lock.
     cdef sockaddr_storage* a
     cdef int i
     for i in range(peers.n_addresses):
@@ -80,7 +81,7 @@ cdef bint peer_is(const sockaddr* of) noexcept nogil:
     return False
 
 cdef void peer_refused(int verdict, const sockaddr* of) noexcept nogil:
-    # Told where somebody has something to set right. Lock held.
+    # Logs a refusal that an operator can set right, each kind once in PEER_LOG_US. Requires peers.lock.
     cdef const char* why = PEER_REFUSALS[verdict]
     cdef char[64] address
     cdef char[160] text
@@ -94,7 +95,8 @@ cdef void peer_refused(int verdict, const sockaddr* of) noexcept nogil:
     log_line(b"warn", b"peer_refused", text)
 
 cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
-    # What it names is tried by who waits for it. True: some of it cannot be found here, a look finds it.
+    # Makes the cursors that a packet names ready. Returns True if a look is needed: a partition is unknown here, or a
+    # stream holds the lease.
     cdef NoticeEntry entry
     cdef Partition* part
     cdef PopJob* wake = NULL
@@ -114,7 +116,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     return look
 
 cdef void peer_look(Engine* e) noexcept nogil:
-    # At once, or where the last look was just now, with the engine's timer: it is remembered.
+    # Looks for commits at once. If the last look was less than PEER_LOOK_US ago, the engine's timer looks next.
     cdef int64_t now = clock_mono_us()
     uv_mutex_lock(&peers.lock)
     peers.looks += 1

@@ -1,9 +1,10 @@
-# What leaves for other daemons, by time: the first thing at once, what follows within PEER_GAP_US together; a packet
-# without anything once in a heartbeat, so that they see that this one lives, and miss what was lost. In: what was told
-# (notice/told). Out: the same packet to every address, and to Python where it goes over HTTP. On the first worker.
+# Notices on their way to other daemons. In: what was told (notice/told). Out: the same packet to every address, and to
+# Python for HTTP. Owner: the first worker. Locks: peers.lock. The first notice leaves at once; what follows within
+# PEER_GAP_US leaves together. An empty packet leaves once in a heartbeat: so the others see that this daemon lives, and
+# which packets were lost.
 
 cdef void peer_told(Worker* w, InboxMsg* m) noexcept nogil:
-    # Something was told since the last time.
+    # Sends notices, or arms the timer that sends them, after something was told.
     cdef int64_t wait = peers.left_us + PEER_GAP_US - clock_mono_us()
     if engine_of(w) == NULL or engine_of(w).closing or peers.armed:
         return
@@ -27,7 +28,7 @@ cdef void peer_on_beat(uv_timer_t* t) noexcept nogil:
         peers_leave(False)
 
 cdef void peers_leave(bint done) noexcept nogil:
-    # done: as told_take takes it.
+    # Sends all notices. done: the message has left the inbox (told_take).
     cdef ToldTable* t = told_take(done)
     cdef int at = 0
     cdef int i
@@ -48,7 +49,8 @@ cdef void peers_leave(bint done) noexcept nogil:
     told_done(t)
 
 cdef void peer_send(size_t n) noexcept nogil:
-    # To everybody. What the kernel has no room for is lost: the others see that one is missing.
+    # Sends a packet to all addresses. A packet for which the kernel has no room is lost: the others see that one is
+    # missing.
     cdef uv_buf_t buf
     cdef int i, k
     buf.base = peers.out
@@ -67,9 +69,9 @@ cdef void peer_send(size_t n) noexcept nogil:
     uv_mutex_unlock(&peers.lock)
 
 cdef void peer_keep(size_t n) noexcept nogil:
-    # For Python, which posts it. Lock held.
+    # Keeps a packet for Python, which posts it. Requires peers.lock.
     if peers.n_kept == PEER_KEPT:
-        peers.n_kept = 0      # whoever sees that some are missing looks at everything
+        peers.n_kept = 0      # a daemon that misses some looks at everything
     peers.kept[peers.n_kept].n = n
     memcpy(peers.kept[peers.n_kept].bytes, peers.out, n)
     peers.n_kept += 1
@@ -82,8 +84,8 @@ cdef void peers_tell_python() noexcept nogil:
         pass                  # its counter is full: readable already
 
 cdef uint64_t peer_database() noexcept nogil:
-    # The server's system identifier and the database's number: daemons elsewhere mean other partitions. 0: no server
-    # was seen yet.
+    # Returns a hash of the server's system identifier and the database's number: elsewhere the same ids mean other
+    # partitions. 0: no server was seen yet.
     cdef const char* end
     cdef const char* before
     cdef int64_t now = incarnation_now()
@@ -103,7 +105,7 @@ cdef uint64_t peer_database() noexcept nogil:
     return peers.me.database
 
 cdef void peers_watch(int64_t now) noexcept nogil:
-    # Who has fallen silent, who is back, for the log. Lock held.
+    # Logs senders that have fallen silent or are back. Requires peers.lock.
     cdef Sender* s
     cdef bint alive
     cdef int i

@@ -1,5 +1,5 @@
-# Peers as the control plane sees them (service/peers): who they are is told from there, packets that came over HTTP are
-# handed in, those that are to leave over HTTP are fetched, and figures are read.
+# Peers as the control plane sees them (service/peers). In: names and addresses of peers, packets that came over HTTP.
+# Out: packets that are to leave over HTTP, figures. Locks: peers.lock.
 
 cdef tuple PACKET_WORDS = ("good", "broken", "other_version", "forged", "own", "other_database", "stale", "again",
                            "ended", "crowded", "stranger")
@@ -14,7 +14,7 @@ def peers_begin(str name, bytes secret, list sockets, int beat_ms, int dead_ms, 
         raise RuntimeError("peers were there before")
     memset(&peers, 0, sizeof(Peers))
     memset(&told, 0, sizeof(Told))
-    peers.fds[0] = peers.fds[1] = -1      # 0 is a descriptor too: nothing is closed by a begin that fails
+    peers.fds[0] = peers.fds[1] = -1      # 0 is a descriptor too: a begin that fails closes none
     peers.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if peers.fd < 0:
         raise OSError("eventfd: no descriptor left")

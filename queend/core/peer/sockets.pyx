@@ -1,8 +1,8 @@
-# The UDP sockets and timers of peers, on the loop of the first worker, from their start to their end. In: sockets that
-# Python has bound (peer/python). Out: packets (peer/heard), moments to send (peer/leaving).
+# The UDP sockets and timers of peers, from their start to their end. In: sockets that Python has bound (peer/python).
+# Out: packets (peer/heard), moments to send (peer/leaving). Owner: the first worker, on its loop.
 
 cdef void peers_open(Engine* e) noexcept nogil:
-    # On the first worker, before its first turn.
+    # Opens sockets and timers, on the first worker before its first turn.
     cdef uv_loop_t* loop = &e.worker.loop
     cdef int k
     if not told.on:
@@ -26,7 +26,7 @@ cdef void peers_open(Engine* e) noexcept nogil:
     uv_timer_start(&peers.beat, peer_on_beat, 0, <uint64_t>peers.beat_ms)
 
 cdef int peers_close(void (*closed)(uv_handle_t* h) noexcept nogil) noexcept nogil:
-    # How many handles will be closed; each is told to `closed`, with the engine as its data.
+    # Closes all handles. Returns how many; each is told to `closed`, with the engine as its data.
     cdef int n = peers.handles
     cdef int k
     if n == 0:
@@ -44,7 +44,7 @@ cdef int peers_close(void (*closed)(uv_handle_t* h) noexcept nogil) noexcept nog
     return n
 
 cdef void peers_halt() noexcept nogil:
-    # After the workers have ended. Python may still ask how it went.
+    # Closes what is left, after the workers have ended. Python may still read the figures.
     cdef int k
     told.on = False
     for k in range(2):
