@@ -58,8 +58,8 @@ cdef inline void pop_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
         pop_unseal(w, q.name, m)
 
 cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
-    # Opens the payload of a message. A payload that cannot be opened is delivered as it is stored: it is not lost, and
-    # delays no other message.
+    # Opens the payload of a message. A payload that cannot be opened is delivered as it is stored: it stays intact, and
+    # other messages do not wait for it.
     cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
     if result == SEAL_OPENED:
         w.counters.opened += 1

@@ -1,8 +1,8 @@
 # Pop maintenance and paused groups. In: pops. Out: answers that say `paused`, or pops that go on. Owner: the worker.
 #
 # In pop maintenance a pop finds nothing and is told so. A long poll is held for PAUSE_US (1 s), at most as long as it
-# would have waited: clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were parked
-# before stay parked.
+# would have waited. So clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were
+# parked before stay parked.
 #
 # A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). Statements carry the
 # catalog's version, so a claim sent before the pause was known is refused. A pop of a paused group finds nothing

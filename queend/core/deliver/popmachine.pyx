@@ -92,7 +92,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     pop_claim(w, j)
 
 cdef inline uint64_t pop_awaits(PopJob* j) noexcept nogil:
-    # The key of what a pop waits for by name (ready/awaited).
+    # Returns the key of what a pop waits for by name (ready/awaited).
     return awaited_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
                        j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
 
@@ -348,7 +348,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     elif not parked:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
-# ---- names it misses ------------------------------------------------------------------------------------------------
+# ---- missing names -------------------------------------------------------------------------------------------------
 
 cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job

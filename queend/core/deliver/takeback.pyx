@@ -3,8 +3,8 @@
 #
 # The claim itself stays one update of the cursor. Only a client that leaves costs a statement (queend.take_back). It
 # moves the cursor back only if the cursor still stands where the claim left it. If another consumer went on behind the
-# claim, the records are not delivered again. So if the client is known to have left when the claim is made, the book
-# counts the cursor as leased until the answer is there (TAKE_BACK_US).
+# claim, the records are not delivered again. If the client is known to have left when the claim is made, the book
+# counts the cursor as leased meanwhile (TAKE_BACK_US).
 
 cdef enum:
     TAKEBACK_TRIES = 20       # then the records stay consumed

@@ -41,7 +41,7 @@ cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) 
     e.round.room -= 1
 
 cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
-    # Asks whether the id of an item is stored, whose job waits for the round.
+    # Asks whether the id of an item is stored; the item's job waits for the round.
     cdef Ask* a = ask_of(e, ASK_STORED)
     if a != NULL:
         a.at[a.n].item = it
@@ -101,7 +101,8 @@ cdef void group_find_write(Ask* a, NamesArgs* p) noexcept nogil:
     pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
 cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
-    # Encodes names by name, or by the id of their queue.
+    # Encodes names with the name of their queue (ASK_RESOLVE, ASK_DRAINED) or its id. ASK_NAMES and ASK_SIZE have ids
+    # alone.
     cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
     if a.kind == ASK_SIZE:

@@ -23,8 +23,8 @@ cdef void discover_next(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef Group* g
     uv_mutex_lock(&book.lock)
-    # The first look begins before the first scan. A worker takes groups only once it has met this server: it then
-    # forgets what it has in hand (discover_forget).
+    # The first look begins before the first scan. A worker takes groups only once it has met this server: on meeting
+    # it, the worker forgets what it has in hand (discover_forget).
     while book.looked and e.server == catalog.server and book.scan_first != NULL and d.scanning == NULL:
         g = book.scan_first
         book.scan_first = g.scan_next

@@ -205,7 +205,7 @@ cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
 cdef void round_expire(Engine* e) noexcept nogil:
     # Ends a round if there was no connection for longer than the patience: long polls wait on (job_outlasts), other
     # jobs are refused. If a job hurries to the failover buffer, ends the round earlier. Then only such jobs are
-    # refused, and the other ones wait for the next round.
+    # refused; other jobs wait for the next round.
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef const JobKind* t

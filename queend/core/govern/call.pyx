@@ -83,7 +83,7 @@ cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
 
 cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Ends a call, sent or not.
-    cdef bint kept = c.kept   # then `done` may have begun the next one in its place
+    cdef bint kept = c.kept   # if so, `done` may begin the next call in its place
     c.ended_us = clock_mono_us()
     if outcome < SLOT_UNSENT:
         times_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)

@@ -12,7 +12,7 @@ cdef enum:
     HOLD_SPARE_US = 4000      # between two statements of acknowledgments that may linger,
     HOLD_SPARE_JOBS = 8       # unless so many requests have gathered,
     HOLD_SPARE_LEASES = 400   # or so many leases, each of which is looked at in every turn
-    HOLD_CROWD = 8            # requests of one push, and claims of one group in it, of a crowd
+    HOLD_CROWD = 8            # requests of one push, and claims of one group in it, that show a crowd
 
 # Claims and acknowledgments: three quarters of the clients are awaited, for 1 ms, however long the statement took.
 cdef HoldRule HOLD_TURN

@@ -1,5 +1,6 @@
-# Limit: how many statements of one type may be in flight. In: times and durations. Out: a fixed number, or Vegas. Vegas
-# reads the queue in the database from how much slower a statement is than one without company. Owner: the worker. Pure.
+# Limit: how many statements of one type may be in flight. In: times and durations. Out: the limit, which is fixed or
+# found by Vegas. Vegas reads the queue in the database from how much slower a statement is than one without company.
+# Owner: the worker. Pure.
 #
 # Vegas looks once per interval, with queue = limit x (1 - base / recent). Below alpha the limit grows by one, above
 # beta it shrinks by one. Both bounds give way for small limits (limit/2 and 3 limit/4): else a limit below beta could
@@ -135,7 +136,7 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
     elif queue < low and used:
         l.limit = limit_clamp(l.limit * 2 if l.starting else l.limit + 1, l.config.min_limit, l.config.max_limit)
 
-# ---- as the operator set them ---------------------------------------------------------------------------------------
+# ---- the operator's settings ---------------------------------------------------------------------------------------
 
 cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     cdef LimitConfig c = limit_config(e.settings, job_type)

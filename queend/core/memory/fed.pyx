@@ -31,7 +31,7 @@ cdef bint fed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexc
 
 cdef inline uint64_t fed_key(const unsigned char* lease) noexcept nogil:
     cdef uint64_t key
-    memcpy(&key, lease, 8)    # random
+    memcpy(&key, lease, 8)    # lease ids are random
     return key | 1
 
 cdef Fed* fed_of(const unsigned char* lease) noexcept nogil:

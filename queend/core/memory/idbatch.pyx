@@ -75,7 +75,7 @@ cdef inline void look_encode(KnownArgs* a, const IdSet* r, int row, int64_t star
         pgarray_int8(&a.look_from, r.origin + (start << r.shift))
         pgarray_int8(&a.look_to, r.origin + (end << r.shift))
 
-# ---- and after its commit --------------------------------------------------------------------------------------------
+# ---- after the commit ----------------------------------------------------------------------------------------------
 
 cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     # Remembers what was stored. Requires that the next batch, which has to know it, is not sent yet.

@@ -1,5 +1,5 @@
 # The row cache: the newest rows of the log, kept for groups that keep up. In: committed chunks. Out: rows by offset.
-# They are delivered from memory, and PostgreSQL is asked for the claim alone (settle/claimcall). Owner: the process;
+# Rows are delivered from memory, and PostgreSQL is asked for the claim alone (settle/claimcall). Owner: the process;
 # guarded by book.lock.
 #
 # A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among

@@ -26,7 +26,7 @@ cdef void unacked_close() noexcept nogil:
     table_free(&unacked.table)
     table_free(&fed_leases)
 
-# ---- how consumers handle what they get (memory/autopilot chooses by it) ---------------------------------------------
+# ---- how consumers handle messages (read by memory/autopilot) ------------------------------------------------------
 
 cdef inline double handling_mean(double before, double now) noexcept nogil:
     return now if before == 0 else before + (now - before) / 8
@@ -97,7 +97,7 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
     unacked_end(c)
     handling_claimed(&c.group.handling, n)
     if c.fed != NULL:
-        fed_over(c)           # of a lease before this one
+        fed_over(c)           # an earlier lease of the cursor
     if c.dead:
         return NULL
     h = <Unacked*>malloc(bytes)

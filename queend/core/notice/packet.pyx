@@ -61,7 +61,7 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
         return PACKET_BROKEN
     for i in range(<int>strlen(m.name)):
         if not 33 <= m.name[i] <= 126:
-            return PACKET_BROKEN      # it is shown to people
+            return PACKET_BROKEN      # operators see the name
     return PACKET_GOOD
 
 cdef inline NoticeEntry packet_entry(const char* p, int i) noexcept nogil:

@@ -72,7 +72,8 @@ cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
         g.slots[i] = slot
 
 cdef void group_slots_add(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # Adds an item of the chain to the hash. A hash that is half full is made anew, with four slots for each record.
+    # Adds an item of the chain to the hash. A hash that is half full is made anew, with at least four slots for each
+    # record.
     cdef uint32_t size = g.slots_mask + 1
     if <uint32_t>g.n * 2 <= g.slots_mask:
         group_slot(g, it)

@@ -1,8 +1,8 @@
 # Handover: delivery in the push's own round trip. In: a batch that is about to leave, and pops parked for its
 # partitions. Out: answers of these pops, written from the batch after the commit. The push claims for them in its own
 # transaction, which saves a second statement, a second commit and a read. A waiter in flight is in no list of the book:
-# it belongs to the batch until handover_book gives it back. The waiter's request is touched only on its own
-# worker (pop_handed).
+# it belongs to the batch until handover_book gives it back. The waiter's request is touched only on its worker
+# (pop_handed).
 #
 # Why order and leases hold: the push holds the partition's lane. It claims only where the cursor stands exactly before
 # its first new record (committed + 1 = base). That cursor must be free of a lease and of a pause. The push locks the
@@ -14,7 +14,7 @@ cdef enum:
     HANDOVER_CLAIMS = 256     # claims of one push; if more pops wait, the rest of the batch is the next batch
     HANDOVER_BYTES = 4194304  # of one partition's records; a larger group is not handed over
 
-# ---- with the batch ------------------------------------------------------------------------------------------------
+# ---- before the batch leaves ---------------------------------------------------------------------------------------
 
 cdef bint handover_begin(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
@@ -134,7 +134,7 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
         pgarray_uuid(&a.lease, c.job.lease)
         pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.lease_us)
 
-# ---- back ----------------------------------------------------------------------------------------------------------
+# ---- after the answer ----------------------------------------------------------------------------------------------
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
     # Marks the claim for a partition and group as made. place: of the cursor. Claims come back in the order they were

@@ -11,7 +11,7 @@
 cdef enum:
     HINT_NAMED = -1               # the head is named
     HEAD_TIMELY_US = 50000000     # ids further from the database's clock are left to it: its own bound is 60 s
-    HEAD_CLOCK_US = 100000        # how far a row's time may lie behind the database's clock as it is known here
+    HEAD_CLOCK_US = 100000        # how much later than the database's clock, as known here, a row's time may be
     HEAD_ALONE = 8                # pushes in a row without another writer before a head is named
     HEAD_MET_MOST = 3             # conflicts that each multiply that number by 16, at most
 
@@ -33,7 +33,7 @@ cdef inline bint end_alone(const LogEnd* end) noexcept nogil:
     # Returns True if, with the push about to leave, no other process has written for long enough to name the head.
     return end.alone + 1 >= HEAD_ALONE << (4 * end.met)
 
-# ---- before it is sent ---------------------------------------------------------------------------------------------
+# ---- before the push is sent ---------------------------------------------------------------------------------------
 
 cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
     # Chooses what push is told of each partition's newest row. Requires that batch_known has chosen what push is told
@@ -67,7 +67,7 @@ cdef inline bint group_names(PushGroup* g, int64_t now_us) noexcept nogil:
         return False
     return not g.has_other or g.known == end.next and g.known_at == end.at
 
-# ---- and when it is answered ---------------------------------------------------------------------------------------
+# ---- after the answer ----------------------------------------------------------------------------------------------
 
 cdef void heads_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
     # Learns the heads from an answer. Requires that the next batch, which uses these heads, is not sent yet.

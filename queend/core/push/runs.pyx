@@ -1,7 +1,7 @@
 # Runs: many records of one partition that go through the engine as one item and become one row of the log
 # (route/pushrun makes them). A run is opened when one of its records has to be handled alone: its records become items
-# of their own. That is so if its id was seen before in the batch, if the database holds it already, if it has to be
-# sealed, or without room for it.
+# of their own. The reasons: its id was seen before in the batch, the database holds it already, it has to be sealed, or
+# has no room.
 
 cdef void item_open(PushItem* it) noexcept nogil:
     # Opens a run: its records become items of their own.

@@ -5,7 +5,7 @@
 # partition's items all go there, in order.
 
 cdef enum:
-    SIDE_SEEN = 20000        # an answer with more ids than this has more to teach: sql/function/ids.sql
+    SIDE_SEEN = 20000        # an answer with so many ids has more to teach: sql/function/ids.sql
 
 cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     # Moves refused partitions that have to learn, and what was gathered for them, to the side. Requires that the

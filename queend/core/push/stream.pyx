@@ -8,7 +8,7 @@
 # requests are sent to the streams of their partitions.
 
 cdef enum:
-    HOLD_ITEMS = 512          # of a batch that waits for clients to return
+    HOLD_ITEMS = 512          # items of a batch that waits for clients to return
     BUFFER_TRIES = 4          # tries of a batch that the database cannot take; then the failover buffer gets it
 
 cdef PushStream* streams      # process-wide: n_streams with lanes, then the side of each
@@ -197,7 +197,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         engine_reload(s.worker)
         return
     spool.doubt = False
-    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: memory ran out for all
+    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: the batch had none (no memory)
     batch_learn(b, res)
     heads_learn(b, res, s.call.sent_us)
     if stream_refuses(res):

@@ -100,7 +100,7 @@ cdef void cursor_free(Cursor* c) noexcept nogil:
     if not c.dead:
         unacked_end(c)
         heap_del(&book.due, &c.due)
-        c.group.all_cursors = c.all_next      # it is the first
+        c.group.all_cursors = c.all_next      # the cursor is the first
     book.n_cursors -= 1
     free(c)
 
@@ -185,7 +185,7 @@ cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, i
     if not j.req.auto_ack:
         cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
     elif gone:
-        cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # keeps the place until the claim is taken back
+        cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # no pop goes on behind it until it is taken back
     else:
         cursor_rest(c)
     rowcache_passed(c.partition)

@@ -48,7 +48,7 @@ cdef int rate_reserve(PopJob* j) noexcept nogil:
     cdef int own = j.req.batch
     cdef int all = j.req.batch
     if j.reserved:
-        return j.reserved     # it was woken with them
+        return j.reserved     # the pop was woken with tokens
     if shared & SHARED_GROUP:
         own = rate_has(&j.group.rate, own, j.waited, now)
     if shared & SHARED_QUEUE:

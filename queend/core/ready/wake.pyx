@@ -60,7 +60,7 @@ cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     pop_move(j, POP_LEASING)
     job_queue(&j.job, &engine_of(w).woken)
 
-# ---- who waits, in the book ----------------------------------------------------------------------------------------
+# ---- waiters, in the book ------------------------------------------------------------------------------------------
 
 cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_prev = last[0]
