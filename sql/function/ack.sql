@@ -1,24 +1,26 @@
--- Acknowledgements by id: move cursors and end leases. Owns the progress in queend.cursors, and the queend.pauses of
--- what has to wait. Locks: cursors ascending; pauses and dead letters after them.
+-- Acknowledgments by id: move cursors and end leases. In: ids and a status for each. Out: a result code per id. Owns
+-- the progress in queend.cursors, and the queend.pauses of batches that wait for a retry. Locks: cursors ascending;
+-- then pauses and dead letters.
 
 -- Acknowledges many batches at once. One element per (partition, group, lease):
---   p_lease                 NULL = whoever holds the lease
---   p_group                 NULL = a group nobody knows
+--   p_lease                 NULL: the live lease, whichever it is
+--   p_group                 NULL: an unknown group
 --   p_ids                   16 bytes per record
---   p_status                one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed with all that
---                           stands before it; 16 more: all records the lease still has. Then it is the only one, its
---                           id says nothing, and codes has a byte for each of them
+--   p_status                one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed with every record
+--                           before it. 16 more: every record the lease still has; then it is the only byte, its id is
+--                           ignored, and codes has a byte for each of those records
 --   p_retry_limit           of the queue
---   p_retry_delay_us        asked for by the acknowledgment, NULL: as the queue's options say
---   f_row, f_idx, f_error   error texts of failed and dead letters: 0-based element, 0-based record
--- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success, 2
--- dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late,
--- 128 too many gaps; released; the new cursor; head; retry_until. status 9 with ord -1: stale catalogue version (in
--- committed), nothing was done.
+--   p_retry_delay_us        as the acknowledgment asks, NULL: as the queue's options say
+--   f_row, f_idx, f_error   error texts of failed records and dead letters: 0-based element, 0-based record, text
+-- Returns one row per element: status 0, or 2 if the group has no cursor. codes has one byte per record: 1 success, 2
+-- dead-lettered, 4 this record released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too
+-- late, 128 too many gaps. The other columns: released, the new cursor (committed), head, retry_until. A stale
+-- catalogue version returns one row with ord -1, status 9 and the version in committed; then nothing is done.
 --
--- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window
--- under lease. Those are found out and applied together; ack_group decides the others one by one. All cursors are
--- locked at the start, in ascending order: the sort is below the join, or the planner would walk the whole index of
+-- Nearly all acknowledgments complete records in the order of delivery: their ids are the first ids of the window under
+-- lease. These are recognized and applied together; ack_group decides the others one by one. All cursors are locked at
+-- the start, in ascending order. The sort stands below the join: otherwise the planner would walk the whole index of
+-- cursors for its order.
 -- cursors for its order.
 CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[],
     p_ids bytea[], p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[],
@@ -109,30 +111,29 @@ BEGIN
     END LOOP;
 END $$;
 
--- Acknowledges some records of one partition for one group; the rules in full. Parameters and result as ack.
+-- Acknowledges some records of one partition for one group, by all rules. Takes the parameters and returns the columns
+-- of ack.
 --
--- 1. A given lease must be live, else every record answers 16. A record the partition does not hold answers 8 first.
---    Without a given lease the group must hold a live one. A record outside its window answers 16, unless the group
---    has done it.
--- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought
---    to go back or to the dead letters.
---    A record that is gone counts as done, whatever the status: 33 (ack_found).
--- 3. One decision per call about all failed records: with retries left they all go back, else they are all
+-- 1. A given lease must be live; otherwise every record answers 16, but a record that the partition does not hold
+--    answers 8. Without a given lease the group must hold a live one. A record outside its window answers 16, unless
+--    the group has done it.
+-- 2. A record that is done already is not changed. It answers 33 if it is completed again, and 64 (no success) for
+--    failed, dlq and retry. A record that is gone counts as done, whatever the status: 33 (ack_found).
+-- 3. One decision per call covers all failed records: with retries left they all go back, otherwise they are all
 --    dead-lettered.
--- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
---    effect in this call: those records are delivered again with it, in their order. What other calls have completed
---    stays done.
--- 5. Below stop, what is completed or dead-lettered is done, and nothing else is: what stands before it only where the
---    acknowledgment is cumulative.
--- 6. The cursor moves behind what is done without a gap, and never back; what is done beyond a gap is kept with it
---    (cursors.beyond) and is not delivered again.
--- 7. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the
---    end of the window; a whole window or a dead letter resets the retry count.
--- 8. All that a lease still has (status of 16 and more): each record of its window that is not done, with that status
---    and error.
--- 9. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the
---    options of the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is
---    kept.
+-- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). No status from there on takes
+--    effect in this call: those records are delivered again with it, in their order. Records that other calls completed
+--    stay done.
+-- 5. Below stop, completed and dead-lettered records are done. Records before them are done only if the acknowledgment
+--    is cumulative.
+-- 6. The cursor moves behind the records that are done without a gap, and only forward. Records done beyond a gap are
+--    kept with the cursor (cursors.beyond) and are not delivered again.
+-- 7. The lease is released when a record goes back (failed records count a retry) or when the cursor reaches the end of
+--    the window. A whole window or a dead letter resets the retry count.
+-- 8. A status of 16 and more gives that status and error to each record of the lease's window that is not done.
+-- 9. Records that go back wait as long as the acknowledgment asks. If it asks for nothing (NULL), failed records wait
+--    as the options of the queue say (retry_pause), and others are delivered again at once. The partition waits as a
+--    whole, so order is kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
     p_retry_limit int, p_retry_delay_us bigint, f_idx int[], f_error text[],
     OUT status smallint, OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint,
@@ -266,9 +267,9 @@ BEGIN
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 
--- Finds the records of an acknowledgement: the offset of each id, as ack_offsets, or -3 where the record is gone.
--- Deleted records are known as such. Of a record that retention removed nothing is left: an id that is not found counts
--- as gone where the lease has lost records to retention, or is one that ended because of that or later (lease_was).
+-- Finds the records of an acknowledgment. Returns the offset of each id, as ack_offsets does, or -3 if the record is
+-- gone. Deleted records are known by queend.holes. Retention leaves no trace of a record that it removes. So an unknown
+-- id counts as gone if the lease has lost records to retention, or ended because of that or later (lease_was).
 CREATE OR REPLACE FUNCTION queend.ack_found(k queend.cursors, p_part int, p_lease uuid, p_ids bytea, p_now bigint)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -296,10 +297,10 @@ BEGIN
     RETURN v_found;
 END $$;
 
--- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or
--- two rows; only what is not there is looked up in the whole partition. Of records that share their id (no push stores
--- such, but a log may hold them) the first that is not committed, else the last; of an id that is named twice, the
--- second, and so on.
+-- Returns the offset of each id, -1 if the partition does not hold it. Searches the last delivered window first, one or
+-- two rows; only ids that are missing there are searched in the whole partition. If records share an id (no push stores
+-- such records, but a log may hold them), the first uncommitted one counts, else the last. An id that is named twice
+-- gets the second such record the second time, and so on.
 CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$
@@ -328,10 +329,10 @@ BEGIN
                            FROM queend.ids_find(p_part, v_rest) AS r GROUP BY 1) AS f ON f.id = i.id);
 END $$;
 
--- How long (µs) a batch of a partition waits that has just failed, p_failures times before: what the options of its
--- queue say. retryBackoff: the step of that number, the last one repeated, or initial * multiplier ^ p_failures, at
--- most max; jitter takes up to that share of it away. Without it retryDelay where it was configured, else nothing: it
--- comes again at once.
+-- Returns how long (µs) a batch waits that has just failed, p_failures times before, by the options of its queue.
+-- retryBackoff with steps: the step of that number; the last step repeats. Without steps: initial * multiplier ^
+-- p_failures, at most max; jitter subtracts up to that share. Without retryBackoff: retryDelay if it was configured,
+-- else 0 (the batch is delivered again at once).
 CREATE OR REPLACE FUNCTION queend.retry_pause(p_part int, p_failures int) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

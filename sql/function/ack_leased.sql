@@ -1,25 +1,25 @@
--- Acknowledgements of what a daemon delivered itself: it knows the offsets, so the log is not read. Locks: the cursors,
--- in the order given, which is ascending.
+-- Acknowledgments of records that a daemon delivered itself: it knows the offsets, so the log is not read. Locks: the
+-- cursors, in the order given, which is ascending.
 
--- Acknowledges, all `completed`, what the caller itself delivered under leases and remembers: one element per lease of
--- a (partition, group), ascending by both, each once.
+-- Acknowledges as completed what the caller delivered under leases and remembers. One element per lease of a
+-- (partition, group), ascending by both, each pair once.
 --   p_first, p_last   offsets of the first and the last record acknowledged
 --   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last
---                     one
---   p_heads           the caller wants to know where the log of these partitions ends
---   p_at              places of the cursors (ctid), as their claims told them; only if every p_last is the last record
---                     of its lease, and not with p_heads
--- Returns what was done, in any order. head: the next offset of the partition where its lease was released and p_heads
--- is true, else 0. With p_at and all of it done, one row says so: (0, 0, true, 0). Where the catalogue version is
--- stale, nothing is done.
+--   one
+--   p_heads           the caller wants the ends of the logs of these partitions
+--   p_at              ctids of the cursors, as their claims returned them; only if every p_last is the last record of
+--                     its lease, and not together with p_heads
+-- Returns the elements done, in any order. head: the next offset of the partition if its lease was released and p_heads
+-- is true, else 0. If p_at is given and all elements are done, one row says so: (0, 0, true, 0). A stale catalogue
+-- version does nothing.
 --
--- An element is done only where its lease is live, the cursor stands right before p_first, nothing of the lease is done
--- beyond a gap, and retention removed nothing from p_first on. The records of a lease are fixed when it is claimed and
--- offsets never change, so these are the records the caller delivered. queend.ack would do the same there; every other
--- case is left to it.
+-- An element is done only if its lease is live, the cursor stands right before p_first, no record of the lease is done
+-- beyond a gap, and retention removed no record from p_first on. The records of a lease are fixed by its claim and
+-- offsets never change, so these are the records that the caller delivered. queend.ack would do the same; every other
+-- case is left to queend.ack.
 --
--- A place is a hint. A cursor that was written since its claim (by an extension of the lease, say) is not there any
--- more, and what is there is another one, or none: nothing is done, and the cursor is looked for by its key.
+-- A ctid is a hint. A cursor that was written since its claim (by an extension of the lease, for example) has moved.
+-- The conditions then exclude the row that is found at the ctid, if any, and the cursor is searched by its key.
 CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[],
     p_first bigint[], p_last bigint[], p_base bigint[], p_heads boolean, p_at tid[] DEFAULT NULL)
 RETURNS TABLE (part int, grp int, released boolean, head bigint)

@@ -1,8 +1,8 @@
--- The format of a row's body: the payloads of its records. Nothing is read from tables here.
+-- The format of a row's body: the payloads of its records. Reads no table.
 
--- Where the payloads of a batch row lie. Format 1: one byte version << 4 | codec (codec 0: plain), then the n payload
--- sizes as varints, then the payloads back to back. n is not in the body: the row has it. Codecs 1 and 2 are compressed
--- and readable by queend only: NULL.
+-- Returns where the payloads of a batch row lie. Format 1: one byte version << 4 | codec (codec 0: plain), then the n
+-- payload sizes as varints, then the payloads back to back. The row has n, the body does not. Codecs 1 and 2 are
+-- compressed, and only queend can read them: NULL.
 CREATE OR REPLACE FUNCTION queend.body_open(p_body bytea, p_n int, OUT sizes int[], OUT starts int[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -21,7 +21,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A batch body with only the records at these 0-based places, in this order.
+-- Returns a batch body with only the records at the given 0-based places, in that order.
 CREATE OR REPLACE FUNCTION queend.body_pick(p_body bytea, p_n int, p_keep int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
     SELECT E'\\x10'::bytea || string_agg(queend.varint_bytes(b.sizes[k.i + 1]), '' ORDER BY k.ord)
@@ -29,7 +29,7 @@ LANGUAGE sql IMMUTABLE AS $$
       FROM queend.body_open(p_body, p_n) AS b, unnest(p_keep) WITH ORDINALITY AS k (i, ord)
 $$;
 
--- A plain batch body in which the payloads at these 0-based places are empty.
+-- Returns a plain batch body in which the payloads at the given 0-based places are empty.
 CREATE OR REPLACE FUNCTION queend.body_erased(p_body bytea, p_n int, p_places int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
     SELECT E'\\x10'::bytea
@@ -41,8 +41,9 @@ LANGUAGE sql IMMUTABLE AS $$
            unnest(b.sizes, b.starts) WITH ORDINALITY AS u (size, start, ord)
 $$;
 
--- Bytes of a batch row's body once it is unpacked, as far as its head tells: a compressed one (format 0x11) says so in
--- a varint behind the first byte; any other counts as it is stored. Fetches the head once and nothing else of it.
+-- Returns the bytes of a batch row's body once it is unpacked, as far as its head tells. A compressed body (format
+-- 0x11) has them in a varint behind the first byte; any other counts as it is stored. Fetches only the head of the
+-- body, once.
 CREATE OR REPLACE FUNCTION queend.body_size(p_body bytea) RETURNS int
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -63,8 +64,8 @@ BEGIN
     RETURN v;
 END $$;
 
--- Reads p_count unsigned varints (7 bits per byte, low bits first, the high bit set on all but the last byte) from byte
--- p_at (0-based). `next` is the byte after them.
+-- Reads p_count unsigned varints from byte p_at (0-based). `next` is the byte after them. A varint has 7 bits per byte,
+-- low bits first, and the high bit set on all but the last byte.
 CREATE OR REPLACE FUNCTION queend.varint(p_bytes bytea, p_at int, p_count int, OUT numbers int[], OUT next int)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -88,7 +89,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A number as an unsigned varint.
+-- Returns a number as an unsigned varint.
 CREATE OR REPLACE FUNCTION queend.varint_bytes(p_number int) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

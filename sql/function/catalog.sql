@@ -1,10 +1,10 @@
--- What a daemon knows of names and options: one version over all of it, raised by every change. The catalogue's row is
--- the last of all locks.
+-- The catalogue: what daemons know of names and options. One version covers all of it, and every change raises it. Owns
+-- the row of queend.catalog. Locks: that row, the last of all locks.
 
--- The catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if there is
--- none. ttl: 0 where it is not enforced. paused: ids of groups that are, 4 bytes each, 0 for all of the queue's.
--- rate_us: 0 without a rate. shared: of rates over all partitions (rates), 1 where each group has one, 2 where all
--- of them together have one, and what changes with them in the bits above; 0: neither.
+-- Returns the catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if
+-- there is no queue. ttl: 0 if it is not enforced. paused: ids of paused groups, 4 bytes each, 0 for all groups of the
+-- queue. rate_us: 0 without a rate. shared: rates over all partitions (rates). Bit 1: each group has one; bit 2: all
+-- groups together have one; higher bits: a hash of these rates, which changes with them; 0: no such rate.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
 RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
                lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
@@ -24,22 +24,24 @@ LANGUAGE sql STABLE AS $$
                    FROM queend.paused x GROUP BY x.queue_id) AS p ON p.queue_id = q.id
 $$;
 
--- A queue's rate as pop wants it: µs from one message of a partition to the next, rounded up (0: no bound), and how
--- many at once: as many as queend.pop can count with, where a step is long.
+-- Returns the µs from one message of a partition to the next, rounded up, from a queue's rate (0: no limit), as pop
+-- takes it.
 CREATE OR REPLACE FUNCTION queend.rate_us(p_limit int, p_period int) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_limit > 0 THEN (p_period * 1000000::bigint + p_limit - 1) / p_limit ELSE 0 END
 $$;
 
+-- Returns how many messages of a partition may be delivered at once by a queue's rate, at most as many as queend.pop
+-- can compute with if a step is long.
 CREATE OR REPLACE FUNCTION queend.rate_burst(p_limit int, p_burst int, p_period int) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
     SELECT LEAST(CASE WHEN p_burst > 0 THEN p_burst ELSE GREATEST(p_limit, 1) END,
                  4000000000000000000 / GREATEST(queend.rate_us(p_limit, p_period), 1))::int
 $$;
 
--- Ids of existing partitions by (queue id, name); ord is the 0-based place, a missing one has no row.
--- Asked for in order, so that a plan made while the table is small cannot take the index without the name; and between
--- two bounds, so that the probe ends at the name instead of reading the rest of its leaf page.
+-- Returns ids of existing partitions by (queue id, name); ord is the 0-based place, a missing partition has no row. The
+-- search is ordered, so that a plan made while the table is small cannot take the index without the name. It has two
+-- bounds, so that the probe ends at the name instead of reading the rest of its leaf page.
 CREATE OR REPLACE FUNCTION queend.partition_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, partition_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, p.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
@@ -49,14 +51,14 @@ LANGUAGE sql STABLE AS $$
      WHERE p.name = u.name
 $$;
 
--- Queue and name of existing partitions by id; a missing one has no row.
+-- Returns queue and name of existing partitions by id; a missing partition has no row.
 CREATE OR REPLACE FUNCTION queend.partitions_find(p_id int[]) RETURNS TABLE (id int, queue_id int, name text)
 LANGUAGE sql STABLE AS $$
     SELECT p.id, p.queue_id, p.name FROM unnest(p_id) AS u (id)
       CROSS JOIN LATERAL (SELECT x.* FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
 $$;
 
--- Ids of existing consumer groups by (queue id, name); ord is the 0-based place, a missing group has no row.
+-- Returns ids of existing consumer groups by (queue id, name); ord is the 0-based place, a missing group has no row.
 CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, group_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, g.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
@@ -64,7 +66,8 @@ LANGUAGE sql STABLE AS $$
                            WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
 $$;
 
--- Tells every daemon that names, options or groups it remembers may be stale. Call it in the transaction of the change.
+-- Tells every daemon that the names, options or groups it remembers may be stale. Requires the transaction of the
+-- change.
 CREATE OR REPLACE FUNCTION queend.catalog_raise() RETURNS void
 LANGUAGE sql AS $$
     UPDATE queend.catalog SET version = version + 1

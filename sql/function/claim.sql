@@ -1,20 +1,21 @@
--- Claims of what a daemon has in memory: the database is asked for the cursor only. Locks: the cursors, with SKIP
--- LOCKED.
+-- Claims of records that a daemon has in memory: the database is asked for the cursor only. In: partition, group,
+-- offset and number of records. Out: the claims made. Locks: the cursors, with SKIP LOCKED.
 
--- Claims records the caller has in memory: one element per candidate.
---   p_first, p_take   offset of the first record and how many
+-- Claims records that the caller has in memory: one element per candidate.
+--   p_first, p_take   offset of the first record, and number of records
 --   p_base            an offset at which a row of the log begins, not above the record that follows committed after the
 --                     claim
 --   p_us              length of the lease in µs, 0: acknowledged at once
--- Returns (partition, group) of the claims made, in the order asked, and the places of their cursors (ctid), which
--- ack_leased takes; (-1, 0) alone: stale catalogue version, nothing was done.
+-- Returns (partition, group) and the ctid of the cursor, for ack_leased, for each claim made, in the order asked. A
+-- stale catalogue version returns (-1, 0) alone, and nothing is claimed.
 --
--- A claim is made only where
---   - the cursor stands right before p_first and nobody has it locked, and it has no lease, no pause, no delivery that
---     was not acknowledged and nothing done beyond a gap;
---   - none of the records was removed by retention, deleted, or is for another group;
--- or where the group has no cursor yet and p_first is the partition's first record. queend.pop would claim the same
--- there; every other case is left to it. So is a cursor that somebody changed while this looked for it.
+-- A claim is made only if
+--   - the cursor stands right before p_first, is not locked, and has no lease, no pause, no unacknowledged delivery and
+--     no record done beyond a gap;
+--   - every record is still in the log and addressed to this group (retention and deletion have left all of them);
+-- or if the group has no cursor yet and p_first is the partition's first record.
+-- queend.pop would claim the same records. Every other case is left to queend.pop, as is a cursor that changed during
+-- the search.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
     p_base bigint[], p_lease uuid[], p_us bigint[])
 RETURNS TABLE (part int, grp int, at tid)

@@ -1,10 +1,10 @@
--- What a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Takes no lock: the caller
--- holds the cursor.
+-- Records that a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Locks: none; the
+-- caller holds the cursor.
 
--- Where a cursor stands once the records p_done are done too. committed: behind all that is done without a gap; records
--- that retention removed or somebody deleted are no gap. beyond: what is done behind the first gap, NULL: nothing.
--- too_many: there are more gaps than are remembered. One lease cannot have so many: it has 10 000 records at most, and
--- what is delivered again lies between what was done of it.
+-- Computes the new position of a cursor once the records p_done are done too. committed: behind all records done
+-- without a gap; records that retention or a deletion removed are no gap. beyond: the records done behind the first
+-- gap, NULL if there are none. too_many: there are more than 10 000 such ranges. One lease cannot cause so many: it has
+-- at most 10 000 records, and records delivered again lie between those done.
 CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange,
     p_done int8multirange, OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
 LANGUAGE plpgsql STABLE AS $$
@@ -25,9 +25,9 @@ BEGIN
     END IF;
 END $$;
 
--- The first offset at or after p_at that a group has still to do: behind what is done (p_done; NULL: nothing beyond a
--- gap), deleted, or for other groups. It may stop earlier, at a record that the group is not given, after 1000 such
--- runs: a caller looks again from there.
+-- Returns the first offset at or after p_at that a group still has to do. Passes records that are done (p_done; NULL:
+-- nothing beyond a gap), deleted, or addressed to other groups. After 1000 such runs it may stop earlier, at a record
+-- that the group is not given: a caller looks again from there.
 CREATE OR REPLACE FUNCTION queend.due_from(p_part int, p_group int, p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -54,7 +54,7 @@ BEGIN
     RETURN queend.undone_from(p_done, v_at);
 END $$;
 
--- The first offset at or after p_at that is not among those done (cursors.beyond; NULL: none is).
+-- Returns the first offset at or after p_at that is not done (cursors.beyond; NULL: nothing beyond a gap).
 CREATE OR REPLACE FUNCTION queend.undone_from(p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -62,14 +62,14 @@ BEGIN
                 ELSE p_at END;
 END $$;
 
--- The first offset behind p_at that is among those done (cursors.beyond); NULL: none is.
+-- Returns the first offset behind p_at that is done (cursors.beyond), NULL if there is none.
 CREATE OR REPLACE FUNCTION queend.done_after(p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN (SELECT min(lower(r.run)) FROM unnest(p_done) AS r (run) WHERE lower(r.run) > p_at);
 END $$;
 
--- How many offsets from p_from on are among those done (cursors.beyond; NULL: none is).
+-- Returns how many offsets from p_from on are done (cursors.beyond; NULL: 0).
 CREATE OR REPLACE FUNCTION queend.done_count(p_done int8multirange, p_from bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Functions of earlier versions that nobody calls any more, whatever their signature: they are dropped with the
--- installation of the others. What the daemons of an edition that is still served call by name stays, in sql/former.
+-- Functions of earlier versions that are no longer called, whatever their signature: dropped when the others are
+-- installed. Functions that daemons of a still served edition call by name stay, in sql/former.
 DO $$
 DECLARE
     v_gone regprocedure;

@@ -1,7 +1,7 @@
--- Deleted records: an offset each in queend.holes, which deliveries pass over. catalog.holes says that there are any.
--- No lock but those of the rows written.
+-- Deleted records: one row each in queend.holes, which deliveries pass over. catalog.holes says that there are any.
+-- Locks: only those of the rows written.
 
--- Takes a record out of its partition: deliveries pass over it from the next one on.
+-- Deletes a record of a partition: the next deliveries pass over it.
 CREATE OR REPLACE FUNCTION queend.hole_make(p_part int, p_offset bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -11,7 +11,7 @@ BEGIN
     PERFORM queend.stats_mark(ARRAY[p_part]);
 END $$;
 
--- The first offset at or after this one that was not deleted: the end of the run of holes that begins there.
+-- Returns the first offset at or after p_offset that was not deleted: the end of the run of holes that begins there.
 CREATE OR REPLACE FUNCTION queend.hole_end(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -24,7 +24,7 @@ BEGIN
              ORDER BY h.record_offset LIMIT 1);
 END $$;
 
--- The first deleted record of a partition at or after an offset; NULL: there is none.
+-- Returns the offset of the first deleted record of a partition at or after p_offset, NULL if there is none.
 CREATE OR REPLACE FUNCTION queend.hole_after(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN

@@ -1,18 +1,19 @@
--- Ids of records that are stored: which of some a partition holds, and what a daemon remembers of them. Owns
--- queend.late_ids (ids that the order of the log does not prove) and queend.unlisted (from which offset on ids that are
--- not version 7 are missing there). Who calls a function that writes holds the partition's lane.
+-- Ids of stored records: which of the given ids a partition holds, and what a daemon remembers of them. Owns
+-- queend.late_ids (ids that the order of the log does not prove) and queend.unlisted (the offset from which on ids that
+-- are not version 7 are missing in late_ids). Locks: the caller of a function that writes holds the partition's lane.
 
--- Which of these ids does a partition hold? One row per id found: its 0-based place in p_ids, its offset, the moment it
--- was stored. Exact, and the only place that knows where an id can be:
---   1. in late_ids (every version-7 id that was not timely when it was stored; every id of another version, unless it
---      was stored while a daemon remembered the partition's ids);
+-- Finds those of the given ids that a partition holds. Returns one row per id found: its 0-based place in p_ids, its
+-- offset, the moment when it was stored. The result is exact. Only this function knows where an id can be:
+--   1. in late_ids: every version-7 id that was not timely when it was stored; every id of another version, unless it
+--      was stored while a daemon remembered the partition's ids;
 --   2. a timely version-7 id in the log: from the first row whose `high` reaches it to the last row stored less than W
 --      after the id's own moment. Timely: id_bound(created_at - W) <= id < id_bound(created_at + W), W = 60 s;
---   3. an id of another version in the log, from queend.unlisted.since on. Who remembers the partition says where not
---      to look: below p_known there is none but, perhaps, in the places p_from[i] <= offset < p_to[i].
--- Ids of about the same moment are searched together; ids of moments far apart each by itself, so that one old id among
--- new ones does not drag the whole log into the search. A producer in step stands where `high` says, so the rows from
--- the first id's to the last id's are searched first. The rows after them are searched only for the ids still missing.
+--   3. an id of another version in the log, from queend.unlisted.since on. A caller that remembers the partition limits
+--      the search: below p_known the ids can only be at offsets p_from[i] <= offset < p_to[i].
+-- Ids of about the same moment are searched together; ids of distant moments each alone. So one old id among new ones
+-- does not bring the whole log into the search. Ids of a producer that pushes in order stand where `high` says, so the
+-- rows from the first id's to the last id's are searched first. The rows after them are searched only for ids still
+-- missing.
 CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0,
     p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
@@ -86,11 +87,11 @@ BEGIN
     END IF;
 END $$;
 
--- Finds timely version-7 ids of about the same moment: where 2 of ids_find says. Returns the 0-based place in p_ids,
--- the offset and the moment it was stored. p_first, p_last: the smallest and the largest of the ids; p_row: high_since
--- of the smallest. A producer in step stands where `high` says: the rows from the first id's to the last id's are
--- searched first, the rows after them only if ids are still missing. Rows of one call of push have one `high`: all of
--- them may hold the last id.
+-- Finds timely version-7 ids of about the same moment, in the range of case 2 of ids_find. Returns the 0-based place in
+-- p_ids, the offset and the moment when the record was stored. p_first, p_last: the smallest and the largest of the
+-- ids; p_row: high_since of the smallest. Ids of a producer that pushes in order stand where `high` says: the rows from
+-- the first id's to the last id's are searched first. The rows after them are searched only if ids are still missing.
+-- Rows of one call of push have one `high`, so each of them may hold the last id.
 CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_row bigint, p_first uuid, p_last uuid, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -114,8 +115,8 @@ BEGIN
     END IF;
 END $$;
 
--- Finds ids that are not version 7: where 3 of ids_find says. Result as ids_timely. Ranges that together span little
--- more than they hold are searched as one, since a range costs two probes of the key.
+-- Finds ids that are not version 7, in the range of case 3 of ids_find. Returns the columns of ids_timely. A range
+-- costs two probes of the key. So ranges are searched as one if together they span at most 16 offsets per range.
 CREATE OR REPLACE FUNCTION queend.ids_others(p_part int, p_known bigint, p_from bigint[], p_to bigint[], p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -139,9 +140,9 @@ BEGIN
      WHERE m.at >= v_floor;
 END $$;
 
--- The base of a partition's first row whose `high` is not below an id; the head if there is none.
--- `high` never falls along the offsets. A late producer is a row or two behind, so the newest rows are looked at first;
--- only then a binary search over all of them.
+-- Returns the base of a partition's first row whose `high` is not below an id; the head if there is no such row. `high`
+-- never falls along the offsets. A late producer is a row or two behind, so the newest 8 rows are read first; a binary
+-- search over all rows follows only if they do not decide.
 CREATE OR REPLACE FUNCTION queend.high_since(p_part int, p_id uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -176,9 +177,8 @@ BEGIN
     RETURN v_low;
 END $$;
 
--- Which of these ids stand in the rows of a partition with p_from <= base < p_stop: 0-based place in p_ids, offset,
--- moment.
--- All ids of those rows against all ids asked for: a hash join, never a loop in a loop.
+-- Finds the given ids in the rows of a partition with p_from <= base < p_stop. Returns 0-based place in p_ids, offset,
+-- moment. Joins all ids of those rows with all given ids by a hash join; nested loops are switched off.
 CREATE OR REPLACE FUNCTION queend.ids_match(p_part int, p_from bigint, p_stop bigint, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -193,9 +193,9 @@ BEGIN
       JOIN queend.id_spread(p_ids) AS i ON i.id = s.id;
 END $$;
 
--- Finds ids in ranges of a partition's offsets, p_from[i] <= offset < p_to[i]. Returns for each id that stands there
--- its 0-based place in p_ids, its offset and the moment it was stored, once. Reads of a row only the ids within the
--- range: two probes of the key for each range, whatever the rows hold.
+-- Finds ids in ranges of a partition's offsets, p_from[i] <= offset < p_to[i]. Returns for each id found there, once,
+-- its 0-based place in p_ids, its offset and the moment when it was stored. Reads only the ids of a row that lie within
+-- the range: two probes of the key for each range, whatever the rows hold.
 CREATE OR REPLACE FUNCTION queend.ids_within(p_part int, p_from bigint[], p_to bigint[], p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -224,8 +224,8 @@ BEGIN
     RETURN QUERY SELECT m.ord, m.at, m.stored_at FROM queend.ids_moments(p_part, v_ord, v_at, v_base) AS m;
 END $$;
 
--- Adds to places of a partition the moments when they were stored; NULL where the log has no such row. p_base: the base
--- of the row in which each stands. The moments of a row are read once for all of its records.
+-- Adds to offsets of a partition the moments when their records were stored; NULL if the log has no such row. p_base:
+-- the base of the row in which each record stands. The moments of a row are read once for all of its records.
 CREATE OR REPLACE FUNCTION queend.ids_moments(p_part int, p_ord int[], p_at bigint[], p_base bigint[])
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -241,10 +241,11 @@ BEGIN
                  OFFSET 0) AS t ON t.base = u.base;
 END $$;
 
--- Returns the rows of a partition where a producer in step stored its version-7 ids from p_lo to p_hi, by rising base.
--- times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the first row whose
--- `high` reaches it, or in one of the same `high`: then these ids are sent again, as a rule. Returns no row if a record
--- behind that place was deleted, or if more than p_most records stand between that place and the row that reaches p_hi.
+-- Returns the rows of a partition where a producer that pushes in order stored its version-7 ids from p_lo to p_hi, by
+-- rising base. times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the
+-- first row whose `high` reaches it, or in a row of the same `high`: usually these ids are then sent again. Returns no
+-- row if a record at or behind that row was deleted, or if more than p_most records stand between that row and the row
+-- that reaches p_hi.
 CREATE OR REPLACE FUNCTION queend.ids_near(p_part int, p_lo uuid, p_hi uuid, p_most bigint)
 RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
 LANGUAGE plpgsql STABLE AS $$
@@ -269,9 +270,9 @@ BEGIN
      WHERE r.met ORDER BY r.base;
 END $$;
 
--- Returns the rows of a partition that hold records of p_from <= offset < p_to, by rising base; columns as of ids_near.
--- Returns no row if a record behind p_from was deleted, if retention has passed the first row, or if more than p_most
--- records would stand in the rows.
+-- Returns the rows of a partition that hold records of p_from <= offset < p_to, by rising base, with the columns of
+-- ids_near. Returns no row if a record at or behind the first row was deleted, if retention has passed that row, or if
+-- the rows could hold more than p_most records.
 CREATE OR REPLACE FUNCTION queend.ids_placed(p_part int, p_from bigint, p_to bigint, p_most bigint)
 RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
 LANGUAGE plpgsql STABLE AS $$
@@ -289,10 +290,11 @@ BEGIN
       FROM queend.log x WHERE x.partition_id = p_part AND x.base >= v_row AND x.base < p_to ORDER BY x.base;
 END $$;
 
--- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset of the
--- record stored under its id and the moment of that one, negative if that record was deleted; -1 and 0 where none is
--- stored. Both are NULL if no id is stored. p_kind, p_lo, p_hi: as in push; ids of one kind and about one moment are
--- not sorted by where they can be. p_known, p_from, p_to: as in ids_find.
+-- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset and the
+-- moment of the record stored under its id. The moment is negative if that record was deleted; -1 and 0 stand for an id
+-- that is not stored. Both arrays are NULL if none of the ids is stored. p_kind, p_lo, p_hi: as in push. Ids of one
+-- kind and about one moment are not sorted by where they can be. The other parameters p_known, p_from, p_to: as in
+-- ids_find.
 CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_known bigint, p_from bigint[], p_to bigint[], OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
@@ -338,8 +340,8 @@ BEGIN
     END IF;
 END $$;
 
--- Where records of these ids are stored already, at or behind an offset `known` of each (ids_find): ord is the 0-based
--- place in the arrays.
+-- Finds where records of the given ids are already stored, each searched from the offset p_known on (ids_find). Returns
+-- ord, the 0-based place in the arrays, the offset and the moment.
 CREATE OR REPLACE FUNCTION queend.ids_stored(p_part int[], p_id bytea[], p_known bigint[])
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
 LANGUAGE sql STABLE AS $$
@@ -348,10 +350,10 @@ LANGUAGE sql STABLE AS $$
      CROSS JOIN LATERAL queend.ids_find(u.part, u.id, u.known) AS f
 $$;
 
--- Whether a push whose answer was lost stored its records: one element of the arrays per batch row, as in push. Rows
--- for all of them, if all stand next to each other in their order and have one moment; no row otherwise: then nothing
--- of that statement took effect. base, created_at: of each row's first record. The lanes are taken as the statement
--- took them: while it is still under way, this waits for its end.
+-- Tells whether a push whose answer was lost stored its records. Takes one element per batch row, as push does. Returns
+-- rows for all elements if all records stand next to each other in their order and have one moment. Otherwise returns
+-- no row: then no part of that statement took effect. base, created_at: of each row's first record. Takes the lanes as
+-- the statement took them, so it waits for the end of a statement that is still running.
 CREATE OR REPLACE FUNCTION queend.pushed(p_lanes int[], p_part int[], p_n int[], p_ids bytea[])
 RETURNS TABLE (ord int, base bigint, created_at bigint)
 LANGUAGE plpgsql AS $$
@@ -370,9 +372,9 @@ BEGIN
      ORDER BY f.ord;
 END $$;
 
--- Before a partition's records are looked up: what its caller has to learn, or what late_ids has to hold, as p_known
--- says (see push). before: up to where the caller's knowledge counts; seen: what comes after it (ids_seen); ready: the
--- caller knows all, or late_ids holds all. The caller of this holds the lane.
+-- Prepares the look-up of a partition's records, by p_known (see push): reads what the caller has to learn, or fills
+-- late_ids. before: up to where the caller's knowledge counts. seen: the ids after it (ids_seen). ready: the caller
+-- knows all ids, or late_ids holds all. Requires the partition's lane.
 CREATE OR REPLACE FUNCTION queend.ids_prepare(p_part int, p_known bigint, p_known_at bigint, OUT before bigint,
     OUT seen bytea, OUT ready boolean)
 LANGUAGE plpgsql AS $$
@@ -395,10 +397,11 @@ BEGIN
     END IF;
 END $$;
 
--- Puts ids that are not version 7 into late_ids, of at most about 5000 records from queend.unlisted.since on, which
--- moves up by as much; for a partition whose ids no daemon has room to remember. True: since is the head now, late_ids
--- holds all. The caller holds the lane, and if it removes the row from queend.unlisted it must append to the partition
--- in the same transaction: then whoever still remembers the partition sees another head than it knows.
+-- Puts ids that are not version 7 into late_ids, of at most about 5000 records from queend.unlisted.since on, and
+-- raises `since` by as much. Serves partitions whose ids no daemon has room to remember. Returns true if since is now
+-- the head: late_ids holds all ids. Requires the partition's lane. A caller that removes the row from queend.unlisted
+-- must append to the partition in the same transaction. Then a daemon that still remembers the partition sees another
+-- head than it knows.
 CREATE OR REPLACE FUNCTION queend.ids_list(p_part int) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -422,18 +425,18 @@ BEGIN
     RETURN v_since >= queend.head(p_part);
 END $$;
 
--- The next ids of a partition for a daemon that is to remember them, as ids_seen has them: from where its knowledge
--- ends, if that counts (ids_known), else from the first. Without the lane: a push compares the head before it believes
--- any of it.
+-- Returns the next ids of a partition, in the form of ids_seen, for a daemon that is to remember them. They begin where
+-- the daemon's knowledge ends, if that counts (ids_known), else at the first row. Needs no lane, because a push
+-- compares the head before it relies on them.
 CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint, p_known_at bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN queend.ids_seen(p_part, queend.ids_known(p_part, p_known, p_known_at));
 END $$;
 
--- Up to where a caller's knowledge of a partition counts: up to the end of the row it says, if that is still where a
--- row of that moment ends; else 0. The log may have lost its end, with a database's failure, and grown another. p_known
--- as in push.
+-- Returns up to which offset a caller's knowledge of a partition counts. The offset is p_known if a row of that moment
+-- still ends there, else 0: a failed database may have lost the end of the log and written another. The parameter
+-- p_known: as in push.
 CREATE OR REPLACE FUNCTION queend.ids_known(p_part int, p_known bigint, p_known_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -449,9 +452,9 @@ BEGIN
     RETURN 0;
 END $$;
 
--- The ids of a partition's rows from an offset on that is the base of one, at most about 20000 of them, for a daemon
--- that is to remember them: 8 bytes offset of the first, 8 bytes moment of the last row, then the ids as they stand.
--- Where there is none, the offset is the head and the moment that of the newest row (0: there is no row).
+-- Returns the ids of a partition's rows from the base p_from on, at most about 20000, for a daemon that is to remember
+-- them. Format: 8 bytes offset of the first id, 8 bytes moment of the last row, then the ids as they stand. Without
+-- such ids the offset is the head and the moment that of the newest row (0: the partition has no row).
 CREATE OR REPLACE FUNCTION queend.ids_seen(p_part int, p_from bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,17 +1,17 @@
--- Leases that ran out: how deliveries become narrow and end in the dead letters. Owns queend.standing, a row per cursor
--- whose leases ran out; who holds the cursor's row writes it.
+-- Lease expiries: how deliveries become narrow and end in the dead letters. Owns queend.standing, one row per cursor
+-- whose leases expired. Locks: the caller holds the cursor's row.
 
--- Limits the next delivery of a partition after a lease ran out, now or lately (cursors.standing).
+-- Limits the next delivery of a partition after a lease expired, in this or an earlier delivery (cursors.standing).
 --   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
--- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the
--- cursor; buried: how many records became dead letters (NULL: none).
+-- first: the first record to deliver now; most: largest number of records (NULL: no bound); standing: the new value for
+-- the cursor; buried: number of records that became dead letters (NULL: none).
 --
--- A lease counts if it ran out and left its first record, and neither a daemon nor the database was away since it was
--- taken. From the second in a row on, a delivery has half the records of the one before, at last a single one: so a
--- record that ends its consumers is alone in the end. A record that is alone and was left more often than the queue's
--- deliveryLimit (0: never) goes to the dead letters. Deliveries stay narrow to the end of what the first of these
--- leases had.
--- The caller moves the cursor to `first` if it delivers. If it does not, the next call answers the same.
+-- A lease counts if it expired and left its first record, and both daemon and database were present since it was taken.
+-- From the second expiry in a row on, a delivery has half the records of the one before, down to a single one. So a
+-- record that crashes its consumers is delivered alone in the end. A single record that was left more often than the
+-- queue's deliveryLimit (0: no limit) goes to the dead letters. Deliveries stay narrow up to the last record of the
+-- first of these leases. The caller moves the cursor to `first` if it delivers. If it does not, the next call returns
+-- the same.
 CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint,
     p_taken bigint, p_beyond int8multirange, p_first bigint, OUT first bigint, OUT most int, OUT standing boolean,
     OUT buried int)
@@ -76,8 +76,9 @@ BEGIN
     lapse.most := s.width;
 END $$;
 
--- Whether a daemon or the database was away since a moment (µs): a lease that ended meanwhile says nothing about its
--- consumer. Each daemon notes it when it starts and when its database answers again (service/maintenance).
+-- Tells whether a daemon or the database was away since a moment (µs). A lease that ended in that time does not count
+-- against its consumer. Each daemon records it when it starts and when its database answers again
+-- (service/maintenance).
 CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -85,8 +86,8 @@ BEGIN
         OR pg_postmaster_start_time() >= queend.moment(p_at);
 END $$;
 
--- Partitions that make no progress: the leases of a group ran out at least twice in a row and left the message at
--- `first`. since: when the first of these leases was taken. p_group NULL: of all groups.
+-- Lists partitions without progress: the leases of a group expired at least twice in a row and left the message at
+-- `first`. since: when the first of these leases was taken. p_group NULL: all groups.
 CREATE OR REPLACE FUNCTION queend.standing_list(p_group text)
 RETURNS TABLE (queue text, name text, partition text, partition_id int, since bigint, lapses int, first bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = on SET enable_bitmapscan = off AS $$

@@ -1,11 +1,12 @@
--- Leases: extending them, giving them back, finding who holds them. Owns queend.leases, which remembers the cursors of
+-- Leases: extending them, giving them back, finding the cursors that hold them. Owns queend.leases, the cursors of
 -- leases whose id does not name its partition. Locks: cursors ascending, then pauses.
 
--- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; never shortened.
---   h_part, h_group   cursors where the leases may be, besides those that their ids name and that are remembered
+-- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; a lease is never
+-- shortened.
+--   h_part, h_group   cursors where the leases may be, besides those that their ids name and those remembered
 --                     (leases_find)
--- One row per lease (0-based ord): status 0 extended (expires_at: the earliest; renewed: how many), 1 nobody holds it,
--- 2 expired already. Cursors are locked in ascending order.
+-- Returns one row per lease (0-based ord): status 0 extended (expires_at: the earliest; renewed: number of cursors), 1
+-- no cursor holds it, 2 already expired. Locks the cursors in ascending order.
 CREATE OR REPLACE FUNCTION queend.renew(p_lease uuid[], p_seconds int[], h_req int[], h_part int[], h_group int[])
 RETURNS TABLE (ord int, status smallint, expires_at bigint, renewed int)
 LANGUAGE plpgsql AS $$
@@ -46,8 +47,8 @@ BEGIN
                            WHERE u.lease_id = l.lease) AS n;
 END $$;
 
--- Gives back leases whose records never reached a client: they can be claimed at once and the delivery is not counted.
--- One row per element (0-based ord): whether that lease was still there.
+-- Gives back leases whose records never reached a client: the records can be claimed at once and the delivery is not
+-- counted. Returns one row per element (0-based ord) that says whether the lease was still there.
 CREATE OR REPLACE FUNCTION queend.release(p_part int[], p_group int[], p_lease uuid[])
 RETURNS TABLE (ord int, released boolean)
 LANGUAGE plpgsql AS $$
@@ -70,9 +71,10 @@ BEGIN
     SELECT h.ord, h.partition_id IS NOT NULL FROM held h;
 END $$;
 
--- Takes back claims that were acknowledged at once and reached nobody: records p_first … p_stop - 1 are delivered
--- again. Only where the cursor still stands where such a claim left it, at p_stop - 1 and free: later claims and seeks
--- count more. One row per element (0-based ord): whether it was taken back. Every daemon learns of it.
+-- Takes back claims that were acknowledged at once but reached no client: records p_first … p_stop - 1 are delivered
+-- again. Requires that the cursor still stands where the claim left it, at p_stop - 1 and free: later claims and seeks
+-- win. Returns one row per element (0-based ord) that says whether it was taken back. Every daemon learns of it
+-- (lease_freed).
 CREATE OR REPLACE FUNCTION queend.take_back(p_part int[], p_group int[], p_first bigint[], p_stop bigint[])
 RETURNS TABLE (ord int, taken boolean)
 LANGUAGE plpgsql AS $$
@@ -100,9 +102,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Who holds these leases, live or expired. A lease is looked for in the partition that its id names, in the cursors
--- that are remembered for it (queend.leases), and in those given: never in all. (A lease id changes with each claim: an
--- index on it would cost every claim and every ack.)
+-- Finds the cursors that hold the given leases, live or expired. A lease is searched in the partition that its id
+-- names, in the cursors remembered for it (queend.leases), and in the given cursors. Never searches all cursors. (A
+-- lease id changes with each claim, so an index on it would cost every claim and acknowledgment.)
 CREATE OR REPLACE FUNCTION queend.leases_find(p_lease uuid[], p_part int[], p_group int[])
 RETURNS TABLE (partition_id int, group_id int, lease_id uuid, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -127,8 +129,8 @@ BEGIN
                             AND c.lease_id <> '00000000-0000-0000-0000-000000000000' OFFSET 0) AS k;
 END $$;
 
--- The partition that a lease id names, if it is one that does (its first bit is set; queend/core/base/uuid). Anything
--- may come of another id: whether the lease is there is another question.
+-- Returns the partition that a lease id names, if its first bit is set (queend/core/base/uuid). Returns any number for
+-- another id. The caller must check that the lease is in that partition.
 CREATE OR REPLACE FUNCTION queend.lease_part(p_lease uuid) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -138,9 +140,9 @@ BEGIN
            # queend.id_mask((SELECT c.seed FROM queend.catalog c), 'l', substr(v_raw, 1, 12));
 END $$;
 
--- Remembers of which cursors leases are that this transaction has just claimed: those whose id does not name its
--- partition by its form, or (p_named) those that only look as if they did. One element per cursor that may have been
--- claimed.
+-- Remembers the cursors of leases that this transaction has just claimed. p_named false: leases whose id does not have
+-- the form that names a partition. p_named true: those that only look as if they did. One element per cursor that may
+-- have been claimed.
 CREATE OR REPLACE FUNCTION queend.leases_keep(p_lease uuid[], p_part int[], p_group int[], p_named boolean) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -153,9 +155,9 @@ BEGIN
      GROUP BY u.lease, u.grp;
 END $$;
 
--- The same for a call that wanted to claim all of these, not named, and claimed some of them. The cursors are not
--- looked at again: who looks for a lease compares it with the cursor's (leases_find), and one that no cursor got is
--- forgotten like one that is over.
+-- Remembers the cursors of leases that do not name their partition, for a call that tried to claim all of them and
+-- claimed some. The cursors are not read again: a search compares the lease with that of the cursor (leases_find). A
+-- lease that no cursor got is forgotten like one that has ended (leases_tidy).
 CREATE OR REPLACE FUNCTION queend.leases_note(p_lease uuid[], p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -169,8 +171,8 @@ BEGIN
      GROUP BY u.lease, u.grp;
 END $$;
 
--- Forgets leases that no cursor has any more, among the p_limit remembered ones after p_after. removed: how many went;
--- next: the id to go on after, NULL at the end.
+-- Forgets leases that no cursor holds any more, among the p_limit remembered ones after p_after. removed: number of
+-- rows deleted; next: the id to continue after, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.leases_tidy(p_after uuid, p_limit int, OUT removed int, OUT next uuid)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -196,8 +198,8 @@ BEGIN
     END IF;
 END $$;
 
--- Those of these (partition, group), by their 0-based place, that have neither a live lease nor a pause: how a daemon
--- learns that another one ended a lease it knows of.
+-- Returns those of the given (partition, group), by 0-based place, that have neither a live lease nor a pause. So a
+-- daemon learns that another daemon ended a lease it knows of.
 CREATE OR REPLACE FUNCTION queend.leases_ended(p_part int[], p_group int[]) RETURNS TABLE (ord int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -212,8 +214,8 @@ BEGIN
      WHERE COALESCE(k.lease_until, 0) <= v_now AND COALESCE(k.retry_until, 0) <= v_now;
 END $$;
 
--- Tells every daemon that these (partition, group) can be claimed again, for callers that no daemon serves. It writes
--- pauses that end now: daemons look for those once a second while somebody waits (queend.waking).
+-- Tells every daemon that the given (partition, group) can be claimed again, for callers without a daemon. Writes
+-- pauses that end now: daemons look for them once a second while a pop waits (queend.waking).
 CREATE OR REPLACE FUNCTION queend.lease_freed(p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -223,10 +225,10 @@ BEGIN
     ON CONFLICT (partition_id, group_id) DO UPDATE SET ends_at = GREATEST(excluded.ends_at, pauses.ends_at);
 END $$;
 
--- Ends the live leases of partitions that have no record left: retention removed or somebody deleted all that was not
--- done. Such a lease would keep its partition closed for nothing. Returns how many ended. Each keeps its id beside
--- lease_until 0, so that its acknowledgments still count as done (ack_found). Requires no lock; takes the queues of
--- such partitions ascending, as each change by hand begins, then the cursors ascending, then the catalogue's row.
+-- Ends the live leases of partitions whose leased records are all gone or done: such a lease would keep its partition
+-- closed needlessly. Returns how many leases ended. Each keeps its id beside lease_until 0, so that its acknowledgments
+-- still count as done (ack_found). Requires no lock. Locks the queues of such partitions ascending, as each change by
+-- hand begins, then the cursors ascending, then the catalogue's row.
 CREATE OR REPLACE FUNCTION queend.leases_moot(p_part int[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -269,7 +271,7 @@ BEGIN
     RETURN COALESCE(cardinality(v_part), 0);
 END $$;
 
--- Whether nothing is left of what a cursor's lease covers.
+-- Returns whether every record that a cursor's lease covers is gone or done.
 CREATE OR REPLACE FUNCTION queend.lease_moot(k queend.cursors) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -278,8 +280,8 @@ BEGIN
                                                     WHERE f.partition_id = k.partition_id), 0))) > k.lease_end;
 END $$;
 
--- Whether a lease was one of this partition and group: its id names the partition, or the lease is remembered. False
--- for a lease of several partitions that retention has forgotten since (leases_tidy).
+-- Returns whether a lease was one of this partition and group: its id names the partition, or the lease is remembered.
+-- Returns false for a lease of several partitions that retention has forgotten since (leases_tidy).
 CREATE OR REPLACE FUNCTION queend.lease_was(p_lease uuid, p_part int, p_group int) RETURNS boolean
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -288,7 +290,8 @@ BEGIN
                       AND p_part = ANY (l.partition_ids));
 END $$;
 
--- The lease id of a name that a SQL caller gave: the UUID it is, else one made of it. NULL for NULL and ''.
+-- Returns the lease id of a name that a SQL caller gave: the UUID itself, else one computed from the name. NULL for
+-- NULL and ''.
 CREATE OR REPLACE FUNCTION queend.lease_uuid(p_text text) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT encode(queend.record_id(NULLIF(p_text, '')), 'hex')::uuid

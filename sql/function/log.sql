@@ -1,8 +1,8 @@
--- The log by offset and by moment: one probe of its key, or a binary search. What looks for a partition's oldest row
--- starts at the floor. Reads only, but for an import, which holds the partition's lane.
+-- The log by offset and by moment: one probe of its key, or a binary search. A search for a partition's oldest row
+-- starts at the floor. Only import_rows writes. Locks: the partition's lane, in import_rows alone.
 
--- The next offset a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call; a function
--- in SQL that cannot be inlined is planned anew by each statement that uses it.
+-- Returns the next offset that a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call;
+-- each statement would plan anew a function in SQL that cannot be inlined.
 CREATE OR REPLACE FUNCTION queend.head(p_part int) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -12,8 +12,8 @@ BEGIN
                       ORDER BY l.base DESC LIMIT 1), v_floor);
 END $$;
 
--- Where a partition's log begins and ends, and when its newest record was stored (NULL: none is there). One row always.
--- The planner makes it part of the statement: two probes of keys.
+-- Returns where a partition's log begins and ends, and when its newest record was stored (NULL: it holds no record).
+-- Always one row. The planner makes this function part of the statement: two probes of keys.
 CREATE OR REPLACE FUNCTION queend.log_end(p_part int) RETURNS TABLE (floor bigint, head bigint, written_at bigint)
 LANGUAGE sql STABLE AS $$
     SELECT f.floor, COALESCE(l.next, f.floor), l.created_at
@@ -23,7 +23,8 @@ LANGUAGE sql STABLE AS $$
                           WHERE x.partition_id = p_part AND x.base >= f.floor ORDER BY x.base DESC LIMIT 1) AS l ON true
 $$;
 
--- The base of the row that holds an offset of a partition; the offset itself where there is none.
+-- Returns the base of the row that holds an offset of a partition, or the offset itself if the log has no row at or
+-- below it.
 CREATE OR REPLACE FUNCTION queend.row_of(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -31,7 +32,7 @@ BEGIN
                       ORDER BY l.base DESC LIMIT 1), p_offset);
 END $$;
 
--- When the record at an offset of a partition was stored; NULL when the log does not hold it.
+-- Returns when the record at an offset of a partition was stored; NULL if the log does not hold it.
 CREATE OR REPLACE FUNCTION queend.record_stored(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -41,8 +42,8 @@ BEGIN
              WHERE l.base + l.n > p_offset);
 END $$;
 
--- The first offset of a partition whose record was stored at or after a moment; the head if there is none.
--- A row's created_at is that of its last record, so the row is found first, then the record in it.
+-- Returns the first offset of a partition whose record was stored at or after a moment; the head if there is none. A
+-- row's created_at is that of its last record, so the row is found first, then the record in it.
 CREATE OR REPLACE FUNCTION queend.offset_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -57,8 +58,8 @@ BEGIN
     RETURN v_base + (SELECT count(*) FROM unnest(v_times) AS t (at) WHERE t.at < p_at);
 END $$;
 
--- Where a partition's first row begins that has a record stored at or after a moment; the head if there is none.
--- created_at never runs backwards against the offset, so a binary search finds it: about 2 log2(rows) index probes.
+-- Returns where a partition's first row begins that has a record stored at or after a moment; the head if there is
+-- none. created_at never falls along the offsets, so a binary search finds the row: about 2 log2(rows) index probes.
 CREATE OR REPLACE FUNCTION queend.row_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -88,9 +89,9 @@ BEGIN
     RETURN v_low;
 END $$;
 
--- Appends rows whose records were stored elsewhere before, with their own moments: what an import writes. One
--- partition; the rows follow each other and the first begins at the head, else nothing is done and false returned.
--- p_high, p_odd: as in the log. p_late, p_late_at: the ids that the log cannot prove, and their offsets.
+-- Appends rows of one partition whose records were stored elsewhere before, with their own moments, for an import. The
+-- rows must follow each other and begin at the head; otherwise returns false and does nothing. Takes the partition's
+-- lane. p_high, p_odd: as in the log. p_late, p_late_at: the ids that the log cannot prove, and their offsets.
 CREATE OR REPLACE FUNCTION queend.import_rows(p_part int, p_base bigint[], p_created bigint[], p_n int[], p_high uuid[],
     p_odd boolean[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_late_at bigint[], p_late bytea[]) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -1,12 +1,19 @@
--- The format of a row's meta: what records carry besides their payloads, and when each was stored where rows were
--- merged. Nothing is read from tables here.
+-- The format of a row's meta: the extras of its records besides their payloads, and their moments where rows were
+-- merged. Reads no table.
 
--- What a record carries besides its payload; all NULL where it carries nothing. i is the 0-based place in the row.
--- Format 1: empty when no record needs one, else one byte 0x10, then for each record that has extras, in order: varint
--- place in the row, one byte of flags, and per flag from the lowest: 1 trace id (16 bytes), and each with a varint
--- length before it 2 producer's subject (UTF-8), 4 the transaction id as text, where it is not the record id itself, 8
--- when it may be delivered (8 bytes, big-endian, µs), 16 id of the key its payload is sealed with, 32 headers (a JSON
--- object), 64 nothing: its payload was erased. Flags that are not known are passed over.
+-- Returns the extras of a record, which it carries besides its payload; all NULL if it has no extras. i is the 0-based
+-- place in the row.
+-- Format 1 is empty if no record has extras. Otherwise it is one byte 0x10, then for each record with extras, in order:
+-- varint place in the row, one byte of flags, and a value per flag from the lowest on. The trace id is 16 bytes; every
+-- other value has a varint length before it.
+--   1   trace id
+--   2   producer's subject (UTF-8)
+--   4   the transaction id as text, if it differs from the record id
+--   8   when it may be delivered (8 bytes, big-endian, µs)
+--   16  id of the key its payload is sealed with
+--   32  headers (a JSON object)
+--   64  empty: its payload was erased
+-- Unknown flags are passed over.
 CREATE OR REPLACE FUNCTION queend.record_meta(p_meta bytea, p_i int, OUT trace_id uuid, OUT producer_sub text,
     OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -22,7 +29,8 @@ BEGIN
       FROM queend.meta_piece(one.piece) AS m;
 END $$;
 
--- The records of a row that have extras: place in the row, and their bytes from the flags on (format: record_meta).
+-- Returns the records of a row that have extras: place in the row, and their bytes from the flags on (format:
+-- record_meta).
 CREATE OR REPLACE FUNCTION queend.meta_records(p_meta bytea) RETURNS TABLE (ord int, piece bytea)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -57,7 +65,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- One record's extras, from its flags on (format: record_meta).
+-- Returns one record's extras, read from its flags on (format: record_meta).
 CREATE OR REPLACE FUNCTION queend.meta_piece(p_piece bytea, OUT trace_id uuid, OUT producer_sub text,
     OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -87,7 +95,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A row's meta with only the records at these 0-based places, renumbered; empty when none of them has extras.
+-- Returns a row's meta with only the records at the given 0-based places, renumbered; empty if none of them has extras.
 CREATE OR REPLACE FUNCTION queend.meta_pick(p_meta bytea, p_keep int[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
     SELECT COALESCE(E'\\x10'::bytea
@@ -95,7 +103,7 @@ LANGUAGE sql IMMUTABLE AS $$
       FROM queend.meta_records(p_meta) AS r JOIN unnest(p_keep) WITH ORDINALITY AS k (i, ord) ON k.i = r.ord
 $$;
 
--- A row's meta in which the records at these 0-based places have nothing but the mark that they were erased. Their
+-- Returns a row's meta in which the records at the given 0-based places keep only the mark that they were erased. All
 -- moments stay.
 CREATE OR REPLACE FUNCTION queend.meta_erased(p_meta bytea, p_places int[]) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -113,23 +121,23 @@ BEGIN
                               SELECT DISTINCT i, E'\\x4000'::bytea FROM unnest(p_places) AS i) AS c);
 END $$;
 
--- The 0-based places of a row whose records were erased (meta_erased).
+-- Returns the 0-based places of a row whose records were erased (meta_erased).
 CREATE OR REPLACE FUNCTION queend.meta_gone(p_meta bytea) RETURNS int[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ARRAY(SELECT r.ord FROM queend.meta_records(p_meta) AS r WHERE get_byte(r.piece, 0) & 64 <> 0);
 END $$;
 
--- When one record of a row was stored: i is its 0-based place, p_created the row's created_at.
+-- Returns when one record of a row was stored. i is its 0-based place, p_created the row's created_at.
 CREATE OR REPLACE FUNCTION queend.record_time(p_created bigint, p_meta bytea, p_i bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN octet_length(p_meta) = 0 OR get_byte(p_meta, 0) <> 17 THEN p_created
                 ELSE (queend.record_times(p_created, p_meta))[p_i + 1] END
 $$;
 
--- When each record of a row was stored, in order; NULL where that was one moment, the row's created_at. Rows that were
--- merged of several have their times in meta: byte 0x11, a varint with the length of the times, then for the first
--- record how long before created_at it was stored and for each of the others how long after the one before, all in µs.
+-- Returns when each record of a row was stored, in order; NULL if all have the row's created_at. Rows merged of several
+-- have their times in meta: byte 0x11, a varint with the length of the times, then one varint per record, all in µs.
+-- The first says how long before created_at the first record was stored, each other how long after the record before.
 CREATE OR REPLACE FUNCTION queend.record_times(p_created bigint, p_meta bytea) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

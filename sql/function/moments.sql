@@ -1,26 +1,27 @@
--- Moments: microseconds since the Unix epoch, and how they are written and read.
+-- Moments: microseconds since the Unix epoch, and how they are written and read. Locks: none.
 
--- The clock, in microseconds since the Unix epoch; not frozen inside a transaction.
+-- Returns the clock in microseconds since the Unix epoch; the value advances inside a transaction.
 CREATE OR REPLACE FUNCTION queend.now_us() RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- Microseconds since the Unix epoch as a timestamp, exactly (an interval of whole microseconds, no floating point).
+-- Returns microseconds since the Unix epoch as a timestamp, exactly (an interval of whole microseconds, no floating
+-- point).
 CREATE OR REPLACE FUNCTION queend.moment(p_us bigint) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT timestamptz '1970-01-01 00:00:00+00' + make_interval(secs => (p_us / 1000000)::double precision)
            + (p_us % 1000000) * interval '1 microsecond'
 $$;
 
--- A moment (µs) as ISO 8601 in UTC, to the microsecond; NULL for NULL and for 0, which means never.
+-- Returns a moment (µs) as ISO 8601 in UTC, to the microsecond; NULL for NULL and for 0, which means never.
 CREATE OR REPLACE FUNCTION queend.iso(p_us bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_char(queend.moment(NULLIF(p_us, 0)) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
 -- Returns a moment that was given as text, in µs; NULL for NULL and for an empty text. Raises 22023 for any other text
--- that is no time: a filter that cannot be read must not mean all.
+-- that is no time, so that an unreadable filter never selects everything.
 CREATE OR REPLACE FUNCTION queend.moment_us(p_text text) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -29,7 +30,7 @@ EXCEPTION WHEN data_exception OR feature_not_supported THEN      -- infinity is 
     RAISE invalid_parameter_value USING MESSAGE = format('"%s" is no time: give one in ISO 8601', left(p_text, 64));
 END $$;
 
--- A delayMs as µs, NULL where there is none; what is no whole number of ms from 0 to 366 days is refused (22023).
+-- Returns a delayMs as µs, NULL for NULL. Raises 22023 unless it is a whole number of ms from 0 to 366 days.
 CREATE OR REPLACE FUNCTION queend.delay_us(p_delay jsonb) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,17 +1,16 @@
 -- How many names there may be and are: queues, partitions and groups. Owns queend.name_counts, written by triggers.
--- Locks: rows of counts with SKIP LOCKED; an advisory lock per queue where a bound is near.
+-- Locks: rows of counts with SKIP LOCKED; an advisory lock per queue when a bound is near.
 
--- How many queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) this session may make
--- there be; NULL: as many as it likes. A daemon sets it for what its clients ask of the control plane; the data plane
--- gives its bounds with each call.
--- For programs: ALTER ROLE … SET queend.max_queues = 1000.
+-- Returns up to how many queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) this
+-- session may create more; NULL: no bound. A daemon sets the bound for what its clients ask of the control plane; the
+-- data plane gives its bounds with each call. For programs: ALTER ROLE … SET queend.max_queues = 1000.
 CREATE OR REPLACE FUNCTION queend.names_bound(p_kind text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT NULLIF(NULLIF(current_setting('queend.max_' || p_kind || 's', true), '')::int, 0)
 $$;
 
--- Refuses to make a name: there are as many as are allowed. Error QD409, which daemons answer with 409;
--- core/find/bounds.pyx says the same in its own words.
+-- Refuses to create a name because there are as many as are allowed. Error QD409, which daemons answer with 409.
+-- core/find/bounds.pyx words the same refusal itself.
 CREATE OR REPLACE FUNCTION queend.names_full(p_kind text, p_queue text, p_most int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -22,12 +21,11 @@ BEGIN
         || format(' as QUEEND_MAX_%sS allows: %s', upper(p_kind), p_most);
 END $$;
 
--- Of p_wanted names of a kind that are to be made in a queue (0: the database), for how many there is room (p_most
--- NULL: for all).
--- What others make at this moment is not seen. Where more than a hundredth of the room that is left is wanted, callers
--- therefore go one after the other, to the end of their transactions: the bound holds unless more than a hundred make
--- names at the same moment.
--- READ COMMITTED. Callers ask for the database first, then for queues ascending.
+-- Returns for how many of p_wanted names of a kind there is room in a queue (0: the database); p_most NULL: for all.
+-- Names that other transactions create at this moment are not seen. So if more than a hundredth of the room left is
+-- wanted, callers go one after the other, until the end of their transactions. The bound then holds unless more than a
+-- hundred callers create names at the same moment. Requires READ COMMITTED. Callers ask for the database first, then
+-- for queues ascending.
 CREATE OR REPLACE FUNCTION queend.names_room(p_queue int, p_kind text, p_most int, p_wanted int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -44,13 +42,13 @@ BEGIN
     RETURN LEAST(GREATEST(v_left, 0), p_wanted);
 END $$;
 
--- How many names of a kind (queue, partition, group) a queue has; 0: the database.
+-- Returns how many names of a kind (queue, partition, group) a queue has; queue 0: the database.
 CREATE OR REPLACE FUNCTION queend.names_total(p_queue int, p_kind text) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
     SELECT COALESCE(sum(c.n), 0) FROM queend.name_counts c WHERE c.queue_id = p_queue AND c.kind = p_kind
 $$;
 
--- Refuses a name that has more than 255 bytes, the bound of every interface. Error 22023.
+-- Refuses a name of more than 255 bytes, the bound of every interface. Error 22023.
 CREATE OR REPLACE FUNCTION queend.name_check(p_what text, p_name text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -60,9 +58,9 @@ BEGIN
     END IF;
 END $$;
 
--- Counts queues, partitions and groups that were made or removed, and refuses names that are too long: the trigger of
--- their tables, once a statement. With the rights of its owner: who may make a queue need not be able to write to the
--- counts.
+-- Counts queues, partitions and groups that were created or removed, and refuses names that are too long. The trigger
+-- of their tables, once a statement. Runs with the rights of its owner: a role that may create a queue need not be able
+-- to write to the counts.
 CREATE OR REPLACE FUNCTION queend.names_counted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
@@ -88,9 +86,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Adds to how many names of a kind a queue has (0: the database): to a row that nobody else holds, or to a new one, so
--- nobody waits.
--- There are as many rows as there were callers at once.
+-- Adds p_n to the number of names of a kind that a queue has (0: the database). Writes to a row that no other
+-- transaction has locked, or to a new row, so no caller waits. There are as many rows as there were callers at once.
 CREATE OR REPLACE FUNCTION queend.names_count(p_queue int, p_kind text, p_n int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -105,8 +102,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns an argument of a function that deletes or moves. Raises 22023 where it is NULL or an empty text: neither may
--- mean "all".
+-- Returns an argument of a function that deletes or moves. Raises 22023 if it is NULL or an empty text, so that neither
+-- can mean "all".
 CREATE OR REPLACE FUNCTION queend.required(p_name text, p_value anyelement) RETURNS anyelement
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -118,8 +115,8 @@ BEGIN
     RETURN p_value;
 END $$;
 
--- Returns a filter: a JSON object that has no other members than these. Raises 22023 for anything else: a misspelled
--- filter must not mean all. NULL: no filter.
+-- Returns a filter: a JSON object that has only the given members, or NULL (no filter). Raises 22023 for anything else,
+-- so that a misspelled filter never selects everything.
 CREATE OR REPLACE FUNCTION queend.filter_checked(p_filter jsonb, p_names text[]) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -136,8 +133,8 @@ BEGIN
     RETURN p_filter;
 END $$;
 
--- Returns a filter of a function that deletes or moves (filter_checked). Raises 22023, too, for a member that is null,
--- an empty text or an empty list: it must not mean all.
+-- Returns a filter of a function that deletes or moves (filter_checked). Also raises 22023 for a member that is null,
+-- an empty text or an empty list, so that none of them can mean "all".
 CREATE OR REPLACE FUNCTION queend.filter_given(p_filter jsonb, p_names text[]) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -151,8 +148,8 @@ BEGIN
     RETURN p_filter;
 END $$;
 
--- Returns a number of a filter, p_default where the filter has none. Raises 22023 for what is no whole number from
--- p_low to p_most.
+-- Returns a number of a filter, p_default if the filter has none. Raises 22023 unless it is a whole number from p_low
+-- to p_most.
 CREATE OR REPLACE FUNCTION queend.filter_number(p_filter jsonb, p_name text, p_default int, p_low int, p_most int)
 RETURNS int
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -168,8 +165,9 @@ BEGIN
           USING MESSAGE = format('%s must be a whole number from %s to %s', p_name, p_low, p_most);
 END $$;
 
--- Returns whether p_known is meant by another name: equal but for case, or one letter more, less or other, or two that
--- changed places. Names of less than five letters are met by case alone. core/route/stray says the same.
+-- Returns whether p_name may be a misspelling of p_known: equal but for case, or one letter more, less or different, or
+-- two neighbours swapped. A p_known of less than five letters is matched by case alone. core/route/stray has the same
+-- rule.
 CREATE OR REPLACE FUNCTION queend.name_near(p_name text, p_known text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -191,8 +189,8 @@ BEGIN
                             AND substr(p_name, i + 2) = substr(p_known, i + 2) END;
 END $$;
 
--- Refuses a JSON array in which an object has a misspelled member: one that is near to one of these names (name_near).
--- Other unknown members are passed over, as over HTTP. Error 22023.
+-- Refuses a JSON array in which an object has a misspelled member: one that is near to one of the given names
+-- (name_near). Other unknown members are ignored, as over HTTP. Error 22023.
 CREATE OR REPLACE FUNCTION queend.members_checked(p_items jsonb, p_names text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

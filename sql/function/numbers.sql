@@ -1,12 +1,12 @@
--- Numbers of queues, partitions and consumer groups: 1 to 2 147 483 647, given in turn. Their sequences begin anew at
--- the end, so a number is given again only after all others. Owns the sequences of queues, partitions and
--- consumer_groups. Takes no lock.
+-- Numbers of queues, partitions and consumer groups: 1 to 2 147 483 647, given in turn.
+-- Out: free numbers. Owns the sequences of queues, partitions and consumer_groups. Locks: none.
+-- A sequence begins again at 1 after its end, so a number is reused only after all others.
 --
--- Each function returns p_count numbers that are free, in ascending order until the sequence begins anew. Free: nothing
--- in the database has the number or names it. After a number that is in use, 1000 numbers are taken at a time, so that
--- a long run of numbers in use is passed quickly; those that are left over are not given. Look-ups are scalar
--- subqueries with OFFSET 0: each can only be planned as a probe of a key. The functions run with the rights of their
--- owner: a role that may insert a name needs no right on a sequence.
+-- Each function returns p_count free numbers, in ascending order until the sequence begins again. Free: no row in the
+-- database has the number or refers to it. After a number in use, 1000 numbers are taken at a time, so that a long run
+-- of numbers in use is passed quickly. Surplus numbers are dropped. Look-ups are scalar subqueries with OFFSET 0: each
+-- can only be planned as a probe of a key. The functions run with the rights of their owner: a role that may insert a
+-- name needs no right on a sequence.
 
 -- Returns numbers for new partitions. A deleted partition keeps its number until queend.sweep has removed its rows.
 CREATE OR REPLACE FUNCTION queend.partition_numbers(p_count int) RETURNS int[]

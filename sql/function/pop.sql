@@ -1,46 +1,46 @@
--- Pop: claims records for waiting requests and fetches them. Owns the claim in queend.cursors. Locks: cursors
--- ascending, with SKIP LOCKED.
+-- Pop: claims records for waiting requests and reads them from the log. In: requests and their candidate partitions.
+-- Out: rows of the log with the offsets to deliver. Owns the claim in queend.cursors. Locks: cursors ascending, with
+-- SKIP LOCKED.
 
--- Claims and fetches for many waiting requests at once.
+-- Claims and fetches records for many waiting requests at once.
 --   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference;
 --                                     p_fresh: the group may have no cursor there yet
 --   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id,
---                                     its length, delayedProcessing and windowBuffer, all in µs; r_ttl_us: what is
---                                     older is passed over as if it were gone (0, or NULL for all: nothing is);
---                                     r_rate_us, r_burst: a partition is delivered to the group one record in so many
---                                     µs, and at most so many at once (0, or NULL for all: no bound)
--- One row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
+--                                     lease length, delayedProcessing and windowBuffer, all in µs
+--   r_ttl_us                          older records are passed over as if they were gone (0, or NULL for all: no limit)
+--   r_rate_us, r_burst                a partition delivers to the group one record per r_rate_us µs, and at most
+--                                     r_burst at once (0, or NULL for all: no limit)
+-- Returns one row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
 --          4  not needed any more: untouched
 --          9  with ord -1: stale catalogue version (in base), nothing was done
--- buried: of the candidate, how many records became dead letters before the delivery (NULL: none).
+-- buried: number of the candidate's records that became dead letters before the delivery (NULL: none).
 --
 -- 1. Offsets are gapless, so heads and cursors alone say how many records each candidate has. Running sums over them
---    pick the candidates a request needs, and only those are locked, with SKIP LOCKED: a pop waits for nobody. The
---    cursor is read again after its lock: it may have moved on, or back by a seek.
--- 2. A delivery begins behind records that are deleted (queend.holes), for another group (queend.addressed, in a
---    partition whose floor says that it has had some) or done beyond a gap (cursors.beyond), and ends before the next
---    such record: it has no gaps. It ends before the first record whose delivery moment has not come (queend.schedule);
---    while that is the next one, nothing is delivered. Where leases run out again and again, deliveries become narrow
---    (lapse).
+--    pick the candidates that a request needs. Only those are locked, with SKIP LOCKED: a pop never waits for a lock on
+--    a cursor. The cursor is read again under its lock, because it may have moved on, or back by a seek.
+-- 2. A delivery has no gaps. It begins behind records that are deleted (queend.holes), addressed to another group
+--    (queend.addressed, if the floor of the partition says that it has had some) or done beyond a gap (cursors.beyond).
+--    It ends before the next such record, and before the first record whose delivery moment has not come
+--    (queend.schedule); if that record is the next one, nothing is delivered. After repeated lease expiries deliveries
+--    become narrow (lapse).
 -- 3. Records are then read once, narrow and wide columns together. A request stops after 8 MB of payload (unpacked),
---    but never before its first row. Only a call with more than that in all looks for where its requests stop (cut):
---    running sums over all rows would sort and copy each of them.
+--    but gets at least its first row. Only a call with more than 8 MB in all computes where its requests stop (cut),
+--    because running sums over all rows would sort and copy each of them.
 --
--- Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an UPDATE joined to its rows
--- may be planned as a scan of all cursors while the table is small. A cursor is looked for from the right end of its
--- key, and the search ends where one is found: while a snapshot is held elsewhere none of its versions can be removed,
--- the index has entries for hundreds of them, and the newest is the last. (With `=` the order would mean nothing to the
--- planner.)
--- To start the statement costs as much as one request in it: each column of each step is paid for once more.
--- So a step lists the columns it needs, and what few queues have (a rate) is computed by functions of its own. A record
--- passes four steps: what is of its candidate is taken from `locked` again, and what may be NULL stands last.
--- row_base is a hint: where no row begins there any more (an earlier release merged rows), the row is looked for.
+-- Cursors are written by INSERT … ON CONFLICT, which always goes by the primary key. While the table is small, an
+-- UPDATE joined to its rows may be planned as a scan of all cursors. A cursor is searched from the right end of its
+-- key, and the search ends at the first hit. While a snapshot is held elsewhere no version of the cursor can be
+-- removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the planner would ignore
+-- the order.) Starting the statement costs as much as one request in it: each column of each step is paid for once
+-- more. So a step lists only the columns it needs, and functions compute what few queues have (a rate). A record passes
+-- four steps: columns of its candidate are taken from `locked` again, and columns that may be NULL stand last. row_base
+-- is a hint: if no row begins there any more (an earlier release merged rows), the row is searched.
 --
--- A rate is kept with the pause: retry_until is the moment from which one record may be delivered, each r_rate_us later
--- there is one more, r_burst at most. What is delivered moves it ahead by as many steps. No other column, no other row:
--- it holds for all daemons, and a partition that has to wait looks like one that pauses.
+-- A rate is kept in the column of the pause. retry_until is the moment from which one record may be delivered; each
+-- r_rate_us later one more may be, up to r_burst. Each delivered record moves retry_until ahead by one step. So the
+-- rate holds for all daemons without another column or row, and a partition that has to wait looks like a paused one.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
     r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL, r_rate_us bigint[] DEFAULT NULL, r_burst int[] DEFAULT NULL)
@@ -236,8 +236,8 @@ BEGIN
     END IF;
 END $$;
 
--- When the record at an offset leaves its delay: 0 if it was stored at or before p_ripe, else how long after p_ripe it
--- was stored, counted from now.
+-- Returns when the record at an offset leaves its delay: 0 if it was stored at or before p_ripe. Otherwise the wait is
+-- the time between p_ripe and its storage, counted from now.
 CREATE OR REPLACE FUNCTION queend.delayed_until(p_part int, p_offset bigint, p_ripe bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -251,9 +251,9 @@ BEGIN
      ORDER BY l.base LIMIT 1);
 END $$;
 
--- The first offset of a partition at or after p_next whose record was stored, or could be delivered first, at or after
--- a moment; the head if there is none. p_base: a row of the log not above p_next's. Where that is young enough, as it
--- is while consumers keep up, one probe says so.
+-- Returns the first offset of a partition at or after p_next whose record was stored, or could first be delivered, at
+-- or after a moment. Returns the head if there is no such record. p_base: a row of the log not above that of p_next. If
+-- that row is young enough, as while consumers keep up, one probe suffices.
 CREATE OR REPLACE FUNCTION queend.live_from(p_part int, p_base bigint, p_next bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -269,9 +269,9 @@ BEGIN
     RETURN COALESCE(queend.schedule_since(p_part, p_next, v_to, p_at), v_to);
 END $$;
 
--- Where the next delivery of a cursor begins and ends, if something is done beyond a gap or a lease ran out (due_from,
--- lapse): {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many
--- records became dead letters}.
+-- Limits the next delivery of a cursor that has records done beyond a gap or whose lease expired (due_from, lapse).
+-- Returns {first record, offset before which it ends (NULL: no bound), 1 if cursors.standing is to be set, number of
+-- records that became dead letters}. Requires the cursor's row.
 CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange,
     p_standing boolean, p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
@@ -286,8 +286,7 @@ BEGIN
     RETURN ARRAY[z.first, LEAST(queend.done_after(p_beyond, z.first), z.first + z.most), z.standing::int, z.buried];
 END $$;
 
--- How many records a rate lets a request take now, none where it has no rate; and from which moment on the next one may
--- be delivered when it has taken so many.
+-- Returns how many records a rate lets a request take now, NULL without a rate.
 CREATE OR REPLACE FUNCTION queend.rate_room(r_rate_us bigint[], r_burst int[], p_req int, p_retry_until bigint,
     p_now bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -296,6 +295,8 @@ BEGIN
                 THEN LEAST((p_now - p_retry_until) / r_rate_us[p_req] + 1, r_burst[p_req]) END;
 END $$;
 
+-- Returns the moment from which the next record may be delivered after a request took p_taken records: the new
+-- retry_until of the cursor.
 CREATE OR REPLACE FUNCTION queend.rate_next(r_rate_us bigint[], r_burst int[], p_req int, p_retry_until bigint,
     p_now bigint, p_taken bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -318,9 +319,9 @@ BEGIN
                    WHERE l.partition_id = p_part AND l.base <= p_first ORDER BY l.base DESC LIMIT 1) + 5 * p_window);
 END $$;
 
--- Where the candidates of a pop end whose requests have too many bytes: of each candidate (element 1 is of ord 0) the
--- base of the first row that is left out, NULL where none is. The arrays have one element per row: its request,
--- candidate, base and bytes. A request ends with the row that fills its 8 MB; its first row it always has.
+-- Returns where the candidates of a pop end whose requests have too many bytes: per candidate (element 1 is of ord 0)
+-- the base of the first row left out, NULL if no row is left out. The arrays have one element per row: request,
+-- candidate, base and bytes. A request ends with the row that fills its 8 MB, and always has its first row.
 CREATE OR REPLACE FUNCTION queend.pop_cut(p_req int[], p_ord int[], p_base bigint[], p_size int[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE AS $$
     SELECT array_agg(c.base ORDER BY g.ord)

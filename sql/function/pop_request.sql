@@ -1,8 +1,8 @@
--- Pop for callers that write SQL: JSON in, JSON out, no daemon. It ends in queend.pop; SQL cannot read what is
--- compressed or sealed, so a delivery ends before such a record.
+-- Pop for callers that write SQL: JSON in, JSON out, no daemon. Claims through queend.pop and takes its locks. SQL
+-- cannot read compressed or sealed records, so a delivery ends before such a record.
 
--- Returns a number of a pop's request; the default where the request has none, 1 where it has a smaller one. Error
--- 22023: it is larger than allowed.
+-- Returns a number of a pop request: the default if the request has none, 1 if it has a smaller one. Error 22023: the
+-- number is too large.
 CREATE OR REPLACE FUNCTION queend.pop_bound(p_request jsonb, p_name text, p_default int, p_most int) RETURNS int
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -13,9 +13,8 @@ BEGIN
     RETURN GREATEST(COALESCE((p_request->>p_name)::int, p_default), 1);
 END $$;
 
--- Returns the result of one request of queen.pop_unified_batch_v4; reason says why it is empty.
--- A pop without a partition walks the queue's partitions from one of them that chance chooses, a page at a time, until
--- it has enough.
+-- Returns the result of one request of queen.pop_unified_batch_v4; reason says why it is empty. A pop without a
+-- partition begins at a random partition of the queue and walks on in pages of 1000 until it has enough.
 CREATE OR REPLACE FUNCTION queend.pop_request(p_request jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -118,10 +117,10 @@ BEGIN
     RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken, v_found, NULL, false);
 END $$;
 
--- Pops for a caller that speaks SQL: claims at most p_take records of a partition for a group and reads them. messages:
--- in order, as queen.pop_unified_batch_v4 gives them; NULL: nothing was claimed, status says why: 0 nothing there, 2
--- leased, 3 not yet, 5 what comes next SQL cannot read (compressed or sealed: queend hands it out over HTTP). A
--- delivery ends before such a record. p_auto: acknowledged at once.
+-- Claims at most p_take records of a partition for a group and reads them, for a caller that speaks SQL. messages: in
+-- order, in the form of queen.pop_unified_batch_v4. NULL: nothing was claimed. Then status says why: 0 empty, 2 leased,
+-- 3 not yet due, 5 SQL cannot read the next record (compressed or sealed; queend delivers it over HTTP). A delivery
+-- ends before such a record. p_auto: acknowledges at once.
 CREATE OR REPLACE FUNCTION queend.pop_partition(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
     p_auto boolean, OUT status int, OUT messages jsonb)
 LANGUAGE plpgsql AS $$
@@ -169,8 +168,8 @@ BEGIN
     PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
 END $$;
 
--- Makes the cursor of a group in a partition. False if another transaction makes it and does not end within 10 ms. A
--- call in SQL holds cursors of other partitions in any order: to wait longer could be a deadlock.
+-- Creates the cursor of a group in a partition. Returns false if another transaction creates it and does not end within
+-- 10 ms. A call in SQL holds cursors of other partitions in any order, so a longer wait could be a deadlock.
 CREATE OR REPLACE FUNCTION queend.cursor_opened(p_part int, p_group int) RETURNS boolean
 LANGUAGE plpgsql SET lock_timeout = 10 AS $$
 BEGIN
@@ -180,8 +179,8 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
 
--- Claims at most p_take records of one partition for a group under a lease, as the options of its queue say. first,
--- take: what was claimed; NULL: nothing, status says why, as in pop.
+-- Claims at most p_take records of one partition for a group under a lease, by the options of its queue. first, take:
+-- the claimed records; NULL: none, and status says why, as in pop.
 CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
     OUT status int, OUT first bigint, OUT take bigint)
 LANGUAGE plpgsql AS $$
@@ -215,7 +214,7 @@ BEGIN
     END IF;
 END $$;
 
--- The result of a pop in the reference server's shape. p_taken: the partitions that were claimed; the first names the
+-- Returns the result of a pop in the reference server's shape. p_taken: the claimed partitions; the first one names the
 -- answer.
 CREATE OR REPLACE FUNCTION queend.pop_result(p_request jsonb, p_group text, p_lease text, p_taken int[],
     p_messages jsonb, p_error text, p_window boolean) RETURNS jsonb

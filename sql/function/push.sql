@@ -1,65 +1,68 @@
--- Push: appends batches of records to the log. Owns what is inserted into queend.log, and queend.late_ids for ids that
--- the log cannot prove. Locks: the lanes of its partitions, ascending, to the end of the transaction. Cursors that are
--- claimed with it come after them, with SKIP LOCKED.
+-- Push: appends batches of records to the log. In: batch rows, and claims for waiting pops. Out: offsets, or the older
+-- records that are duplicated. Owns the inserts into queend.log, and into queend.late_ids the ids that the log cannot
+-- prove. Locks: the lanes of its partitions, ascending, until the end of the transaction; then the claimed cursors,
+-- with SKIP LOCKED.
 
--- Appends record batches. One element of the arrays per batch row: a partition's records of this call, in chunks of at
--- most 1000 records that follow each other.
---   p_version  the caller's catalogue version, 0 = do not check. A stale caller gets one row (ord -1, status 9, the
---              version in base) and nothing is stored.
+-- Appends record batches. The arrays have one element per batch row. A batch row holds at most 1000 consecutive records
+-- of one partition; a partition may have several rows in a call.
+--   p_version  the caller's catalogue version, 0: not checked. A stale caller gets one row (ord -1, status 9, the
+--              current version in base), and nothing is stored.
 --   p_lanes    the lanes (partition id & 63) of all partitions, ascending
---   p_skip     records of the same partition in earlier rows of this call
+--   p_skip     number of records of the same partition in earlier rows of this call
 --   p_kind     of the whole partition: 0 ids made by the caller, 1 only version-7 ids, 2 no version-7 id, 3 mixed
 --   p_lo, p_hi smallest and largest version-7 id of the whole partition
---   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows of, 0 = none:
---              the newest row is looked for from there on, instead of among all that share its leaf page. -2 - offset:
---              the same, and `seen` of what 1 below stores is `high` of its row; NULL where that row is odd. -1, for
---              all rows of the call or none, not in push_due: heads are named (0 below)
---   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins,
---              consumer group, records to take, whether these are all of the partition's in this call, lease id, its
---              length in µs (0: acknowledged at once). Claimed only where the cursor stands right before that row, free
---              of a lease and a pause and not locked by anybody, or where group and partition are new to each other:
---              just what a pop after the commit would find. One more result row for each claim made: status 2, ord =
---              partition, base = group, seen = the place of the cursor (ctid), which ack_leased takes. Only when every
---              row of the call could be stored at once (1 below).
---   p_known, p_known_at  for a partition whose ids that are not version 7 the caller remembers: it is complete up to
---              this offset, the end of a row stored at that moment, and none of the ids of this call is among them. -2
---              - offset: some may be, in the places p_look_from <= offset < p_look_to given for the row p_look_row of
---              p_part (from 1); so -2 begins to remember. 0: it knows nothing, and will remember if some daemon does
---              already (late_ids lacks ids then). -1: it has no room to remember, late_ids must hold all ids. NULL: it
---              never will.
---   p_compares the caller can compare ids with rows of the log by itself (status 4)
--- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
--- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment, negative
--- if it was deleted; the others got base, base + 1, … in order (base -1: none); status 3 nothing of the partition was
--- stored. Either a compressed row, which cannot be cut here, holds a duplicate beside a new record, or may; or there is
--- more to learn, or to list. The caller learns `seen` and sends the partition's records again, plain. seen: what a
--- caller that remembers did not know yet (ids_seen).
--- Status 4, with p_compares: the row is one of the log that may hold records of the partition, of which nothing was
--- stored. ord is that of the partition's first batch row. base and created_at are those of the row of the log, `seen`
--- has its ids, dup_at the moments of its records (NULL: all are created_at). If the rows of status 4 hold all ids of
--- the partition, its records are duplicates. Otherwise the caller sends them again without p_compares.
+--   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows, 0: unknown.
+--              The newest row is searched from there on, instead of among all rows that share its leaf page. -2 -
+--              offset: the same hint, and `seen` of a row stored by step 1 returns its `high` (NULL if the row is odd).
+--              -1: heads are named (step 0); then it is -1 for all rows of the call. push_due does not allow -1.
+--   p_claim_*  deliveries to waiting pops in the same transaction: row of p_part (from 1) where a partition begins,
+--              consumer group, number of records, whether these are all records of the partition in this call, lease
+--              id, lease length in µs (0: acknowledged at once). A claim is made only if step 0 or 1 stored every row
+--              of the call. The cursor must stand right before that row, unlocked, without a lease and without a pause;
+--              or group and partition are new to each other. That is what a pop after the commit would find. Each claim
+--              made adds a result row: status 2, ord = partition, base = group, seen = ctid of the cursor, for
+--              ack_leased.
+--   p_known, p_known_at  what the caller remembers of the partition's ids that are not version 7.
+--              > 0: it remembers all of them up to this offset, the end of a row stored at p_known_at, and no id of
+--              this call is among them. -2 - offset: as > 0, but ids of this call may be at the offsets p_look_from <=
+--              offset < p_look_to, given for the row p_look_row of p_part (from 1); -2 begins to remember. 0: it
+--              remembers nothing yet, and will if some daemon does already (then late_ids lacks ids). -1: it has no
+--              room to remember, so late_ids must hold all ids. NULL: it never remembers.
+--   p_compares the caller can compare ids with rows of the log itself (status 4)
+-- Returns one row per batch row, by status. Status 0: stored as a whole; record i has the offset base + i. Status 1:
+-- some records may be duplicates. dup_offset[i] is the offset of the older record, or -1. dup_at[i] is the moment of
+-- the older record, negative if that record was deleted. The other records got base, base + 1, … in order (base -1: all
+-- are duplicates). Status 3: nothing of the partition was stored. Either a compressed row, which cannot be cut here,
+-- holds or may hold a duplicate beside a new record. Or the caller must first learn ids (`seen`), or late_ids must
+-- first list them. The caller takes over `seen` and sends the records of the partition again, uncompressed. `seen`: ids
+-- that a remembering caller did not know yet (ids_seen). Status 4, only with p_compares: nothing of the partition was
+-- stored. The result row describes a row of the log that may hold its records. ord is that of the partition's first
+-- batch row. base and created_at are those of the row of the log. `seen` has its ids, dup_at the moments of its records
+-- (NULL: all are created_at). If the rows of status 4 hold all ids of the partition, its records are duplicates.
+-- Otherwise the caller sends the records again without p_compares.
 --
--- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
--- the ids that are checked here.
---   0. Heads are named: no row is looked for. p_known is the head of each partition, the end of a row of p_known_at
---      that is not odd; p_hi is not below `high` of that row; where p_kind is not 0 every id is above it or remembered.
---      All is stored, and one row says so: ord -2, status 0, the moment in created_at. Or nothing is: 23505 where a row
---      begins at such a head, since somebody else wrote it; QD409 for every other reason.
---      A head that is too low does no harm: what was written since begins there, and the primary key refuses a second
---      row. Retention may have taken that row, but has raised the floor with it; a look after the insert sees that (the
---      insert waits for a retention that is just removing the row, and its own snapshot is older). A head that is too
---      high would leave a gap: the caller names only what it stored itself in this life of this server.
---   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
---      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
---      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing. So
---      it does where the caller remembers the other ids and the partition's head is still the one it knows.
---   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
---      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more).
---      The rest, and the partitions of which an id was there, go to ids_held, once for all records of a partition of
---      this call: the cost of a look-up must not grow with the rows. push_rest appends what is new. With p_compares,
---      ids that are sent again go to the caller instead: of version 7 (ids_near), and others where the caller remembers
---      the whole partition and knows a place for each (ids_placed). It gets at most eight ids of the log for each of
---      its own, and 200 000 more for all partitions together.
+-- The lanes are held until the end of the transaction. So offsets are given in commit order, and no other transaction
+-- can write the checked ids meanwhile.
+--   0. Heads are named: no row is searched. p_known is the head of each partition, the end of a row that was stored at
+--      p_known_at and is not odd. p_hi is not below `high` of that row. Where p_kind is not 0, every id is above `high`
+--      or remembered. If all is stored, one row says so: ord -2, status 0, the moment in created_at. Otherwise nothing
+--      is stored: error 23505 if a row begins at such a head (another daemon wrote it), QD409 for every other reason. A
+--      head that is too low is safe. A row written since begins there, and the primary key refuses a second row. If
+--      retention took that row, it raised the floor with it, and the look at the floor after the insert sees that. (The
+--      insert waits for a retention that is removing the row, and its own snapshot is older.) A head that is too high
+--      would leave a gap. So the caller names only a head that it stored itself in this incarnation of the server.
+--   1. The newest row of the partition proves every id new: the ids are timely and above every timely id of the
+--      partition, or made by the caller. The batch is inserted at once. Each row is looked up and inserted before the
+--      next, while the leaf page that both steps need is in the processor's cache. A hint above every row proves
+--      nothing. The newest row also suffices if the caller remembers the other ids and the partition's head is the one
+--      it knows.
+--   2. Every other batch row. If no id can be in the log (none is version 7, or all are of the far future), late_ids
+--      decides by one insert for all partitions. Ids are looked up before: under the lane no other transaction inserts,
+--      and ON CONFLICT costs more. All other rows, and partitions with an id found there, go to ids_held. It runs once
+--      for all records of a partition, so the cost of a look-up does not grow with the rows. push_rest appends the new
+--      records. With p_compares, ids sent again go to the caller instead: version-7 ids (ids_near), and others if the
+--      caller remembers the whole partition and knows a place for each (ids_placed). The caller gets at most eight ids
+--      of the log for each of its own, and 200 000 more for all partitions together.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
@@ -326,10 +329,10 @@ BEGIN
                                           r.dup_at) AS s;
 END $$;
 
--- Appends one batch row without the records that are stored already. Returns a row as push does, with status 1. If
+-- Appends one batch row without the records that are already stored. Returns a row as push does, with status 1. If
 -- every record is a duplicate, base is -1 and the body is not read. Requires the partition's lane. p_late: push put ids
--- of the row into late_ids. p_refuse: nothing of the row is to be stored (status 3). p_known: as in push. p_dup_offset,
--- p_dup_at: as ids_held returns them, for the records of this row.
+-- of the row into late_ids. p_refuse: store nothing of the row (status 3). p_known: as in push. p_dup_offset, p_dup_at:
+-- as ids_held returns them, for the records of this row.
 CREATE OR REPLACE FUNCTION queend.push_rest(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
     p_late boolean, p_refuse boolean, p_known bigint, p_dup_offset bigint[], p_dup_at bigint[],
     OUT status smallint, OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
@@ -404,8 +407,8 @@ BEGIN
     END IF;
 END $$;
 
--- push, for a call in which some record has a delivery moment: takes note of those it stored. Parameters and result as
--- push.
+-- Pushes a call in which some record has a delivery moment, and adds each stored row with extras to queend.schedule
+-- (schedule_add). Takes the parameters and returns the rows of push.
 CREATE OR REPLACE FUNCTION queend.push_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,

@@ -1,15 +1,15 @@
--- Push for callers that write SQL: messages one by one, queues and partitions by name. It ends in queend.push and takes
--- the same locks; names are made before.
+-- Push for callers that write SQL: messages one by one, queues and partitions by name. In: items. Out: where each is
+-- stored, or the older message. Owns nothing. Locks: those of resolve (names), then those of queend.push.
 
--- Stores messages that are given one by one, in their order per partition; queues and partitions that are missing are
--- made. For callers that write SQL: the daemon has its own way to push (queend.push), which this one ends in.
--- One row per item (0-based ord): whether the partition had its transaction id already, as the older message or as an
--- earlier item, and where and when (µs, negative: that message was deleted) that id is stored. Names were checked
--- (item_check). Error 0A000: a queue is encrypted, which SQL cannot do.
+-- Stores messages that are given one by one, in their order per partition, and creates missing queues and partitions.
+-- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
+-- item (0-based ord). duplicate: the partition already had the transaction id, from an older message or an earlier
+-- item. partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where and when that id
+-- is stored. Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names (item_check).
 --
--- In a transaction that is READ COMMITTED: a name that changes its meaning while this waits for a lane is found out by
--- the version of the catalogue and looked up again. The lanes are held to the end of the transaction, so that should be
--- now.
+-- Requires READ COMMITTED. The catalogue version reveals a name whose meaning changed during the wait for a lane; then
+-- the name is looked up again. The caller should commit at once, because the lanes are held until the end of the
+-- transaction.
 CREATE OR REPLACE FUNCTION queend.push_items(p_queue text[], p_partition text[], p_transaction text[], p_payload text[],
     p_trace uuid[], p_producer text[], p_headers text[] DEFAULT NULL)
 RETURNS TABLE (ord int, duplicate boolean, partition_id int, record_offset bigint, stored_at bigint)
@@ -63,10 +63,10 @@ BEGIN
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
 
--- The arrays of queend.push for messages that are given one by one: a row of the log per partition and 1000 records or
--- about 64 KB.
--- Items that repeat the partition and id of an earlier one are left out. items: the others (from 1), in the order they
--- lie in the rows; copies, firsts: those left out, and whom each repeats. lanes: ascending.
+-- Returns the arrays of queend.push for messages that are given one by one. A batch row holds at most 1000 records and
+-- about 64 KB of one partition. Items that repeat the partition and id of an earlier item are left out. items: the kept
+-- items (from 1), in the order of the rows. copies, firsts: each left-out item and the item that it repeats. lanes:
+-- ascending.
 CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[],
     p_producer text[], p_headers text[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[],
     OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
@@ -124,9 +124,9 @@ BEGIN
     lanes := ARRAY(SELECT DISTINCT p & 63 AS lane FROM unnest(parts) AS p ORDER BY lane);
 END $$;
 
--- Refuses names that no message can have, with the words of the HTTP routes (22023, invalid_parameter_value): a queue's
--- name and a partition's are at most 255 bytes, a transaction id has at most 255 characters. p_transaction NULL: one is
--- made.
+-- Refuses names that no message can have, with the error texts of the HTTP routes (22023, invalid_parameter_value).
+-- Names of queues and partitions have at most 255 bytes, a transaction id at most 255 characters. p_transaction NULL:
+-- the push makes an id.
 CREATE OR REPLACE FUNCTION queend.item_check(p_queue text, p_partition text, p_transaction text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -139,8 +139,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a payload of more bytes than a request over HTTP may have by default (54000, program_limit_exceeded). A
--- larger one takes the relay longer than a statement may, and what was pushed after it waits.
+-- Refuses a payload of more bytes than an HTTP request may have by default (54000, program_limit_exceeded). The relay
+-- would need longer for a larger payload than a statement may take, and later messages would wait for it.
 CREATE OR REPLACE FUNCTION queend.payload_check(p_payload text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -150,11 +150,11 @@ BEGIN
     END IF;
 END $$;
 
--- Returns how many bytes a payload may have that SQL pushes.
+-- Returns the largest payload in bytes that SQL may push.
 CREATE OR REPLACE FUNCTION queend.payload_most() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 67108864';
 
--- Refuses items (a JSON array) of which one has a member that SQL does not support, or a misspelled one
--- (members_checked). To drop the member would make another message than its sender meant. Error 22023.
+-- Refuses items (a JSON array) if one has a member that SQL does not support, or a misspelled member (members_checked).
+-- Dropping the member would store another message than its sender meant. Error 22023.
 CREATE OR REPLACE FUNCTION queend.items_served(p_items jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,10 +1,10 @@
--- Push of one row of the log: the small call, as cheap as it can be. Owns and locks what push does.
+-- Push of one batch row: the common small call, at the lowest cost. Owns and locks what push does.
 
--- push, for a call of one row with at most one claim: parameters as push, each the one element of its array (p_skip is
--- 0, p_claim_row 1 or NULL), result as push. Every transaction starts plans and expressions anew, and that is most of
--- what a call of one message costs: so no array is taken apart and little is left to PL/pgSQL. What is not ordinary
--- goes to push: a partition's first record, ids that its newest row does not prove new, a claim of a lease that does
--- not name its partition, a stale caller.
+-- Pushes one batch row with at most one claim. Takes the parameters of push, each as the only element of its array
+-- (p_skip 0, p_claim_row 1 or NULL); returns the rows of push. Starting plans and expressions in each transaction is
+-- most of the cost of a call of one message. So this function unpacks no array and runs few statements of PL/pgSQL. It
+-- calls push for every other case: the first record of a partition, ids that the newest row does not prove new, a claim
+-- whose lease id does not name its partition, a stale caller.
 CREATE OR REPLACE FUNCTION queend.push_one(p_version bigint, p_lane int, p_part int, p_skip int, p_n int,
     p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea, p_body bytea, p_meta bytea, p_hint bigint, p_claim_row int,
     p_claim_group int, p_claim_take int, p_claim_whole boolean, p_claim_lease uuid, p_claim_us bigint, p_known bigint,

@@ -1,13 +1,12 @@
--- Reading the log without a group: nothing is claimed, nothing moves and nothing is locked.
+-- Reading the log without a group: claims nothing and moves nothing. Locks: none.
 
--- Log rows by offset, for a read without a group: nothing is claimed and nothing moves. One element of the arrays per
--- entry asked for: queue and partition by name, the first offset wanted, and most bytes; p_total: most bytes of all. At
--- least one result row per entry, in order. status 0: read; 1: no such queue; 2: the offset lies below floor or above
--- head. A partition that was never written has head and floor 0. The arrays hold the log rows from the one with the
--- first offset on, at most 1000 of them per result row, so a long answer has several result rows per entry; NULL: none.
--- One snapshot: what is told of the marks is true of the rows. Bytes are of unpacked bodies (body_size) and 32 per
--- record (ids and what an answer has around a payload); the first row of an entry comes however large it is, while any
--- are left.
+-- Returns log rows by offset, for a read without a group. One element of the arrays per entry: queue and partition by
+-- name, first offset, most bytes. p_total: most bytes of all entries. Returns at least one row per entry, in order.
+-- status 0: read; 1: no such queue; 2: the offset is below floor or above head. A partition that was never written has
+-- head and floor 0. The arrays hold the log rows from the one with the first offset on; NULL: no rows. A result row has
+-- at most 1000 of them, so a long answer has several result rows per entry. All come from one snapshot, so head and
+-- floor are true of the rows. Bytes are those of unpacked bodies (body_size) and 32 per record (ids, and what an answer
+-- has around a payload). The first row of an entry is read whatever its size, while any bytes of the limits are left.
 CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[],
     p_total bigint)
 RETURNS TABLE (ord int, status int, head bigint, floor bigint, base bigint[], n int[], created_at bigint[], ids bytea[],
@@ -63,9 +62,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Head and floor of every partition of a queue in order of creation, a page at a time: behind partition id p_after, at
--- most p_limit. at: the first offset whose record was stored at or after p_at (µs), head when there is none, NULL when
--- p_at is. written_at: moment of the newest record, NULL when none is there.
+-- Returns head and floor of every partition of a queue in order of creation, a page at a time: behind partition id
+-- p_after, at most p_limit. at: the first offset whose record was stored at or after p_at (µs), head if there is none,
+-- NULL if p_at is NULL. written_at: moment of the newest record, NULL if the partition holds none.
 CREATE OR REPLACE FUNCTION queend.offsets(p_queue int, p_after int, p_limit int, p_at bigint)
 RETURNS TABLE (partition_id int, name text, head bigint, floor bigint, written_at bigint, at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -81,8 +80,9 @@ BEGIN
      ORDER BY p.id;
 END $$;
 
--- The first record of a partition stored at or after a moment (µs); one element of the arrays per entry, one row each,
--- in order. queue_id NULL: no such queue. found, stored_at: offset and moment of the record, NULL when there is none.
+-- Finds the first record of a partition stored at or after a moment (µs). One element of the arrays per entry; returns
+-- one row each, in order. queue_id NULL: no such queue. found, stored_at: offset and moment of the record, NULL if
+-- there is none.
 CREATE OR REPLACE FUNCTION queend.offsets_at(p_queue text[], p_partition text[], p_at bigint[])
 RETURNS TABLE (ord int, queue_id int, found bigint, stored_at bigint, head bigint, floor bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -103,8 +103,8 @@ BEGIN
      ORDER BY u.ord;
 END $$;
 
--- The next offset of each partition, by queue and partition name, in their order: 0 when the partition was never
--- written, -1 when there is no such queue. What waiting reads of the log watch.
+-- Returns the next offset of each partition, by queue and partition name, in the order given, for waiting reads of the
+-- log. 0: the partition was never written. -1: no such queue.
 CREATE OR REPLACE FUNCTION queend.heads(p_queue text[], p_partition text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -116,18 +116,20 @@ BEGIN
               LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true);
 END $$;
 
--- Partitions with a record stored at or after a moment, in order of creation, a page at a time. One element of the
--- arrays per entry: the queue by name; p_since in µs, NULL: all of its partitions, also those never written; p_after:
--- the page begins behind this partition id, 0: at the first; p_limit: most partitions.
--- The first result row (ord -1) has in written_at the moment up to which every write is in this answer
--- (queend.safe_time); where that is unknown the earliest p_since, or 0, which is true in any case. Then per entry, in
--- order: its partitions (status 0), and one row that ends it: status 1 no such queue, 2 there is no more, 3 there may
--- be more behind partition_id. written_at: of the newest record, NULL when none is there. head: the next offset the
--- partition will give.
---   1. What was written lately is found by time (written_since), at a cost of what was written since, whatever else is
---      stored.
---   2. When that is much, the queue's partitions are walked, one probe of the newest row each, at most 20 000 per call,
---      or 20 per entry: then a page may end before it is full.
+-- Finds partitions with a record stored at or after a moment, in order of creation, a page at a time. One element of
+-- the arrays per entry:
+--   p_queue    the queue by name
+--   p_since    in µs, NULL: all partitions of the queue, also those never written
+--   p_after    the page begins behind this partition id, 0: at the first
+--   p_limit    most partitions
+-- The first result row (ord -1) has in written_at the moment up to which this answer contains every write
+-- (queend.safe_time). If that is unknown, written_at is the earliest p_since, or 0; both are always true. Then follow,
+-- per entry in order, its partitions (status 0) and one closing row. Its status: 1 no such queue, 2 the page is the
+-- last, 3 there may be more behind partition_id. written_at: of the newest record, NULL if the partition holds none.
+-- head: the next offset the partition will give.
+--   1. Recent writes are found by time (written_since), at a cost of what was written since, whatever else is stored.
+--   2. After more than 100 000 such rows the queue's partitions are walked, one probe of the newest row each, at most
+--      20 000 per call, or 20 per entry. Then a page may end before it is full.
 CREATE OR REPLACE FUNCTION queend.partitions_changed(p_queue text[], p_since bigint[], p_after int[], p_limit int[])
 RETURNS TABLE (ord int, status int, partition_id int, name text, head bigint, floor bigint, written_at bigint)
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

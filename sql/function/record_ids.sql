@@ -1,8 +1,7 @@
--- Record ids: 16 bytes each, made of a transaction id, and the moment that a version-7 id carries. Nothing is read
--- here.
+-- Record ids: 16 bytes each, made of a transaction id; and the moment that a version-7 id carries. Reads no table.
 
--- The 16 bytes a transaction id is stored as: the UUID it is, written in lower case; else of its SHA-256, marked as
--- version 8.
+-- Returns the 16 bytes that stand for a transaction id: the UUID itself if it is one in lower case, else of its
+-- SHA-256, marked as version 8.
 CREATE OR REPLACE FUNCTION queend.record_id(p_text text) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT CASE WHEN p_text ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
@@ -11,7 +10,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
       FROM (SELECT substr(sha256(convert_to(p_text, 'UTF8')), 1, 16) AS raw) AS h
 $$;
 
--- A new UUID of version 7: ms since the Unix epoch, then 12 bits of the millisecond, then chance.
+-- Returns a new UUID of version 7: ms since the Unix epoch, then 12 bits of the millisecond, then random bits.
 CREATE OR REPLACE FUNCTION queend.id_make() RETURNS uuid
 LANGUAGE sql VOLATILE AS $$
     SELECT encode(substr(int8send(t.us / 1000), 3, 6) || substr(int8send(28672 | t.us % 1000 * 4096 / 1000), 7, 2)
@@ -19,21 +18,22 @@ LANGUAGE sql VOLATILE AS $$
       FROM (SELECT queend.now_us() AS us) AS t
 $$;
 
--- The smallest version-7 id of a moment: its milliseconds, then zeros. Ids of two moments compare like the moments.
+-- Returns the smallest version-7 id of a moment: its milliseconds, then zeros. Ids of two moments compare like the
+-- moments.
 CREATE OR REPLACE FUNCTION queend.id_bound(p_us bigint) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (lpad(to_hex(GREATEST(p_us / 1000, 0)), 12, '0') || '00000000000000000000')::uuid
 $$;
 
--- The moment inside a version-7 record id (16 bytes), in microseconds.
+-- Returns the moment inside a version-7 record id (16 bytes), in microseconds.
 CREATE OR REPLACE FUNCTION queend.id_us(p_id bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ((get_byte(p_id, 0)::bigint << 40) + (get_byte(p_id, 1)::bigint << 32) + (get_byte(p_id, 2)::bigint << 24)
           + (get_byte(p_id, 3) << 16) + (get_byte(p_id, 4) << 8) + get_byte(p_id, 5)) * 1000
 $$;
 
--- The ids of a row, one per line: ord is the 0-based place in the row. The row's ids are read once (OFFSET 0), not once
--- for each id: those of a large row are stored outside of it.
+-- Returns the ids of a row, one per line: ord is the 0-based place in the row. The ids of a large row are stored
+-- outside the row, so OFFSET 0 makes the read happen once, not once for each id.
 CREATE OR REPLACE FUNCTION queend.id_spread(p_ids bytea) RETURNS TABLE (ord int, id bytea)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT u.i, substr(u.ids, 16 * u.i + 1, 16)

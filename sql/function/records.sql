@@ -1,9 +1,9 @@
--- Records for readers of SQL, one per row. Views of the schema queen depend on the functions whose comment says so:
--- their results stay as they are. Reads only.
+-- Records for readers of SQL, one per row. Reads only. Views of the schema queen depend on the functions whose comment
+-- says so: their result types never change.
 
--- Records of a partition, one per row, from an offset on, for callers that read SQL; those that were deleted are left
--- out. state: plain; packed (a compressed row) or sealed: then queend alone can read the payload, which is NULL here.
--- origin: see origin_of; NULL for a message that was not redriven. The extras of a row are taken apart once.
+-- Returns the records of a partition from an offset on, one per row, for callers that read SQL; deleted records are
+-- left out. state: plain; packed (a compressed row) or sealed: then only queend can read the payload, which is NULL
+-- here. origin: see origin_of; NULL for a message that was not redriven. The extras of a row are parsed once.
 CREATE OR REPLACE FUNCTION queend.records(p_part int, p_first bigint, p_take bigint)
 RETURNS TABLE (record_offset bigint, record_id bytea, stored_at bigint, transaction_id text, trace_id uuid,
                producer_sub text, payload text, state text, origin jsonb)
@@ -38,8 +38,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- The messages of a partition, by the partition's number, in order. For the views of the schema queen: its result stays
--- as it is.
+-- Returns the messages of a partition, by the partition's number, in order. The views of the schema queen need this
+-- result type: it stays.
 CREATE OR REPLACE FUNCTION queend.records_all(part int)
 RETURNS TABLE (id uuid, transaction_id text, trace_id uuid, payload_text text, created_at timestamptz,
                producer_sub text, message_offset bigint, payload_state text, origin jsonb)
@@ -52,8 +52,8 @@ BEGIN
       FROM queend.records(part, 0, 9223372036854775807) AS r;
 END $$;
 
--- The message at an offset of a partition; a zero id and NULL where the log does not hold it. For the views of the
--- schema queen: its result stays as it is.
+-- Returns the message at an offset of a partition; a zero id and NULL if the log does not hold it. The views of the
+-- schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.cursor_message(part int, message_offset bigint, OUT id uuid,
     OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE AS $$
@@ -64,8 +64,7 @@ BEGIN
     created_at := queend.moment(v_at);
 END $$;
 
--- Returns the offset and the moment of the newest message of a partition that was not deleted; NULL where there is
--- none.
+-- Returns the offset and the moment of the newest message of a partition that was not deleted; NULL if there is none.
 CREATE OR REPLACE FUNCTION queend.newest_stored(p_part int, OUT at bigint, OUT stored bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -81,8 +80,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the newest message of a partition that was not deleted (newest_stored); NULL where there is none. For the
--- views of the schema queen: its result stays as it is.
+-- Returns the newest message of a partition that was not deleted (newest_stored); NULL if there is none. The views of
+-- the schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -90,8 +89,8 @@ BEGIN
       FROM queend.newest_stored(part) AS n;
 END $$;
 
--- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen:
--- its result stays as it is.
+-- Returns the wire id of a message by its partition and record id; NULL if there is none. The views of the schema queen
+-- need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.record_message(part int, record_id bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -100,8 +99,8 @@ BEGIN
     RETURN queend.message_id(queend.record_stored(part, v_at), part, v_at);
 END $$;
 
--- A payload as jsonb; NULL where jsonb cannot hold what JSON may say (\u0000, half surrogates, numbers beyond numeric).
--- For the views of the schema queen: its result stays as it is.
+-- Returns a payload as jsonb; NULL if jsonb cannot hold that JSON (\u0000, half surrogates, numbers beyond numeric).
+-- The views of the schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.as_jsonb(p_payload text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

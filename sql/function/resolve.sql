@@ -1,8 +1,8 @@
--- Ids of queues and partitions by name, made where they are missing. Locks: names ascending; queues FOR KEY SHARE until
--- the partitions are in.
+-- Ids of queues and partitions by name; missing ones are created. Locks: names ascending; queues FOR KEY SHARE until
+-- the partitions are stored.
 
--- Ids of (queue, partition) names, making what is missing (resolve_within); ord is the 0-based place in the arrays.
--- Error QD409: there are as many as this session may make (names_bound).
+-- Returns ids of (queue, partition) names and creates missing ones (resolve_within); ord is the 0-based place in the
+-- arrays. Raises QD409 if there are as many names as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.resolve(p_queue text[], p_partition text[])
 RETURNS TABLE (ord int, queue_id int, partition_id int)
 LANGUAGE plpgsql AS $$
@@ -25,14 +25,14 @@ BEGIN
     END LOOP;
 END $$;
 
--- Ids of (queue, partition) names, making what is missing as long as there are not more than p_queues queues, and
--- p_partitions partitions in the queue (NULL: no bound); ord is the 0-based place in the arrays. refused: why a name
--- was not made, 1: too many queues, 2: too many partitions; of a queue that was deleted this moment there is no row.
--- A queue made here takes the defaults and derives namespace and task from its name: billing.invoice.v2 → billing,
--- invoice. Where there is room for some, those that stand first have it. Missing names are inserted in ascending order,
--- so concurrent callers never wait for each other in a circle; queues are held against deletion until the partitions
--- are in. Each name is one probe of a key (OFFSET 0 keeps it one; for partitions see partition_find), never a join of
--- the names with what was found: planned while the tables were empty, that compares every name with every other.
+-- Returns ids of (queue, partition) names and creates missing ones, up to p_queues queues and p_partitions partitions
+-- in the queue (NULL: no bound). ord is the 0-based place in the arrays. refused: why a name was not created, 1: too
+-- many queues, 2: too many partitions. A queue deleted at the same time gets no row. A queue made here takes the
+-- defaults and derives namespace and task from its name: billing.invoice.v2 → billing, invoice. If there is room for
+-- only some names, the first ones get it. Missing names are inserted in ascending order, so concurrent callers never
+-- wait for each other in a circle. Queues are held against deletion until the partitions are stored. Each name is one
+-- probe of a key (OFFSET 0 keeps it so; for partitions see partition_find), never a join of the names with the rows
+-- found. Planned while the tables were empty, such a join compares every name with every other.
 CREATE OR REPLACE FUNCTION queend.resolve_within(p_queue text[], p_partition text[], p_queues int, p_partitions int)
 RETURNS TABLE (ord int, queue_id int, partition_id int, refused int)
 LANGUAGE plpgsql AS $$

@@ -1,21 +1,21 @@
--- Transactions: pushes and acknowledgements, all or nothing. Locks: lanes ascending, then cursors ascending, to the
--- end.
+-- Transactions: pushes and acknowledgments, all or nothing. In: arrays of push and of ack. Out: their results, or why
+-- nothing was changed. Locks: lanes ascending, then cursors ascending, until the end of the transaction.
 
--- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_
--- arrays those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
+-- Applies pushes and acknowledgments together or not at all. The push arrays are those of push, the a_ and f_ arrays
+-- those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
 --   p_required                 leases that must be live for anything to happen
---   p_req_part, p_req_group    cursors where they may be, besides where leases_find looks
+--   p_req_part, p_req_group    cursors where these leases may be, besides where leases_find looks
 --   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
---   p_dry                      only look whether it would be refused, and change nothing
--- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending. Rows: kind
--- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which; created_at -1
---       if it was deleted);
---       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not
---       live.
--- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. ord -1, status 9:
--- stale catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a
--- caller that remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again.
--- seen: as in push.
+--   p_dry                      only report whether the transaction would be refused, and change nothing
+-- Checks everything under its locks before the first change: lanes ascending, then cursors ascending. Returns rows:
+--   kind 0  one per push row: status 0 stored (base, created_at), 1 a record is already there (dup_index: its place;
+--           created_at -1 if it was deleted)
+--   kind 1  one per ack row: codes, released, committed, head as in ack
+--   kind 2  one per required lease that is not live
+-- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. A row with ord -1
+-- and status 9 says the same: the catalogue version is stale (current version in base). Rows of kind 0 with status 3:
+-- nothing was checked yet. The caller has to learn ids, or late_ids has to list more ids. The caller takes over `seen`
+-- (as in push) and sends the transaction again.
 CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],
@@ -138,10 +138,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- The 0-based place of the first record of a batch row that the partition holds already; NULL if there is none. Decides
--- like push: what is above every timely id, or was made by the daemon, needs no search; nor does what its caller
--- vouches for. p_vouch: none of the ids that are not version 7 is below p_before; p_before, p_from, p_to: as p_known,
--- p_from, p_to of ids_find. The caller holds the lane.
+-- Returns the 0-based place of the first record of a batch row that the partition already holds; NULL if there is no
+-- such record. Decides like push: records above every timely id need no search, nor do records whose id the daemon made
+-- or that the caller vouches for. p_vouch: the ids that are not version 7 are not in the log below p_before. p_before,
+-- p_from, p_to: as p_known, p_from, p_to of ids_find. Requires the lane.
 CREATE OR REPLACE FUNCTION queend.push_duplicate(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_vouch boolean DEFAULT false, p_before bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS int
@@ -161,7 +161,7 @@ BEGIN
     RETURN (SELECT min(f.ord) FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f);
 END $$;
 
--- Tells whether the record that a partition holds under an id was deleted and is no dead letter either. NULL for no id.
+-- Tells whether the record that a partition holds under an id was deleted and is not a dead letter. NULL for NULL.
 CREATE OR REPLACE FUNCTION queend.id_deleted(p_part int, p_id bytea) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
@@ -172,10 +172,10 @@ BEGIN
                                            WHERE d.partition_id = p_part AND d.record_offset = f.found));
 END $$;
 
--- Judges an acknowledgement inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
--- 16 the group holds no live lease on it, 64 done already, so it cannot become a dead letter. A record that is gone
--- (ack_found) can be applied: nothing comes of it. A record that the group has done needs no lease, unless the caller
--- names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
+-- Judges an acknowledgment inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
+-- 16 the group holds no live lease on it, 64 already done, so it cannot become a dead letter. A record that is gone
+-- (ack_found) can be applied, without effect. A record that the group has done needs a lease only if the caller names
+-- one (p_lease) or p_status is cumulative. Requires the cursor's lock.
 CREATE OR REPLACE FUNCTION queend.transaction_judge(p_part int, p_group int, p_lease uuid, p_ids bytea, p_status bytea,
     p_now bigint)
 RETURNS bytea
@@ -199,8 +199,8 @@ BEGIN
               FROM unnest(queend.ack_found(k, p_part, p_lease, p_ids, p_now)) WITH ORDINALITY AS u (at, ord)) AS f);
 END $$;
 
--- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is
--- done, as ack_group has it; a dead letter or the end of the window releases the lease.
+-- Applies a checked acknowledgment inside a transaction: failed and dlq are dead-lettered, and every named record is
+-- done, as in ack_group. A dead letter or the end of the window releases the lease. Locks the cursor.
 CREATE OR REPLACE FUNCTION queend.transaction_ack(p_part int, p_group int, p_ids bytea, p_status bytea, f_idx int[],
     f_error text[], OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint)
 LANGUAGE plpgsql AS $$
@@ -262,8 +262,8 @@ BEGIN
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 
--- transaction, where some record pushed has a delivery moment: takes note of those it stored. Parameters and result as
--- transaction.
+-- Runs a transaction in which some pushed record has a delivery moment, and adds each stored row with extras to
+-- queend.schedule (schedule_add). Takes the parameters and returns the rows of transaction.
 CREATE OR REPLACE FUNCTION queend.transaction_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[],
     p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],

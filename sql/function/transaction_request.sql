@@ -1,7 +1,8 @@
--- Transactions for callers that write SQL: JSON in, JSON out, names made on the way. They end in queend.transaction.
+-- Transactions for callers that write SQL: JSON in, JSON out; creates missing names. Applied by queend.transaction,
+-- under its locks.
 
--- One transaction of queen.execute_transaction_v2: its answer. What refuses it is found before anything is stored, and
--- names that were made on the way are undone with it.
+-- Runs one transaction of queen.execute_transaction_v2 and returns its answer. Every refusal is found before anything
+-- is stored, and undoes the names that were created for it.
 CREATE OR REPLACE FUNCTION queend.transaction_request(p_request jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -191,9 +192,9 @@ BEGIN
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
 
--- The answer of a transaction in the reference server's shape. p_ops: its operations as transaction_request flattens
--- them; p_fault: which one refused it, from 1, 0: a required lease, NULL: it was done; p_made: by number, what came of
--- each.
+-- Returns the answer of a transaction in the reference server's shape. p_ops: the operations as transaction_request
+-- flattens them. p_fault: number of the operation that refused it, from 1; 0: a required lease; NULL: the transaction
+-- was done. p_made: the result of each operation, by number.
 CREATE OR REPLACE FUNCTION queend.transaction_answer(p_ops jsonb, p_fault int, p_error text, p_made jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('transactionId', gen_random_uuid(), 'success', p_fault IS NULL,

@@ -1,8 +1,8 @@
--- Ids on the wire: of messages, made of place and moment, and of partitions and queues, masked by the seed of the
--- catalogue. Only the catalogue's row is read; no locks.
+-- Ids on the wire: message ids, made of place and moment, and ids of partitions and queues, masked by the seed of the
+-- catalogue. Reads only the catalogue's row, and partitions in partition_removed. Locks: none.
 
--- The id of a message on the wire, made of where and when it is stored: 48 bits of milliseconds, version 7, 42 bits of
--- offset and 32 bits of partition id around the variant. It sorts like the offset within a partition.
+-- Returns the id of a message on the wire, made of where and when it is stored. Bits: 48 of milliseconds, version 7, 42
+-- of offset and 32 of partition id around the variant. It sorts like the offset within a partition.
 CREATE OR REPLACE FUNCTION queend.message_id(p_created_at bigint, p_part int, p_offset bigint) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT encode(substr(int8send(p_created_at / 1000), 3, 6)
@@ -11,7 +11,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
                   'hex')::uuid
 $$;
 
--- The offset inside a message id (format: message_id).
+-- Returns the offset inside a message id (format: message_id).
 CREATE OR REPLACE FUNCTION queend.message_offset(p_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT (h.n & 4095) << 30 | (('x' || substr(h.hex, 17, 16))::bit(64)::bigint >> 32 & 1073741823)
@@ -19,19 +19,19 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
                    ('x' || substr(replace(p_id::text, '-', ''), 13, 4))::bit(16)::int::bigint AS n) AS h
 $$;
 
--- The wire spelling of a partition id (format: id_uuid).
+-- Returns the wire spelling of a partition id (format: id_uuid).
 CREATE OR REPLACE FUNCTION queend.partition_uuid(p_id int) RETURNS uuid
 LANGUAGE sql STABLE STRICT AS $$
     SELECT queend.id_uuid(p_id, 'p', 'm')
 $$;
 
--- The wire spelling of a queue id (format: id_uuid).
+-- Returns the wire spelling of a queue id (format: id_uuid).
 CREATE OR REPLACE FUNCTION queend.queue_uuid(p_id int) RETURNS uuid
 LANGUAGE sql STABLE STRICT AS $$
     SELECT queend.id_uuid(p_id, 'q', 'r')
 $$;
 
--- The number of a partition that is named as on the wire, or in decimals; NULL for what cannot be one.
+-- Returns the number of a partition given in its wire spelling or in decimals; NULL for any other text.
 CREATE OR REPLACE FUNCTION queend.partition_number(p_text text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p_text ~ '^[0-9]{1,9}$' THEN p_text::int
@@ -39,8 +39,8 @@ LANGUAGE sql STABLE AS $$
                      THEN queend.partition_id(p_text::uuid) END
 $$;
 
--- Returns whether an id on the wire is one that this database gave to a partition, and the partition is gone. A decimal
--- number does not tell who gave it.
+-- Returns whether an id on the wire is one that this database gave to a partition that is gone. Returns false for a
+-- decimal number, which does not tell which database gave it.
 CREATE OR REPLACE FUNCTION queend.partition_removed(p_text text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE(p_text !~ '^[0-9]+$' AND queend.partition_number(p_text) IS NOT NULL
@@ -48,7 +48,7 @@ LANGUAGE sql STABLE AS $$
                     false)
 $$;
 
--- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
+-- Returns the partition id inside its wire spelling; NULL if this database did not give it. The partition may be gone.
 CREATE OR REPLACE FUNCTION queend.partition_id(p_uuid uuid) RETURNS int
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
@@ -59,8 +59,8 @@ BEGIN
     RETURN CASE WHEN queend.partition_uuid(v_id) = p_uuid THEN v_id END;
 END $$;
 
--- The wire spelling of a partition's or queue's id: a UUID that is no counter to guess and decodes without a look-up.
--- Bytes 0…11 are of sha256(seed, letter, id), marked as version 8; bytes 12…15 are the id, masked by
+-- Returns the wire spelling of a partition's or queue's id: a UUID that cannot be guessed by counting and decodes
+-- without a look-up. Bytes 0…11 are of sha256(seed, letter, id), marked as version 8. Bytes 12…15 are the id, masked by
 -- sha256(seed, second letter, bytes 0…11).
 CREATE OR REPLACE FUNCTION queend.id_uuid(p_id int, p_tag text, p_mask text) RETURNS uuid
 LANGUAGE plpgsql STABLE STRICT AS $$
@@ -72,7 +72,7 @@ BEGIN
     RETURN encode(v_tag || int4send(p_id # queend.id_mask(v_seed, p_mask, v_tag)), 'hex')::uuid;
 END $$;
 
--- What the number in such a UUID is masked with (see id_uuid): of the first four bytes of sha256(seed, letter, bytes
+-- Returns the mask of the number in such a UUID (see id_uuid): the first four bytes of sha256(seed, letter, bytes
 -- 0…11).
 CREATE OR REPLACE FUNCTION queend.id_mask(p_seed bytea, p_mask text, p_tag bytea) RETURNS int
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
