@@ -1,8 +1,8 @@
--- Records that are for one group only: runs of offsets in queend.addressed, which the others pass over. Written under
--- the partition's lane; floors.addressed says that a partition has some.
+-- Records for one group only: runs of offsets in queend.addressed, which deliveries to other groups pass over. Owns
+-- queend.addressed. floors.addressed says that a partition has such records. Locks: written under the partition's lane.
 
--- Takes note that these records, which this transaction has just stored, are for one group only. The partition's lane
--- is held. A run that the newest one leads up to becomes part of it. Locks the floor first, as retention does.
+-- Marks records that this transaction has just stored as addressed to one group. Extends the newest run if it ends
+-- right before them. Requires the partition's lane. Locks the floor first, as retention does.
 CREATE OR REPLACE FUNCTION queend.address_add(p_part int, p_first bigint, p_last bigint, p_group text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,8 +16,8 @@ BEGIN
     END IF;
 END $$;
 
--- The first of the p_most records from p_offset on that a group is not given: it was deleted, or is for another group.
--- NULL: all of them are.
+-- Returns the first of the p_most records from p_offset on that a group is not given: it was deleted, or is addressed
+-- to another group. NULL: the group is given all of them.
 CREATE OR REPLACE FUNCTION queend.given_until(p_part int, p_group int, p_offset bigint, p_most int) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE

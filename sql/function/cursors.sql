@@ -1,10 +1,10 @@
--- Cursors: making, locking and removing them. Who locks several does it ascending by (partition, group).
+-- Cursors: creating, locking and removing them. Locks: a function that locks several cursors does so ascending by
+-- (partition, group).
 
--- Makes the cursors that are missing among the marked (partition, group) pairs, at the start of the group's
--- subscription.
--- In ascending order: two callers cannot wait for each other. A group must exist. Their partitions
--- are marked for the figures: no look would find a cursor that was not claimed.
--- PL/pgSQL keeps the plan; a function in SQL would be planned again in every call, at half the price of the pop.
+-- Creates the missing cursors among the marked (partition, group) pairs, at the start of the group's subscription.
+-- Inserts in ascending order, so that two callers cannot wait for each other. Requires that the groups exist. Marks
+-- their partitions for the figures, because stats_look finds changed cursors by their claims. PL/pgSQL keeps the plan;
+-- a function in SQL would be planned again in every call, at half the price of the pop.
 CREATE OR REPLACE FUNCTION queend.cursors_open(p_part int[], p_group int[], p_wanted boolean[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -30,8 +30,8 @@ BEGIN
     INSERT INTO queend.stat_marks (partition_id) SELECT o.partition_id FROM opened o;
 END $$;
 
--- Locks the cursors of these (partition, group) pairs, as far as they exist, in ascending order.
--- The sort is below the join on purpose: above it the planner would rather walk the whole index of cursors.
+-- Locks the existing cursors of the given (partition, group) pairs, in ascending order. The sort stands below the join
+-- on purpose: above it the planner would walk the whole index of cursors.
 CREATE OR REPLACE FUNCTION queend.cursors_lock(p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -41,10 +41,10 @@ BEGIN
                            WHERE c.partition_id = a.part AND c.group_id = a.grp FOR NO KEY UPDATE) AS k;
 END $$;
 
--- Removes cursors nobody can reach any more: of partitions or groups that are gone (a pop that was under way when its
--- queue was deleted may leave one behind). Looks at p_limit cursors after (p_part, p_group) by key. removed: how many
--- went; the key to go on after, NULL at the end. A number is given again only after all others (numbers.sql): a cursor
--- without its partition or group is removed long before.
+-- Removes cursors of partitions or groups that are gone (a pop that ran while its queue was deleted may leave one).
+-- Reads p_limit cursors after (p_part, p_group) by key. removed: number of cursors deleted. next_part, next_group: the
+-- key to continue after, NULL at the end. A number is reused only after all others (numbers.sql), so such a cursor is
+-- removed long before.
 CREATE OR REPLACE FUNCTION queend.tidy(p_part int, p_group int, p_limit int, OUT removed int, OUT next_part int,
     OUT next_group int)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off

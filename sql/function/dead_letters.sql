@@ -1,10 +1,10 @@
--- Dead letters: copies of records that a group gave up, or that somebody took out by hand. Owns queend.dead_letters and
--- queend.dead_bodies. An acknowledgement that makes one holds the cursor.
+-- Dead letters: copies of records that a group gave up, or that an operator took out by hand. Owns queend.dead_letters
+-- and queend.dead_bodies. Locks: an acknowledgment that makes a dead letter holds the cursor.
 
--- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
--- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead
--- letters have no payload, and a transaction id that is no UUID is known from the body alone. Deleted records are left
--- out, also those whose deletion was not committed when this began: it waits for that (partition_hold).
+-- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Opens each row once, however
+-- many of its records become dead letters. Keeps the body of a compressed row as it is, once, in dead_bodies. Its dead
+-- letters have no payload, and only the body tells a transaction id that is not a UUID. Leaves out deleted records.
+-- Waits for deletions that are under way (partition_hold).
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -50,11 +50,10 @@ BEGIN
      ORDER BY d.ord;
 END $$;
 
--- Ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and consumer group
--- (by name), moments of the failure (µs, both inclusive), a text that the error has in it.
--- Names become numbers first: of a partition only its own dead letters are read, of a group nothing is looked up for
--- each. Without sorts, except of one partition's and of failures of one moment: PostgreSQL 15 would sort all of a
--- queue's.
+-- Returns ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and
+-- consumer group (by name), moments of the failure (µs, both inclusive), a text that the error contains. Names become
+-- numbers first: with a partition only its own dead letters are read, and a group costs no look-up per dead letter.
+-- Sorts only dead letters of one partition and failures of one moment: PostgreSQL 15 would sort all of a queue's.
 CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_limit int, p_offset int, p_error text)
 RETURNS SETOF bigint
@@ -93,8 +92,8 @@ BEGIN
     END IF;
 END $$;
 
--- How many dead letters there are with these filters (dead_find), counted to p_most. Without partition, group
--- and error the keys of an index say so.
+-- Returns how many dead letters match these filters (dead_find), counted up to p_most. The keys of an index suffice
+-- without partition, group and error.
 CREATE OR REPLACE FUNCTION queend.dead_count(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_most int, p_error text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -116,8 +115,8 @@ BEGIN
                      WHERE d.failed_at >= v_from AND d.failed_at <= v_to LIMIT p_most) AS d);
 END $$;
 
--- Dead letters by their ids, in that order. body, n, place: of a compressed row, whose payload is NULL here. from_all:
--- it was moved here by hand, away from all groups.
+-- Returns dead letters by their ids, in that order. body, n, place: of a compressed row, whose payload is NULL here.
+-- The column from_all says that an operator moved the message here for all groups.
 CREATE OR REPLACE FUNCTION queend.dead_show(p_id bigint[])
 RETURNS TABLE (id bigint, queue text, partition text, partition_id int, group_name text, record_offset bigint,
                transaction_id text, trace_id uuid, producer_sub text, payload text, error text, retries int,
@@ -143,10 +142,11 @@ BEGIN
      ORDER BY u.ord;
 END $$;
 
--- Deletes dead letters by their ids, and the copies of compressed rows that none is left of. Returns how many went.
--- Where the log gives the message to nobody any more, and no other dead letter has it, its payload is to be overwritten
--- there and in the copies that stay (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY UPDATE):
--- two sessions that delete the same ones in different orders could wait for each other in a circle.
+-- Deletes dead letters by their ids, and copies of compressed rows that no dead letter needs any more. Returns how many
+-- were deleted. If no group is given the message from the log any more and no other dead letter has it, its payload is
+-- to be overwritten there and in the copies that stay (queend.erasures). Locks the queues of the dead letters first
+-- (FOR NO KEY UPDATE). Otherwise two sessions that delete the same dead letters in different orders could wait for each
+-- other in a circle.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -184,11 +184,12 @@ BEGIN
     RETURN v_gone;
 END $$;
 
--- Stores dead letters again, in the order they failed, and drops them: the newest p_most that the filters leave
--- (dead_find) and that SQL can read. Each is for the group it was a dead letter of; what somebody moved by hand is for
--- all groups. As control/redrive does it, for callers that write SQL. Leaves those that SQL cannot read (of compressed
--- rows, sealed ones) and those that another session has in hand. unreadable: how many SQL could not read among those it
--- looked at. Error 0A000: the queue is encrypted. Locks: the queue, the dead letters, then what push_items takes.
+-- Stores dead letters again, in the order they failed, and deletes them: the newest p_most that match the filters
+-- (dead_find) and that SQL can read. Each is addressed to the group it was a dead letter of; a message moved by hand
+-- goes to all groups. Does for callers that write SQL what control/redrive does. Leaves dead letters that SQL cannot
+-- read (of compressed rows, sealed ones) and those that another session has locked. unreadable: how many of those
+-- looked at SQL could not read. Error 0A000: the queue is encrypted. Locks: the queue, the dead letters, then what
+-- push_items takes.
 CREATE OR REPLACE FUNCTION queend.dead_redrive(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_error text, p_most int, OUT redriven int, OUT unreadable int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -258,7 +259,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns headers with what the message of a dead letter was at first: as they are where they say so already.
+-- Returns headers with the origin of a dead letter's message. Headers that already name an origin stay as they are.
 CREATE OR REPLACE FUNCTION queend.origin_headers(p_headers text, p_transaction text, p_queue text, p_partition text,
     p_offset bigint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$

@@ -1,16 +1,16 @@
--- How a daemon finds work that it was not told of: what was written since a moment, what a group has not consumed,
--- which pauses end. No locks; safe_time reads those of others.
+-- How a daemon finds work of which it was not notified: new records, records that a group has not consumed, pauses that
+-- end. Reads only. Locks: none; safe_time reads the locks of other sessions.
 
--- What was stored at or after a moment (µs): how a daemon finds what it was not told of. Reads only the block ranges
--- the index on created_at cannot rule out.
---   p_since   where this look begins: the moment that the last one returned; NULL: nothing is read, a first look
---   p_back    the last look was so long ago (µs): where the clock was set back since, this look begins then instead
--- The first row, of partition 0: the moment where the next look is to begin (safe_time: what this one cannot see yet
--- will have a created_at at or after it). The second, of partition -1: the start of the oldest transaction that may
--- have written something else, such as a pause. Then the partitions with records of that time, with their heads.
--- queue_id of the first row is 1 where safe_time cannot tell, because another role stores under a lane in a transaction
--- of its own and its start is not to be seen: then the next look begins a minute back, and what is committed later than
--- that may be passed over.
+-- Finds partitions with records stored at or after a moment (µs), of which the daemon may not have been notified. Reads
+-- only the block ranges that the index on created_at cannot rule out.
+--   p_since   where this look begins: the moment that the last one returned; NULL: a first look, which reads no record
+--   p_back    how long ago the last look was (µs): if the clock was set back since, this look begins there instead
+-- The first row, of partition 0, has the moment where the next look must begin. Records that this look cannot see yet
+-- will have a created_at at or after that moment (safe_time). The second row, of partition -1, has the start of the
+-- oldest transaction that may have written something else, such as a pause. The other rows are the partitions with
+-- records of that time, with their heads. The queue_id of the first row is 1 if safe_time returns NULL: another role
+-- stores under a lane and the start of its transaction is hidden. Then the next look begins 60 s back, and may miss
+-- records committed later than that.
 CREATE OR REPLACE FUNCTION queend.recent(p_since bigint, p_back bigint)
 RETURNS TABLE (partition_id int, queue_id int, head bigint)
 LANGUAGE plpgsql VOLATILE SET enable_bitmapscan = on SET enable_seqscan = off AS $$
@@ -33,11 +33,12 @@ BEGIN
       JOIN queend.partitions p ON p.id = r.partition_id;
 END $$;
 
--- A moment (µs): every record that a snapshot taken after this call cannot see will have a created_at at or after it.
--- created_at is read under a lane and before the commit, so it is the smaller of the clock now and the starts of the
--- transactions that hold or wait for a lane. One that asks for its lane later reads the clock later; one that had let
--- its lanes go had committed. NULL: the start of one of them is not to be seen (another role's session and no
--- pg_read_all_stats, or track_activities off). VOLATILE: what follows in the caller takes a later snapshot.
+-- Returns a moment (µs): every record that a snapshot taken after this call cannot see will have a created_at at or
+-- after it. created_at is read under a lane and before the commit. So the moment is the smaller of the clock now and
+-- the starts of the transactions that hold or wait for a lane. A transaction that asks for its lane later reads the
+-- clock later; one that had released its lanes had committed. NULL: the start of one of them is hidden (another role's
+-- session without pg_read_all_stats, or track_activities off). VOLATILE, so that the caller's next statement takes a
+-- later snapshot.
 CREATE OR REPLACE FUNCTION queend.safe_time() RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -56,9 +57,9 @@ BEGIN
     RETURN LEAST(v_now, (extract(epoch FROM v_oldest) * 1000000)::bigint);
 END $$;
 
--- Partitions (of all queues) with a record stored at or after a moment (µs), ascending; NULL when that is more than
--- p_most log rows. Reads only the block ranges the index on created_at cannot rule out: every other way through the log
--- is closed to the planner, to which a LIMIT looks like a reason to walk the primary key.
+-- Returns the partitions (of all queues) with a record stored at or after a moment (µs), ascending; NULL if they have
+-- more than p_most such log rows. Reads only the block ranges that the index on created_at cannot rule out. All other
+-- paths through the log are switched off, because a LIMIT makes the planner walk the primary key.
 CREATE OR REPLACE FUNCTION queend.written_since(p_since bigint, p_most int) RETURNS int[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off
     SET enable_bitmapscan = on AS $$
@@ -71,10 +72,10 @@ BEGIN
     RETURN CASE WHEN v_rows <= p_most THEN COALESCE(v_parts, '{}') END;
 END $$;
 
--- The partitions of a queue that have something a group has not consumed, by ascending id, a page of p_limit partitions
--- after p_after at a time. next: first offset to deliver; lease_until: 0 = no lease was left.
--- A last row with head = -1 names the last partition looked at, to go on from; with head = -2, or without it, there are
--- no more: a queue of less than a page is done in one call.
+-- Returns the partitions of a queue with records that a group has not consumed, by ascending id, a page of p_limit
+-- partitions after p_after. next: first offset to deliver; lease_until: 0 if no lease was left. A last row with head -1
+-- names the last partition read, to continue after. A last row with head -2, or no such row, ends the list. So a queue
+-- of less than a page takes one call.
 CREATE OR REPLACE FUNCTION queend.pop_scan(p_queue int, p_group int, p_after int, p_limit int)
 RETURNS TABLE (partition_id int, next bigint, head bigint, lease_until bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -104,9 +105,9 @@ BEGIN
       FROM (SELECT max(page.id) AS id, count(*) AS looked FROM page) AS m WHERE m.id IS NOT NULL;
 END $$;
 
--- Pauses that end, and records that are due, between two moments (µs), the earliest first, at most p_limit behind
--- (p_from, p_after): how daemons learn when to look at a partition again, whoever made it wait. at: the moment;
--- group_id: whose, 0 = every group's.
+-- Returns pauses that end, and records that become due, between two moments (µs), earliest first, at most p_limit
+-- behind (p_from, p_after). So daemons learn when to look at a partition again, whichever daemon set the wait. at: the
+-- moment; group_id: 0 = every group.
 CREATE OR REPLACE FUNCTION queend.waking(p_from bigint, p_after int, p_to bigint, p_limit int)
 RETURNS TABLE (partition_id int, queue_id int, group_id int, at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,10 +1,12 @@
 -- Erasing: overwrites the payloads and extras of deleted records where they are stored. Owns queend.erasures: records
--- whose payload a daemon has still to overwrite, for SQL cannot unpack a compressed row. Locks: the queue's row (FOR NO
--- KEY UPDATE), the partition's row (FOR NO KEY UPDATE), its cursors ascending, its dead letters (advisory), then rows.
+-- whose payload a daemon has yet to overwrite, because SQL cannot unpack a compressed row. Locks: the queue's row (FOR
+-- NO KEY UPDATE), the partition's row (FOR NO KEY UPDATE), its cursors ascending, its dead letters (advisory), then
+-- rows.
 
--- Holds a partition until the transaction ends. Retention passes it by, acknowledgments wait, pops find its cursors
--- locked: no record is copied or delivered from an older look at it. Returns false if there is no such partition.
--- Takes the queue, the partition and its cursors, as group_seek does, then the advisory lock of its dead letters.
+-- Holds a partition until the transaction ends. Returns false if there is no such partition. Retention skips it,
+-- acknowledgments wait, and pops find its cursors locked. So no record is copied or delivered from an older read of the
+-- partition. Takes the queue, the partition and its cursors, as group_seek does, then the advisory lock of its dead
+-- letters.
 CREATE OR REPLACE FUNCTION queend.partition_hold(p_part int) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -20,10 +22,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- Deletes records of a partition, by their offsets, and erases them. Deliveries pass over them, their dead letters and
--- traces go, their payloads and extras are overwritten. Cursors and the ids of the records stay. A compressed row, and
--- a kept copy of one, waits in queend.erasures for erase_rows. Returns in messages how many records of the log were not
--- erased before; in dead and traces how many went. Takes partition_hold first, the catalogue last.
+-- Deletes records of a partition, by their offsets, and erases them. Returns messages (records of the log that were not
+-- erased before), dead and traces (how many were deleted).
+-- Deliveries pass over the records, their dead letters and traces are deleted, their payloads and extras are
+-- overwritten. Cursors and the ids of the records stay. A compressed row, and a kept copy of one, waits in
+-- queend.erasures for erase_rows. Takes partition_hold first, the catalogue last.
 CREATE OR REPLACE FUNCTION queend.messages_erase(p_part int, p_offset bigint[], OUT messages int, OUT dead int,
     OUT traces int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -84,10 +87,10 @@ BEGIN
 END $$;
 
 -- Reads the stored rows of records that wait in queend.erasures: of the first p_most of a partition. Returns in places
--- the 0-based places of these records in their row; records that became dead letters meanwhile stay as they are. copy:
--- a row of dead_bodies, else of the log. The last result row has n = 0, and in base the last offset looked at, which
--- erase_end is given after erase_put of the others. No result: the partition has no such records, or another
--- transaction holds it. Holds the partition's row and the advisory lock of its dead letters.
+-- the 0-based places of these records in their row; records that became dead letters meanwhile are left out. copy: true
+-- for a row of dead_bodies, false for a row of the log. The last result row has n = 0, and in base the last offset
+-- read, which the caller passes to erase_end after erase_put of the others. No result: the partition has no such
+-- records, or another transaction holds it. Holds the partition's row and the advisory lock of its dead letters.
 CREATE OR REPLACE FUNCTION queend.erase_rows(p_part int, p_most int)
 RETURNS TABLE (copy boolean, base bigint, n int, body bytea, places int[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -130,7 +133,7 @@ BEGIN
     RETURN QUERY SELECT false, v_all[cardinality(v_all)], 0, ''::bytea, '{}'::int[];
 END $$;
 
--- Writes the body of a row without the payloads of the records at these places. Requires what erase_rows holds.
+-- Writes the body of a row without the payloads of the records at the given places. Requires the locks of erase_rows.
 CREATE OR REPLACE FUNCTION queend.erase_put(p_part int, p_copy boolean, p_base bigint, p_body bytea, p_places int[])
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -143,14 +146,14 @@ BEGIN
     END IF;
 END $$;
 
--- Removes the records of a partition up to an offset from queend.erasures. Requires what erase_rows holds.
+-- Removes the records of a partition up to an offset from queend.erasures. Requires the locks of erase_rows.
 CREATE OR REPLACE FUNCTION queend.erase_end(p_part int, p_last bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM queend.erasures e WHERE e.partition_id = p_part AND e.record_offset <= p_last;
 END $$;
 
--- Returns partitions of which records wait in queend.erasures, at most p_most, behind p_after.
+-- Returns partitions with records that wait in queend.erasures, at most p_most, behind p_after.
 CREATE OR REPLACE FUNCTION queend.erase_waits(p_after int, p_most int) RETURNS SETOF int
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE

@@ -1,10 +1,10 @@
--- Finding what an erasure looks through: pages of all tables that may hold a payload of a queue. A daemon reads these
--- payloads, since SQL cannot unpack or open all of them, and gives what matches to messages_erase. Reads only, except
--- erase_ids.
+-- Search for an erasure: pages of all tables that may hold a payload of a queue. A daemon reads these payloads, since
+-- SQL cannot unpack or open all of them, and passes the matches to messages_erase. Reads only, except erase_ids. Locks:
+-- those of messages_erase, in erase_ids alone.
 
--- Reads rows of a queue's log in the order (partition_id, base), from a place on. Records that were deleted are among
--- them. p_name: of this partition alone; NULL: of all. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts
--- partitions. The last result row has n = 0 and the place to go on from; partition_id NULL: the end.
+-- Reads rows of a queue's log in the order (partition_id, base), from a place on, including deleted records. p_name:
+-- only this partition; NULL: all. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts partitions. The last
+-- result row has n = 0 and the place to continue from; partition_id NULL: the end.
 CREATE OR REPLACE FUNCTION queend.erase_log(p_queue int, p_name text, p_part int, p_base bigint, p_rows int,
     p_bytes bigint, p_parts int)
 RETURNS TABLE (partition_id int, base bigint, n int, ids bytea, body bytea, meta bytea)
@@ -45,8 +45,8 @@ BEGIN
     RETURN QUERY SELECT NULL::int, 0::bigint, 0, ''::bytea, ''::bytea, ''::bytea;
 END $$;
 
--- Reads dead letters of a queue in the order (failed_at, id), behind a place, as dead_show has them. p_name: of this
--- partition alone; NULL: of all.
+-- Returns ids of dead letters of a queue in the order (failed_at, id), behind a place, for dead_show. p_name: only this
+-- partition; NULL: all.
 CREATE OR REPLACE FUNCTION queend.erase_dead(p_queue int, p_name text, p_failed bigint, p_after bigint, p_most int)
 RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -60,7 +60,7 @@ BEGIN
 END $$;
 
 -- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends
--- after p_most traces or p_parts partitions. The last result row has id NULL and the place to go on behind;
+-- after p_most traces or p_parts partitions. The last result row has id NULL and the place to continue behind;
 -- partition_id NULL there: the end.
 CREATE OR REPLACE FUNCTION queend.erase_traces(p_queue int, p_name text, p_part int, p_record bytea, p_ord bigint,
     p_most int, p_parts int)
@@ -102,10 +102,10 @@ BEGIN
     RETURN QUERY SELECT NULL::uuid, NULL::int, ''::bytea, 0::bigint, NULL::text, NULL::text;
 END $$;
 
--- Erases the messages of a queue that have one of these record ids (NULL: all), or that came back from a dead letter
--- which had one. Looks at p_rows rows of the log from a place on, and at the dead letters and traces of their
--- partitions. p_name as in erase_log. Returns in messages, dead and traces how many went; in next_part and next_base
--- the place to go on from, NULL at the end.
+-- Erases the messages of a queue that have one of these record ids (NULL: all), or that were redriven from a dead
+-- letter that had one. Reads p_rows rows of the log from a place on, and the dead letters and traces of their
+-- partitions. p_name as in erase_log. Returns messages, dead and traces (how many were erased or deleted), and
+-- next_part and next_base, the place to continue from, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.erase_ids(p_queue int, p_name text, p_ids bytea[], p_part int, p_base bigint,
     p_rows int, OUT messages int, OUT dead int, OUT traces int, OUT next_part int, OUT next_base bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,10 +1,12 @@
--- Figures of partitions and their groups, of this moment, and sums of the kept ones. Reads only.
+-- Figures of partitions and their groups as of this moment, and sums of the kept figures (stats.sql). Reads only.
+-- Locks: none.
 
--- Returns the figures of partitions as of this moment, one row each. pending, processing and completed are the largest
--- over the groups of the queue. In a queue without groups everything stored is pending. total: messages stored, without
--- deleted ones. consumed: records of the group that consumed most. oldest: moment at which the first message that some
--- group has to consume was stored (NULL: none). waiting_since: the moment from which it could be delivered
--- (cursor_figures). until: expiry of the first lease (0: none). active: the last claim or acknowledgment (NULL: never).
+-- Returns the figures of partitions as of this moment, one row each. The columns pending, processing and completed are
+-- the largest over the groups of the queue. In a queue without groups every stored message is pending. total: stored
+-- messages without deleted ones. The column consumed counts records of the group that consumed most. oldest: moment at
+-- which the first message was stored that some group has to consume (NULL: none). waiting_since: the moment from which
+-- that message could be delivered (cursor_figures). until: expiry of the first lease (0: none). active: the last claim
+-- or acknowledgment (NULL: never).
 CREATE OR REPLACE FUNCTION queend.partition_figures(p_parts int[])
 RETURNS TABLE (queue_id int, partition_id int, floor bigint, head bigint, newest bigint, pending bigint,
                processing bigint, completed bigint, consumed bigint, oldest bigint, until bigint, active bigint,
@@ -18,20 +20,20 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Returns where the groups of a queue stand in partitions: one row per partition and group, with or without a cursor
--- (has_cursor). A partition of a queue without groups has one row with group_id NULL, whose lag is all that is stored.
--- p_group: this group alone, NULL: all. Partitions that are gone are left out. Costs a few index probes per row. In a
--- partition with deleted messages, or messages for one group only, it also reads the list of those.
---   floor, head     as of the log; newest: moment of the newest record (NULL: none is stored)
---   next            first offset not consumed; of a group without a cursor: where its subscription lets it begin
---   lag             messages to consume, also those on lease; deleted ones and those for other groups do not count
+-- (has_cursor). A partition of a queue without groups has one row with group_id NULL, whose lag is all stored messages.
+-- p_group: only this group, NULL: all. Deleted partitions are left out. Costs a few index probes per row. A partition
+-- with deleted messages, or with messages for one group only, also costs reading the list of those.
+--   floor, head     as of the log; newest: moment of the newest record (NULL: no record is stored)
+--   next            first offset not consumed; without a cursor: where the group's subscription begins
+--   lag             messages to consume, also those on lease; without deleted ones and those for other groups
 --   leased          messages on lease until lease_until (0: no lease), at most lag; lease_id: NULL without a lease
---   beyond          records behind next that are consumed all the same
+--   beyond          records behind next that are already consumed
 --   oldest          moment at which the first message to consume was stored (NULL: none)
 --   waiting_since   moment from which that message could be delivered: it was stored, its delayedProcessing was over,
---                   and it and the 100 scheduled runs before it were due. Later than now: it waits for that moment
---   consumed        records that the group has consumed since its cursor was made
+--                   and it and the 100 scheduled runs before it were due. A moment later than now is still awaited
+--   consumed        records that the group has consumed since its cursor was created
 --   consumed_at     its last claim or acknowledgment (NULL: never)
---   total           messages stored, without those that were deleted
+--   total           stored messages without deleted ones
 CREATE OR REPLACE FUNCTION queend.cursor_figures(p_parts int[], p_group int)
 RETURNS TABLE (queue_id int, partition_id int, floor bigint, head bigint, newest bigint, group_id int, next bigint,
                lag bigint, leased bigint, lease_until bigint, lease_id uuid, beyond bigint, oldest bigint,
@@ -107,16 +109,16 @@ BEGIN
              WHERE l.lag > 0 OFFSET 0) AS w ON true;
 END $$;
 
--- Returns how many messages of a partition a group has to consume (cursor_figures); NULL if one of the two is gone. For
--- the views of the schema queen: its result stays as it is.
+-- Returns how many messages of a partition a group has to consume (cursor_figures); NULL if the partition or the group
+-- is gone. The views of the schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.cursor_lag(part int, consumer_group int) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT c.lag FROM queend.cursor_figures(ARRAY[part], consumer_group) AS c WHERE c.group_id IS NOT NULL);
 END $$;
 
--- Returns the offsets of a partition from p_from on that a group is not given: deleted ones, and those for another
--- group (p_group: its name, NULL: all groups). They are joined to runs.
+-- Returns the offsets of a partition from p_from on that a group is not given, joined to runs: deleted records, and
+-- records for another group (p_group: its name, NULL: all groups).
 CREATE OR REPLACE FUNCTION queend.withheld(p_part int, p_group text, p_from bigint) RETURNS int8multirange
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -128,9 +130,8 @@ BEGIN
                      WHERE a.partition_id = p_part AND a.last_offset >= p_from AND a.group_name <> p_group) AS w);
 END $$;
 
--- Namespaces or tasks (p_kind: namespace, task) that have a queue, by name, with the sums of their queues' kept
--- figures: a page of them.
--- Where queues are many the sums are kept as well, and as old as the last look (stats_spaces).
+-- Returns a page of the namespaces or tasks (p_kind: namespace, task) that have a queue, by name, with the sums of
+-- their queues' kept figures. With more than 10 000 queues the sums are kept too, as of the last update (stats_spaces).
 CREATE OR REPLACE FUNCTION queend.space_list(p_kind text, p_limit bigint, p_offset bigint)
 RETURNS TABLE (name text, queues bigint, partitions bigint, total bigint, pending bigint)
 LANGUAGE plpgsql STABLE SET jit = off SET enable_sort = off SET enable_bitmapscan = off

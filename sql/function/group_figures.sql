@@ -1,11 +1,12 @@
--- Where consumer groups stand, for people who look. Reads only: the kept figures (stats.sql) and, where it says so, the
--- cursors themselves.
+-- Where consumer groups stand, for people who look. Reads only: the kept figures (stats.sql) and, where a contract says
+-- so, the cursors. Locks: none.
 
--- Returns every consumer group of every queue, by name and queue, from the kept figures. A group stands here from its
--- first request on. members: its cursors. lag: messages it has to consume, also in partitions where it has no cursor.
--- lagging: partitions with such messages. oldest: the moment from which the first of them could be delivered (NULL:
--- there is none; later than now: none is due). consumed_at: its last claim or acknowledgment (NULL: never). paused: by
--- itself, or with its queue. newest: oldest once more, the name by which daemons of editions 0 to 5 read an age.
+-- Returns every consumer group of every queue, by name and queue, from the kept figures. A group is listed from its
+-- first request on. members: number of its cursors. lag: messages it has to consume, also in partitions where it has no
+-- cursor. lagging: number of partitions with such messages. oldest: the moment from which the first of them could be
+-- delivered (NULL: there is none; later than now: none is due). consumed_at: its last claim or acknowledgment (NULL:
+-- never). paused: by itself, or with its queue. newest: the value of oldest under the name by which daemons of editions
+-- 0 to 5 read an age.
 CREATE OR REPLACE FUNCTION queend.group_list()
 RETURNS TABLE (name text, queue text, mode text, start_at bigint, created_at timestamptz, members bigint,
                lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean,
@@ -25,9 +26,9 @@ BEGIN
      ORDER BY g.name, q.name;
 END $$;
 
--- Returns where a consumer group stands, in every queue that has one of the name: one row for each partition where it
--- has a cursor or messages to consume, by queue and partition, at most p_limit of each queue (group_positions). leased:
--- a lease is live.
+-- Returns where a consumer group stands, in every queue that has a group of that name. One row per partition where it
+-- has a cursor or messages to consume, by queue and partition, at most p_limit of each queue (group_positions). The
+-- column leased says that a lease is live.
 CREATE OR REPLACE FUNCTION queend.group_show(p_group text, p_limit bigint)
 RETURNS TABLE (queue text, partition text, partition_id int, next bigint, head bigint, oldest bigint, consumed bigint,
                consumed_at bigint, lease_id uuid, leased boolean, beyond bigint, lag bigint, waiting_since bigint)
@@ -43,10 +44,11 @@ BEGIN
      ORDER BY q.name, k.partition_id;
 END $$;
 
--- Returns where groups stand, by group as given and partition in order of creation: the partitions where the group has
--- a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are those of cursor_figures,
--- as of this moment. consumed_at: NULL if nothing was ever consumed. With p_limit the partitions of a queue of more
--- than 10 000 are found by the kept figures, so that partitions without anything to show are not looked at.
+-- Returns where groups stand: by group as given, then by partition in order of creation. Lists the partitions where the
+-- group has a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are those of
+-- cursor_figures, as of this moment. consumed_at: NULL if the group never consumed a message. With p_limit, partitions
+-- of a queue of more than 10 000 are found by the kept figures, so that partitions without a cursor or lag are not
+-- read.
 CREATE OR REPLACE FUNCTION queend.group_positions(p_group int[], p_limit bigint)
 RETURNS TABLE (group_id int, partition_id int, name text, next bigint, head bigint, lag bigint, oldest bigint,
                waiting_since bigint, lease_id uuid, lease_until bigint, consumed_at bigint, beyond bigint,
@@ -74,9 +76,9 @@ BEGIN
      ORDER BY u.ord, k.partition_id;
 END $$;
 
--- Returns partitions in which the first message that a group has to consume could be delivered before p_before (µs), by
--- that moment, at most p_limit of them. They are found by the kept figures; their figures are of this moment, and those
--- that were consumed meanwhile are left out.
+-- Returns partitions whose first message that a group has to consume could be delivered before p_before (µs), by that
+-- moment, at most p_limit. The kept figures find the partitions. Their figures are of this moment, so partitions
+-- consumed meanwhile are left out.
 CREATE OR REPLACE FUNCTION queend.group_lagging(p_before bigint, p_limit int)
 RETURNS TABLE (name text, queue text, partition text, partition_id int, lag bigint, oldest bigint, consumed_at bigint,
                lease_id uuid, waiting_since bigint)
@@ -101,9 +103,9 @@ BEGIN
 END $$;
 
 -- Returns the messages of a queue that a group has to consume, from the kept figures. The first row has the sums:
--- pending, and the partitions that have some. Then, at most p_limit, those partitions with their part (lag), longest
--- waiting first. p_group NULL: sums alone, of the group that is furthest behind in each partition. A group that is
--- unknown has everything stored to consume.
+-- pending messages, and number of partitions that have some. Then follow at most p_limit of those partitions with their
+-- part (lag), longest waiting first. p_group NULL: only the sums, of the group that is furthest behind in each
+-- partition. An unknown group has every stored message to consume.
 CREATE OR REPLACE FUNCTION queend.group_depth(p_queue int, p_group text, p_limit int)
 RETURNS TABLE (pending bigint, partitions bigint, name text, lag bigint)
 LANGUAGE plpgsql STABLE SET jit = off AS $$

@@ -1,8 +1,8 @@
--- Consumer groups: making, moving and deleting them. Owns queend.consumer_groups. Locks: queues ascending, then groups,
--- then cursors ascending, the catalogue last.
+-- Consumer groups: creating, moving and deleting them. Owns queend.consumer_groups. Locks: queues ascending, then
+-- groups, then cursors ascending, the catalogue last.
 
--- The id of a queue's consumer group, making it at the first contact (group_within). No row: the queue does not exist.
--- Error QD409: the queue has as many as this session may make (names_bound).
+-- Returns the id of a queue's consumer group and creates the group at the first contact (group_within). No row: the
+-- queue does not exist. Error QD409: the queue has as many groups as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.group_resolve(p_queue int, p_name text, p_mode text, p_from bigint)
 RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
@@ -24,13 +24,13 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- The id of a queue's consumer group, making it at the first contact where the queue has less than p_most (NULL: no
--- bound); its first subscription stays (first writer wins).
+-- Returns the id of a queue's consumer group. Creates the group at the first contact if the queue has less than p_most
+-- (NULL: no bound). Its first subscription stays (first writer wins).
 --   p_mode 'new': from now on, unless p_from gives a moment (µs); 'waited': new, its first request was at p_from;
 --   anything else: from the oldest record.
--- A group that began `new` begins at p_from where 'waited' names an earlier moment than its start (group_earlier).
--- The queue mode's group has no subscription, and is made in any case. No row: the queue does not exist. group_id NULL:
--- too many groups.
+-- A group that began as `new` begins at p_from if 'waited' names an earlier moment than its start (group_earlier).
+-- The queue mode's group has no subscription, and is created whatever p_most says. No row: the queue does not exist.
+-- group_id NULL: too many groups.
 CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int)
 RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
@@ -70,8 +70,8 @@ BEGIN
     END IF;
 END $$;
 
--- Moves the start of a group that began `new` back to its first request (µs), if the start is later. Cursors stay. The
--- daemons are told. Locks: the queue, the group, the catalogue.
+-- Moves the start of a group that began as `new` back to its first request (µs), if the start is later. Cursors stay.
+-- Raises the catalogue version for the daemons. Locks: the queue, the group, the catalogue.
 CREATE OR REPLACE FUNCTION queend.group_earlier(p_queue int, p_name text, p_first bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -84,9 +84,9 @@ BEGIN
     END IF;
 END $$;
 
--- Sets the moment (µs) from which a group with a recorded subscription reads, in every queue that has one. Cursors that
--- have consumed something stay; those that have not start at the new moment. Returns the queues.
--- Locks: queues, groups, then the cursors of all queues ascending, as acknowledgments take them; the catalogue last.
+-- Sets the moment (µs) from which a group with a recorded subscription reads, in every queue that has one. Returns the
+-- queues. Cursors that have consumed a record stay; the others start at the new moment. Locks: queues, groups, then the
+-- cursors of all queues ascending, as acknowledgments take them; the catalogue last.
 CREATE OR REPLACE FUNCTION queend.group_subscribe(p_group text, p_at bigint) RETURNS SETOF text
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -129,12 +129,11 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(v_name);
 END $$;
 
--- Progress of a group that reads by offset and keeps its place elsewhere: its cursors move forward, never back, so that
--- its lag is seen. One element of the arrays per partition: queue and partition by name, the offset that comes next;
--- one row each, in order. committed: the offset that comes next for the group now, NULL: no such queue or partition.
--- The group is made where it is new.
--- Never above a head. What was claimed for the group is void where its cursor moves, and the daemons are told if
--- somebody pops for it.
+-- Records the progress of a group that reads by offset and keeps its position elsewhere, so that its lag is seen. Its
+-- cursors move forward only, and never above a head. One element of the arrays per partition: queue and partition by
+-- name, next offset. Returns one row each, in order. committed: the offset that is now next for the group, NULL: no
+-- such queue or partition. Creates a missing group. A claim is void where the cursor moves, and daemons are notified if
+-- the group is also popped.
 CREATE OR REPLACE FUNCTION queend.group_commit(p_group text, p_queue text[], p_partition text[], p_offset bigint[])
 RETURNS TABLE (ord int, committed bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -196,18 +195,20 @@ BEGIN
      ORDER BY u.ord;
 END $$;
 
--- Moves a group in a queue: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both
--- are NULL. Does so for at most p_limit partitions after p_after (by id), or for partition p_only alone. updated: the
--- partitions of the page; of p_only 1, or 0 if the group stood there already without a lease, a pause or a retry.
--- moved_to: moment of the last record before the last cursor; next: go on after this partition, NULL: done.
+-- Moves a group in a queue: to the first record stored after p_at (µs), to offset p_offset, or to the end if both are
+-- NULL. Does so for at most p_limit partitions after p_after (by id), or only for partition p_only.
+-- Returns updated: the partitions of the page; with p_only 1, or 0 if the group already stood there without a lease, a
+-- pause or a retry. moved_to: moment of the last record before the last cursor; next: continue after this partition,
+-- NULL: done.
 --
--- The call with p_after = 0 moves the group's start, so that partitions without a cursor, and those to come, begin
--- there: a queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset
--- above 0 makes a cursor in each partition of the page; later partitions begin at their first record. A start never
--- lies in the future.
+-- The call with p_after = 0 moves the group's start, so that partitions without a cursor, and later ones, begin there:
+-- a queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset above 0
+-- creates a cursor in each partition of the page; later partitions begin at their first record. A start never lies in
+-- the future.
 --
--- A cursor is placed between floor and head. Leases, pauses, retries and records done beyond a gap are void; the count
--- of consumed messages stays (cursors.origin). The daemons are told when the start was moved and after the last page.
+-- A cursor is placed between floor and head. Leases, pauses, retries and records done beyond a gap become void; the
+-- count of consumed messages stays (cursors.origin). Daemons are notified after the start was moved and after the last
+-- page.
 CREATE OR REPLACE FUNCTION queend.group_seek(p_queue int, p_group int, p_only int, p_after int, p_limit int,
     p_at bigint, p_offset bigint, OUT updated int, OUT moved_to bigint, OUT next int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -274,11 +275,11 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes a consumer group of one queue, or of all (p_queue NULL): it starts afresh where somebody uses it again. Its
--- subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors. One row
--- per queue that had it: queue and the number of its cursors, which queend.tidy removes in the background; its dead
--- letters stay, under its name.
--- Queues are locked first, as whoever deletes one does: then groups, dead letters, the catalogue.
+-- Deletes a consumer group of one queue, or of all (p_queue NULL). The next request of that name creates a new group.
+-- Its subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors.
+-- Returns one row per queue that had it: the queue and the number of its cursors, which queend.tidy removes in the
+-- background. Its dead letters stay, under its name. Locks queues first, as a deletion of a queue does; then groups,
+-- dead letters, the catalogue.
 CREATE OR REPLACE FUNCTION queend.group_delete(p_group text, p_queue text, p_metadata boolean)
 RETURNS TABLE (queue text, partitions bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -313,8 +314,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Tells every daemon that groups of a queue were deleted, or cursors moved by hand: what it believes of them is void.
--- Call it last in the transaction of the change, after the cursors.
+-- Tells every daemon that groups of a queue were deleted, or cursors moved by hand: cached state of these groups is
+-- void. Requires to be called last in the transaction of the change, after the cursors.
 CREATE OR REPLACE FUNCTION queend.groups_moved(p_queue int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
