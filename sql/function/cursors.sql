@@ -3,7 +3,7 @@
 
 -- Creates the missing cursors among the marked (partition, group) pairs, at the start of the group's subscription.
 -- Inserts in ascending order, so that two callers cannot wait for each other. Requires that the groups exist. Marks
--- their partitions for the figures, because stats_look finds changed cursors by their claims. PL/pgSQL keeps the plan;
+-- their partitions for the figures, because stats_changed finds cursors by their claims. PL/pgSQL keeps the plan;
 -- a function in SQL would be planned again in every call, at half the price of the pop.
 CREATE OR REPLACE FUNCTION queend.cursors_open(p_part int[], p_group int[], p_wanted boolean[]) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,13 +1,13 @@
--- Lists of messages for people who look, the newest first. Reads only, and a bounded number of rows.
+-- Lists of messages for people who look, the newest first. Reads only, and a bounded number of rows. Locks: none.
 
--- Messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue, partition,
--- namespace and task by name, status (pending, processing, completed, dead_letter). Deleted ones are left out. body
--- only where the client framed the row (codec 2): texts and ids of its records stand there.
--- At most p_look rows of the log are looked at (message_rows): a filter that few messages meet may find less than there
--- is. Dead letters come from their own table (message_dead), all of them.
---   queue_status  of the queue mode's group; status: of the named groups together where no queue mode's group has come
---                 to the partition; consumed_by of the `groups` named groups that have come there; lease_until: of the
---                 queue mode, 0 = none
+-- Lists messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue,
+-- partition, namespace and task by name, status (pending, processing, completed, dead_letter). Deleted messages are
+-- left out. body only if the client framed the row (codec 2): texts and ids of its records are in the body then. Reads
+-- at most p_look rows of the log (message_rows): a filter that few messages meet may find less than there is. Dead
+-- letters come from their own table (message_dead), all of them.
+--   queue_status  of the queue mode's group. status: of the named groups together if the queue mode's group has no
+--                 cursor in the partition. consumed_by: number of the `groups` named groups with a cursor there that
+--                 consumed the message. lease_until: of the queue mode, 0 = no lease
 CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text,
     p_status text, p_from bigint, p_to bigint, p_limit int, p_offset int, p_look int)
 RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
@@ -122,9 +122,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- What lists say of the message at an offset, seen from the queue mode: whether it is a dead letter; p_mode and p_done,
--- what that group has consumed, up to an offset and beyond a gap (NULL: it has not come there); until when it has a
--- lease (0: it has none).
+-- Returns the status of the message at an offset in lists, seen from the queue mode. p_dead: the message is a dead
+-- letter. p_mode and p_done: up to which offset, and beyond a gap, that group has consumed (NULL: it has no cursor
+-- there). p_lease: until when it has a lease (0: no lease).
 CREATE OR REPLACE FUNCTION queend.message_status(p_dead boolean, p_mode bigint, p_done int8multirange, p_at bigint,
     p_lease bigint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
@@ -132,9 +132,9 @@ LANGUAGE sql IMMUTABLE AS $$
                 WHEN p_lease > 0 THEN 'processing' ELSE 'pending' END
 $$;
 
--- Messages that are dead letters of some group, each once, the last failure first; of these queues (NULL: of all) and
--- of partitions of this name, or of any (NULL), if they were stored between two moments (µs, inclusive). From the table
--- of dead letters alone: complete, also where the log has them no more.
+-- Lists messages that are dead letters of some group, each once, the last failure first. Filters: these queues (NULL:
+-- all), partitions of this name (NULL: any), stored between two moments (µs, inclusive). Reads only the table of dead
+-- letters, so the list is complete even if the log has lost the messages.
 CREATE OR REPLACE FUNCTION queend.message_dead(p_queue int[], p_partition text, p_from bigint, p_to bigint, p_limit int,
     p_offset int)
 RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
@@ -199,13 +199,12 @@ BEGIN
      ORDER BY u.ord;
 END $$;
 
--- Rows of the log to list p_most messages from, the newest first, where there are so many: rows between two moments
--- that may have a message of the status (NULL: any). At most p_look rows are looked at for it, so that fewer may be
--- found than there are.
--- Rows whose messages were all deleted are passed over: a page has as many messages as there are.
--- Of at most a thousand partitions (p_part) their own newest rows are read: without a status only of the p_most
--- partitions written last, no others can have one of the p_most newest. Otherwise (NULL) the log is read back in
--- windows of time, and what the wanted queues (NULL: all) have of it is kept. A window that has too much is made
+-- Returns rows of the log to list p_most messages from, the newest first, if there are so many. They lie between two
+-- moments and may have a message of the status (NULL: any). Reads at most p_look rows for it, so it may find fewer than
+-- there are. Passes over rows whose messages were all deleted, so a page is full if there are enough messages. For at
+-- most 1000 partitions (p_part) it reads their own newest rows. Without a status only the p_most partitions written
+-- last count, because no other can have one of the p_most newest messages. Otherwise (p_part NULL) it reads the log
+-- back in windows of time and keeps the rows of the wanted queues (NULL: all). A window with too many rows is made
 -- narrower before it is read, the next one wider again.
 CREATE OR REPLACE FUNCTION queend.message_rows(p_part int[], p_queue int[], p_status text, p_from bigint, p_to bigint,
     p_most int, p_look int)
@@ -306,8 +305,9 @@ BEGIN
                    WHERE h.partition_id = p_part AND h.record_offset >= p_base AND h.record_offset < p_base + p_n);
 END $$;
 
--- Rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in no order. Reads only
--- the block ranges the index on created_at cannot rule out: every other way through the log is closed to the planner.
+-- Returns rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in any order.
+-- Reads only the block ranges that the index on created_at cannot rule out; all other paths through the log are
+-- switched off.
 CREATE OR REPLACE FUNCTION queend.rows_between(p_from bigint, p_to bigint, p_most int)
 RETURNS TABLE (partition_id int, base bigint, n int, created_at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off
@@ -318,9 +318,9 @@ BEGIN
                   WHERE l.created_at > p_from AND l.created_at <= p_to LIMIT p_most;
 END $$;
 
--- How far a partition is consumed, as lists of messages tell it: the last offset that the queue mode's group has
--- consumed, or every named group where that one has not come there (NULL: no group has); whether the queue mode's group
--- has a lease at p_now; and the last offset that is consumed beyond a gap (reach).
+-- Returns how far a partition is consumed, for lists of messages. done: the last offset that the queue mode's group has
+-- consumed, or every named group if that one has no cursor there (NULL: no cursor). leased: the queue mode's group has
+-- a lease at p_now. reach: the last offset consumed beyond a gap.
 CREATE OR REPLACE FUNCTION queend.partition_done(p_part int, p_now bigint)
 RETURNS TABLE (done bigint, leased boolean, reach bigint)
 LANGUAGE sql STABLE AS $$
@@ -333,9 +333,9 @@ LANGUAGE sql STABLE AS $$
      WHERE k.partition_id = p_part
 $$;
 
--- Whether a row of the log may have a message of a status (message_list): the row begins at p_base and ends with
--- p_last, its partition is consumed up to p_done and leased (partition_done). NULL is every status. One row, so that it
--- becomes part of the statement.
+-- Tells whether a row of the log may have a message of a status (message_list; NULL: any status). The row begins at
+-- p_base and ends with p_last. Its partition is consumed up to p_done and leased (partition_done). Returns one row, so
+-- that the planner makes this function part of the statement.
 CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_done bigint,
     p_leased boolean)
 RETURNS TABLE (may boolean)

@@ -1,14 +1,15 @@
--- Messages searched by what their payloads say. Payloads may be compressed or sealed, so the daemon searches them; here
--- are the rows it looks through, and how what it found stands. Reads only, and a bounded part of the log.
+-- Search for messages by the content of their payloads. Payloads may be compressed or sealed, so the daemon searches
+-- them. Out: the rows that the daemon searches, and the state of the messages it finds. Reads only, and a bounded part
+-- of the log. Locks: none.
 
--- Rows of a queue's log, the newest first: (created_at DESC, partition_id, base DESC), stored at or after p_from (µs),
--- behind a place: stored at p_at or before, of that moment only partitions behind p_behind, and of p_behind itself rows
--- that begin below p_below. p_partition: of this partition alone; NULL: of all.
--- Ends after p_records records, p_bytes of unpacked bodies, p_look rows looked at, or p_ms milliseconds: never before
--- the first row, and never in the middle of a window without one. The last result row has n = 0 and the place to go on
--- from: created_at, partition_id, and base, where rows begin below; created_at NULL: there are no more.
--- Of at most a thousand partitions their own rows are read; of more, the log is read back in windows of time, and what
--- the queue has of it is kept, as message_rows does.
+-- Returns rows of a queue's log, the newest first: (created_at DESC, partition_id, base DESC), stored at or after
+-- p_from (µs), behind a place. The place: rows stored at p_at or before. Of that moment only partitions behind
+-- p_behind, and of p_behind itself rows that begin below p_below. p_partition: only this partition; NULL: all. Ends
+-- after p_records records, p_bytes of unpacked bodies, p_look rows read, or p_ms milliseconds. Never ends before the
+-- first row, nor in the middle of a window without one. The last result row has n = 0 and the place to continue from:
+-- created_at, partition_id, and base, where rows begin below; created_at NULL: the end. For at most 1000 partitions it
+-- reads their own rows. For more it reads the log back in windows of time and keeps the queue's rows, as message_rows
+-- does.
 CREATE OR REPLACE FUNCTION queend.message_search_rows(p_queue int, p_partition text, p_from bigint, p_at bigint,
     p_behind int, p_below bigint, p_records int, p_bytes bigint, p_look int, p_ms int)
 RETURNS TABLE (partition_id int, base bigint, n int, created_at bigint, ids bytea, body bytea, meta bytea)
@@ -117,7 +118,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- When the newest row of a partition that begins below an offset was stored; NULL: there is none.
+-- Returns when the newest row of a partition that begins below an offset was stored; NULL if there is no such row.
 CREATE OR REPLACE FUNCTION queend.row_before(p_part int, p_base bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -127,8 +128,8 @@ BEGIN
              ORDER BY l.base DESC LIMIT 1);
 END $$;
 
--- How messages stand, by partition and offset, as message_list tells it; ord: their place, from 0. One that was deleted
--- has no row, unless it is a dead letter.
+-- Returns the state of messages by partition and offset, as message_list shows it; ord: their place, from 0. A deleted
+-- message has no row, unless it is a dead letter.
 CREATE OR REPLACE FUNCTION queend.message_stands(p_part int[], p_at bigint[])
 RETURNS TABLE (ord int, partition text, queue_status text, status text, consumed_by int, groups int, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,10 +1,10 @@
--- One message: looking at it, taking it out. Deletion makes a hole, overwrites the payload and removes dead letters and
--- traces; cursors stay.
+-- One message: showing it, burying it, deleting it. A deletion makes a hole, overwrites the payload and removes dead
+-- letters and traces; cursors stay. Owns nothing. Locks: those of partition_hold.
 
--- One message by its partition and record id, from the log or, where that has lost it, from the dead letters; no row:
--- there is none, or it was deleted. body, n, place: the row that holds it and its 0-based place there (payload NULL);
--- or its payload, of a dead letter that has one. dead_error, dead_retries: of its newest dead letter. seal: id of the
--- key its payload is sealed with; encrypted: the queue's option.
+-- Returns one message by its partition and record id, from the log or, if the log has lost it, from the dead letters.
+-- No row: there is no such message, or it was deleted. body, n, place: the row that holds it and its 0-based place
+-- there (payload NULL). A dead letter that has its payload returns that instead. dead_error, dead_retries: of its
+-- newest dead letter. seal: id of the key its payload is sealed with; encrypted: the queue's option.
 CREATE OR REPLACE FUNCTION queend.message_show(p_part int, p_id bytea)
 RETURNS TABLE (queue text, namespace text, task text, lease_time int, retry_limit int, retry_delay int, ttl int,
                priority int, partition text, record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid,
@@ -43,9 +43,9 @@ BEGIN
       LEFT JOIN dead d ON true;
 END $$;
 
--- Returns what headers say of the message that a redriven dead letter was at first: originTransactionId, originQueue,
--- originPartition and originOffset; NULL where the message is no redriven one. For the views of the schema queen: its
--- result stays as it is.
+-- Returns what headers say of the origin of a redriven dead letter: originTransactionId, originQueue, originPartition
+-- and originOffset. NULL if the message was not redriven. The views of the schema queen need this result type: it
+-- stays.
 CREATE OR REPLACE FUNCTION queend.origin_of(p_headers text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -62,8 +62,8 @@ BEGIN
                                         'originOffset', v_all->'originOffset') END;
 END $$;
 
--- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter. The
--- extras of a row are taken apart only where one of them has an origin.
+-- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter.
+-- Parses the extras of a row only if one of them has an origin.
 CREATE OR REPLACE FUNCTION queend.message_origin(part int, message_offset bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -80,7 +80,7 @@ BEGIN
              WHERE d.partition_id = part AND d.record_offset = message_offset ORDER BY d.id DESC LIMIT 1);
 END $$;
 
--- The offset of the record with this id (16 bytes) in a partition; NULL: there is none, or it was deleted.
+-- Returns the offset of the record with this id (16 bytes) in a partition; NULL if there is none, or it was deleted.
 CREATE OR REPLACE FUNCTION queend.message_find(p_part int, p_id bytea) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -88,8 +88,8 @@ BEGIN
              WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = f.found));
 END $$;
 
--- Which consumer groups have come to a partition, by name, and whether each has consumed an offset; lease_until: 0 = no
--- live lease.
+-- Returns the consumer groups that have a cursor in a partition, by name, and whether each has consumed an offset;
+-- lease_until: 0 = no live lease.
 CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint)
 RETURNS TABLE (name text, consumed boolean, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -102,10 +102,11 @@ BEGIN
      WHERE k.partition_id = p_part ORDER BY g.name;
 END $$;
 
--- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. One
--- that is a dead letter of the group already gets no second one: that one comes back to all groups from now on. NULL:
--- there is no such message; false: it is among them already. Makes no group: without one of the name __QUEUE_MODE__,
--- the dead letter has that name and the group number 0. Error 42704: the queue has no group of any other name.
+-- Moves one message into the dead letters of a consumer group: it is kept there and not delivered any more. A message
+-- that is already a dead letter of the group gets no second one; a redrive of the existing one now delivers to all
+-- groups. Returns NULL if there is no such message, false if it was already moved. Creates no group: without a group of
+-- the name __QUEUE_MODE__, the dead letter has that name and the group number 0. Error 42704: the queue has no group of
+-- any other name.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -136,9 +137,9 @@ BEGIN
     RETURN true;
 END $$;
 
--- Deletes one message by its partition and record id: nobody is given it any more, its payload is overwritten
--- (messages_erase), its dead letters and traces go. Cursors stay where they are; its id stays with the row until
--- retention removes that. false: there is no such message.
+-- Deletes one message by its partition and record id. Returns false if there is no such message. The message is not
+-- delivered any more, its payload is overwritten (messages_erase), and its dead letters and traces are deleted. Cursors
+-- stay where they are. The id stays with the row until retention removes the row.
 CREATE OR REPLACE FUNCTION queend.message_delete(p_part int, p_id bytea) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$

@@ -1,8 +1,8 @@
--- What daemons did, per minute, queue and worker. Owns queend.metric_queues, metric_workers and metric_totals. Each
--- daemon writes its own rows, but for the totals' one row, which comes last.
+-- What daemons did, per minute, queue and worker. Owns queend.metric_queues, metric_workers and metric_totals. Locks:
+-- each daemon writes its own rows; the one row of the totals comes last.
 
--- Adds what one daemon did since it told last. One element per queue and worker in the first arrays (p_values: 14
--- numbers each, in the order of the table, one after the other), one per worker in the last.
+-- Adds what one daemon did since its last call. The first arrays have one element per queue and worker, the last one
+-- per worker. p_values: 14 numbers for each element, one after the other, in the order of the table.
 CREATE OR REPLACE FUNCTION queend.metrics_keep(p_hostname text, p_port int, p_pid int, p_bucket bigint, p_queues int[],
     p_workers int[], p_values bigint[],
                                                p_counts jsonb, p_levels jsonb) RETURNS void
@@ -44,14 +44,14 @@ BEGIN
              GROUP BY e.ord) AS s));
 END $$;
 
--- Two lists of counts added place by place; the shorter one goes on with zeros.
+-- Adds two lists of counts place by place, the shorter one padded with zeros.
 CREATE OR REPLACE FUNCTION queend.counts_add(p_one bigint[], p_other bigint[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE AS $$
     SELECT COALESCE(array_agg(COALESCE(u.a, 0) + COALESCE(u.b, 0) ORDER BY u.ord), '{}')
       FROM unnest(p_one, p_other) WITH ORDINALITY AS u (a, b, ord)
 $$;
 
--- Two sets of levels of one bucket made one: name → [sum, samples, least, most, last]; p_other is the later.
+-- Merges two sets of levels of one bucket: name → [sum, samples, least, most, last]; p_other is the later.
 CREATE OR REPLACE FUNCTION queend.levels_add(p_one jsonb, p_other jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_one || COALESCE(jsonb_object_agg(o.key, CASE WHEN p_one ? o.key THEN jsonb_build_array(

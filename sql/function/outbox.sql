@@ -1,12 +1,12 @@
--- The outbox: messages that were pushed within transactions of programs, and their way into the log. Owns
--- queend.outbox. Locks: one relay at a time (advisory), then what push_items takes.
+-- The outbox: messages pushed within transactions of programs, and their way into the log. Owns queend.outbox. Locks:
+-- one relay at a time (advisory), then those of push_items.
 
--- Moves messages of the outbox into the log: at most p_limit, those that were given their ids first, from p_from on,
--- about 8 MB; stored and gone from the outbox in one transaction, so each exactly once. One row per queue: how many
--- were moved. One caller at a time; a second one gets a row with -1. A session draws ids in the order of its
--- transactions, and the lock is held until the commit: what one session pushed is stored in its order.
--- What is for an encrypted queue cannot be stored here, nor what is larger than payload_most (who may insert into the
--- outbox is not bound by queen.push): it is marked and passed by (a row with 0), and keeps nobody waiting.
+-- Moves messages of the outbox into the log: at most p_limit and about 8 MB, in the order of their ids, from p_from on.
+-- One transaction stores them and deletes them from the outbox, so each is stored exactly once. Returns one row per
+-- queue with the number of messages moved. A second concurrent caller gets a row with -1. A session draws ids in the
+-- order of its transactions, and the lock is held until the commit: messages of one session are stored in its order.
+-- Messages for an encrypted queue, or larger than payload_most, cannot be stored here (queen.push does not limit direct
+-- inserts into the outbox). They are marked and skipped (a row with 0), and delay no other message.
 CREATE OR REPLACE FUNCTION queend.relay(p_limit int DEFAULT 1000, p_from bigint DEFAULT 0)
 RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
@@ -51,9 +51,9 @@ BEGIN
     END IF;
 END $$;
 
--- Relays the first message of the outbox alone: so the one over which relay failed is found. A message that cannot be
--- stored is marked with the reason (refused), and the others go on. Result as of relay. Errors that are not the
--- message's own (queend/core/pg/verdict.pyx has the table) are raised.
+-- Relays only the first message of the outbox, to find the one over which relay failed. Marks a message that cannot be
+-- stored with the reason (refused), so that the others go on. Returns the rows of relay. Raises errors whose cause is
+-- not the message (queend/core/pg/verdict.pyx has the table).
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -72,13 +72,12 @@ BEGIN
     END;
 END $$;
 
--- Says up to which id the outbox need not be searched again, for whoever has found it empty below p_low. last: the
+-- Returns up to which id the outbox need not be searched again, to a caller that found it empty below p_low. last: the
 -- newest id that was drawn (0: none). after: the number of a transaction younger than all that drew those ids
--- (queen.push takes its number before an id). oldest: the oldest number under way.
--- Once `oldest` is above an earlier `after`, all of those transactions have ended: an id up to `last` that is not in
--- the outbox then never will be. That matters while a long snapshot elsewhere keeps the index entries of rows that are
--- gone.
--- after is NULL, and no number is spent, where p_low is NULL or nothing was drawn from p_low on.
+-- (queen.push takes its number before an id). oldest: the oldest number of a running transaction. Once `oldest` is
+-- above an earlier `after`, all of those transactions have ended: an id up to `last` that is missing in the outbox
+-- stays missing. That matters while a long snapshot elsewhere keeps the index entries of deleted rows. If p_low is NULL
+-- or no id was drawn from p_low on, after is NULL and no transaction number is spent.
 CREATE OR REPLACE FUNCTION queend.outbox_mark(p_low bigint, OUT last bigint, OUT after bigint, OUT oldest bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,16 +1,16 @@
 -- The end of partitions: idle ones are removed, others deleted, and the rows of both swept. Owns queend.graves. Locks:
--- lanes ascending, not waited for, then queues, then partitions, the catalogue last.
+-- lanes ascending, without waiting, then queues, then partitions, the catalogue last.
 
--- Removes idle partitions: made before a moment (µs), without a message, with nothing consumed or claimed since it,
--- without dead letters and without the state of a stream. Looks at p_limit partitions after p_after (by id). removed:
--- how many went; next_part: the id to go on after, NULL at the end. A partition named Default stays: it is told to
--- whoever configures its queue.
+-- Removes idle partitions: created before a moment (µs), without a message, dead letters or the state of a stream, and
+-- with nothing consumed or claimed since that moment. Reads p_limit partitions after p_after (by id). removed: number
+-- of partitions removed; next_part: the id to continue after, NULL at the end. A partition named Default stays, because
+-- a configuration of its queue returns its id.
 --
 -- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the
--- last look to the commit, and a push reads the version under it. Daemons learn from queues.cleaned and cleaned_last,
--- which are raised together with the version, which of the partitions they know are gone. Lanes ascending, then queues,
--- then partitions, none of them waited for: whoever deletes a queue holds it before its partitions. Then the catalogue.
--- What is left of a partition goes with queend.sweep.
+-- last look to the commit, and a push reads the version under the lane. Daemons learn from queues.cleaned and
+-- cleaned_last which of the partitions they know are gone; both are raised together with the version. Takes lanes
+-- ascending, then queues, then partitions, and waits for none of them: a deletion of a queue locks the queue before its
+-- partitions. Then takes the catalogue. queend.sweep removes the remaining rows of a partition.
 CREATE OR REPLACE FUNCTION queend.partitions_clean(p_after int, p_limit int, p_before bigint, OUT removed int,
     OUT next_part int)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
@@ -65,11 +65,11 @@ BEGIN
     PERFORM queend.catalog_raise();
 END $$;
 
--- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. False if there is no
--- such partition. The partition is unreachable at once; its rows are left to queend.sweep. A push that names it again
--- makes a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the partition, its
--- dead letters (advisory), the catalogue last. It waits for a dead letter that is being made there, and removes it; one
--- that begins later finds no partition.
+-- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. Returns false if
+-- there is no such partition. The partition is unreachable at once; queend.sweep removes its rows. A later push to that
+-- name creates a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the
+-- partition, its dead letters (advisory), the catalogue last. Waits for a dead letter that is being made there, and
+-- removes it; one that begins later finds no partition.
 CREATE OR REPLACE FUNCTION queend.partition_delete(p_queue text, p_name text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -93,7 +93,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Is there nothing in a partition that somebody would miss, and was it left alone since a moment (µs)?
+-- Returns whether a partition is idle since a moment (µs): no message, claim, dead letter or stream state would be lost
+-- with it.
 CREATE OR REPLACE FUNCTION queend.partition_idle(p_part int, p_before bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -107,10 +108,10 @@ BEGIN
             SELECT FROM queend.stream_state s WHERE s.query_id = q.id AND s.partition_id = p_part LIMIT 1) AS s);
 END $$;
 
--- Removes rows of deleted partitions, at most about p_limit log rows per call. removed: rows and empty partitions that
--- are gone (0: whatever is left has a busy lane); partitions: how many are left.
--- A partition's last rows go under its lane: a push that had passed the catalogue check before the deletion has either
--- committed by then, and is swept, or will find the version raised.
+-- Removes rows of deleted partitions, at most about p_limit log rows per call. removed: number of rows and empty
+-- partitions removed (0: every remaining partition has a busy lane); partitions: number of those left. The last rows of
+-- a partition are removed under its lane. A push that had passed the catalogue check before the deletion has then
+-- either committed, and is swept, or will find the version raised.
 CREATE OR REPLACE FUNCTION queend.sweep(p_limit int) RETURNS TABLE (removed bigint, partitions bigint)
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,8 +1,8 @@
--- Queues and groups that are paused: their pops find nothing, all else goes on. Owns queend.paused. Daemons learn of it
+-- Paused queues and groups: their pops find nothing, everything else goes on. Owns queend.paused. Daemons learn of it
 -- with the catalogue. Locks: the queue's row, the pause, the catalogue last.
 
--- Pauses a queue (p_group NULL) or one group of it, or ends that. outcome: changed, same (it was so), no_queue,
--- no_group.
+-- Pauses a queue (p_group NULL) or one group of it, or ends that pause. Returns changed, same (no change was needed),
+-- no_queue or no_group.
 CREATE OR REPLACE FUNCTION queend.pause(p_queue text, p_group text, p_paused boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -32,7 +32,7 @@ BEGIN
     RETURN 'changed';
 END $$;
 
--- Is a group paused, by itself or with its queue?
+-- Returns whether a group is paused, by itself or with its queue.
 CREATE OR REPLACE FUNCTION queend.is_paused(p_queue int, p_group int) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM queend.paused p WHERE p.queue_id = p_queue AND p.group_id IN (0, p_group))

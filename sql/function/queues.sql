@@ -1,14 +1,13 @@
--- Queues: options, deletion, sizes. Owns queend.queues. Locks: the queue's row, then what hangs on it, the catalogue
--- last.
+-- Queues: options, deletion, sizes. Owns queend.queues. Locks: the queue's row, then the rows that depend on it, the
+-- catalogue last.
 
--- Creates a queue with its Default partition, or changes options of it (queue_options). What p_options does not name
--- stays as it is, and so do namespace and task where they are NULL; an option that is null returns to its default.
--- Unknown options are ignored; a value that does not fit its type is an error. A ttl or retryDelay counts if it was
--- named; the default is shown only.
--- `mode` among the options: "replace" returns all that is not named to its default; "reset" also turns encryption off,
--- which otherwise only `encryption` = "off" does.
--- Returns the answer of POST /api/v1/configure. Raises the catalogue version only if something changed. Error QD409:
--- there are as many queues as this session may make (names_bound).
+-- Creates a queue with its Default partition, or changes options of it (queue_options). Returns the answer of POST
+-- /api/v1/configure. Options that p_options does not name stay as they are, and so do namespace and task if they are
+-- NULL. An option that is null returns to its default. Unknown options are ignored; a value that does not fit its type
+-- is an error. A ttl or retryDelay takes effect only if it was named; the default is only shown. `mode` among the
+-- options: "replace" returns all options that are not named to their defaults. The mode "reset" also turns encryption
+-- off, which otherwise only `encryption` = "off" does. Raises the catalogue version only if something changed. Error
+-- QD409: there are as many queues as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -63,8 +62,8 @@ BEGIN
                    || jsonb_build_object('encryptionEnabled', q.encryption_enabled));
 END $$;
 
--- Refuses options of which one has a value that it cannot have: a number outside of its range, or a flag that is not
--- true or false. The words are those of POST /api/v1/configure. null is any option's default. Error 22023.
+-- Refuses options with an invalid value: a number outside its range, or a flag that is not true or false. The error
+-- texts are those of POST /api/v1/configure. null stands for any option's default. Error 22023.
 CREATE OR REPLACE FUNCTION queend.options_checked(p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -90,9 +89,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Makes the queues that are missing, with these namespaces and tasks; those that are there stay as they are. No name
--- twice.
--- Error QD409: there are as many as this session may make (names_bound).
+-- Creates missing queues with the given namespaces and tasks; existing queues stay as they are. Requires distinct
+-- names. Error QD409: there are as many queues as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.queues_make(p_name text[], p_namespace text[], p_task text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -113,10 +111,10 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END $$;
 
--- The option retryBackoff as it is kept: {"steps": [ms, …]} or {"initial", "multiplier", "max", "jitter"}; NULL where
--- there is none. p_option: a list of 1 to 32 pauses in ms, or {"type": "exponential", "initial": ms, "multiplier": 1 …
--- 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}.
--- Anything else is an error (invalid_parameter_value), worded for whoever configures.
+-- Returns the option retryBackoff as it is stored: {"steps": [ms, …]} or {"initial", "multiplier", "max", "jitter"};
+-- NULL for NULL. p_option: a list of 1 to 32 pauses in ms, or {"type": "exponential", "initial": ms, "multiplier": 1 …
+-- 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}; defaults in parentheses. Anything else is an error
+-- (invalid_parameter_value), worded for the person who configures.
 CREATE OR REPLACE FUNCTION queend.backoff_read(p_option jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -155,15 +153,15 @@ BEGIN
                               'jitter', o->'jitter');
 END $$;
 
--- The option retryBackoff as it was configured, its defaults filled in.
+-- Returns the option retryBackoff as it was configured, with its defaults filled in.
 CREATE OR REPLACE FUNCTION queend.backoff_show(p_backoff jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_backoff ? 'steps' THEN p_backoff->'steps'
                 ELSE jsonb_build_object('type', 'exponential') || p_backoff END
 $$;
 
--- Returns what the options of a queue come to, by their names; null: the option has no effect now. It stands for no
--- bound, or another option goes before it, or decides that it does not count.
+-- Returns the effective values of a queue's options, by name. null: the option has no effect now. Its value stands for
+-- no bound, or another option takes precedence or disables it.
 CREATE OR REPLACE FUNCTION queend.options_in_force(q queend.queues) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
@@ -190,8 +188,8 @@ LANGUAGE sql STABLE AS $$
         'maxWaitTimeSeconds', NULLIF(q.max_wait_time_seconds, 0), 'encryptionEnabled', q.encryption_enabled)
 $$;
 
--- Deletes a queue with everything in it; false if there is none. Its partitions are unreachable at once, their rows are
--- left to queend.sweep.
+-- Deletes a queue with everything in it. Returns false if there is no such queue. Its partitions are unreachable at
+-- once; queend.sweep removes their rows.
 CREATE OR REPLACE FUNCTION queend.queue_delete(p_queue text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -212,11 +210,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- What queues hold, and may hold (max_size, 0: any number): per queue the records that were stored and not yet consumed
--- by all of its groups; where it has no group, all that is stored. A group that has not come to a partition yet stands
--- where its subscription would let it begin. From heads, floors and cursors: a few probes per partition and group,
--- however many records there are. Deleted records count until the cursors have passed them, and what is older than a
--- ttl until retention has removed it.
+-- Returns what queues hold, and may hold (max_size, 0: any number): per queue the stored records that some group has
+-- yet to consume. In a queue without groups every stored record counts. A group without a cursor in a partition stands
+-- where its subscription begins. Computed from heads, floors and cursors: a few probes per partition and group, however
+-- many records there are. Deleted records count until the cursors have passed them, and expired records (ttl) until
+-- retention has removed them.
 CREATE OR REPLACE FUNCTION queend.queue_sizes(p_queue int[]) RETURNS TABLE (queue_id int, size bigint, max_size int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column

@@ -1,14 +1,14 @@
--- Rates over all partitions of a queue. Owns queend.rates: a bucket for a group, or for all groups together (group 0).
--- Daemons take tokens in slices, some times a second, and give back what they do not use; a pop costs no statement.
--- Locks: buckets ascending, with SKIP LOCKED, before anything else of their statement.
+-- Rates over all partitions of a queue. Owns queend.rates: a bucket for each group, or for all groups together (group
+-- 0). Daemons take tokens in slices, several times a second, and return unused tokens; a pop costs no statement. Locks:
+-- buckets ascending, with SKIP LOCKED, before anything else of their statement.
 
--- Takes from buckets, and gives back. One element each: the queue, the group (0: all), how many are wanted (0: only to
--- give back) and how many come back. One row each:
---   granted  never more than the bucket holds. At least what is wanted if it is there, and up to a tenth of a second's
---            worth; all that is wanted where the queue has no such rate; what was given back where somebody else has
---            the bucket
---   next_at  when there is more, by the database's clock; 0: there is. Of what comes fast a fiftieth of a second's
---            worth is waited for
+-- Takes tokens from buckets, and returns tokens to them. One element each: the queue, the group (0: all), tokens wanted
+-- (0: only return) and tokens returned. Returns one row each:
+--   granted  at most what the bucket holds. At least the tokens wanted if the bucket has them, and up to those of 0.1
+--            s. All tokens wanted if the queue has no such rate; those returned if another session has locked the
+--            bucket
+--   next_at  when there are more tokens, by the database's clock; 0: now. At a high rate it waits for the tokens of
+--            0.02 s
 CREATE OR REPLACE FUNCTION queend.rates_take(p_queue int[], p_group int[], p_want int[], p_back int[])
 RETURNS TABLE (ord int, granted int, next_at bigint)
 LANGUAGE plpgsql AS $$
@@ -33,8 +33,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- The rate of a queue's group, or of all its groups together (group 0): messages in a period of seconds, 0 for none,
--- and how many at once.
+-- Returns the rate of a queue's group, or of all its groups together (group 0): messages in a period of seconds (0: no
+-- rate), and burst.
 CREATE OR REPLACE FUNCTION queend.rate_of(p_queue int, p_group int, OUT most int, OUT period int, OUT burst int)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -45,8 +45,8 @@ BEGIN
       INTO most, period, burst FROM queend.queues q WHERE q.id = p_queue;
 END $$;
 
--- One bucket: at most p_want tokens out of it, after p_back came back. granted NULL: somebody else has it; p_want where
--- there is no rate. next_at as above.
+-- Takes at most p_want tokens from one bucket, after it returned p_back to the bucket. granted NULL: another session
+-- has locked the bucket; p_want if there is no rate. next_at as in rates_take.
 CREATE OR REPLACE FUNCTION queend.rate_take(p_queue int, p_group int, p_want int, p_back int, OUT granted int,
     OUT next_at bigint)
 LANGUAGE plpgsql AS $$
@@ -89,7 +89,8 @@ BEGIN
     END IF;
 END $$;
 
--- For one pop in SQL: how many of p_take may be delivered to the group; that many are taken from both buckets.
+-- Returns how many of p_take records one pop in SQL may deliver to the group, and takes as many tokens from both
+-- buckets.
 CREATE OR REPLACE FUNCTION queend.rates_reserve(p_queue int, p_group int, p_take int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -104,7 +105,7 @@ BEGIN
     RETURN v_own;
 END $$;
 
--- Gives back what such a pop did not need.
+-- Returns the tokens that such a pop did not need to both buckets (rates_reserve).
 CREATE OR REPLACE FUNCTION queend.rates_return(p_queue int, p_group int, p_left int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

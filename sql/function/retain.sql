@@ -1,24 +1,24 @@
--- Retention: removes a partition's oldest rows and raises its floor with them. Locks: the partition's row, FOR NO KEY
--- UPDATE SKIP LOCKED; no lane.
+-- Retention: removes a partition's oldest rows and raises its floor with them. Owns queend.floors. Locks: the
+-- partition's row, FOR NO KEY UPDATE SKIP LOCKED; no lane.
 
--- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and
--- about p_rows log rows. Moments in µs, 0 = that rule is off:
---   p_expired    records stored before it go, consumed or not
---   p_completed  records stored before it go if every group of the queue has consumed them; none where no group has a
---                cursor
---   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
---                before them goes along: the log loses its oldest records only
--- A record with a delivery moment counts as stored then, and so does what stands behind it (row_over). Not where
--- p_expired is negative: then all that was stored before goes, whenever it was to be delivered.
--- A group that has not come to a partition yet stands where its subscription would let it begin.
--- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows
--- and records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed
--- them. The last row has reason -1: go on after partition_id; NULL there: the queue is through.
+-- Removes the records of a queue that its options let expire, for at most p_parts of its partitions after p_after (by
+-- id) and about p_rows log rows. Moments in µs, 0 = that rule is off:
+--   p_expired    records stored before it are removed, consumed or not
+--   p_completed  records stored before it are removed if every group of the queue has consumed them; none if no group
+--                has a cursor
+--   p_waited     records stored before it are removed if some group has not consumed them, or no group has a cursor.
+--                Records before them are removed too: the log loses its oldest records only
+-- A record with a delivery moment counts as stored then, and so do the records behind it (row_over). If p_expired is
+-- negative, all records stored before -p_expired are removed, whatever their delivery moment.
+-- A group without a cursor in a partition stands where its subscription begins.
+-- Returns one row per partition with a result: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
+-- records removed. pinned: records that p_completed would remove if group_id (NULL: there is no group) had consumed
+-- them. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
 --
--- A floor is always where a row begins, and a partition holds no row below it: both change in one transaction, a piece
--- of at most p_rows at a time. So the oldest row is looked for from the floor on, never among index entries of rows
--- that are gone but not vacuumed yet. The floor's row is locked to the end: whoever removes or replaces rows of a
--- partition holds it. Pushes and pops lock nothing this needs, and it takes no lane.
+-- A floor is always where a row begins, and a partition holds no row below it: both change in one transaction, at most
+-- p_rows at a time. So the oldest row is searched from the floor on, never among index entries of rows that are deleted
+-- but not vacuumed yet. The partition's row is locked to the end: every removal or replacement of its rows holds it.
+-- Pushes and pops lock nothing that this function needs, and it takes no lane.
 CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint,
     p_completed bigint, p_waited bigint)
 RETURNS TABLE (partition_id int, reason smallint, rows int, records bigint, pinned bigint, group_id int)
@@ -152,8 +152,8 @@ BEGIN
     RETURN QUERY SELECT CASE WHEN v_seen = p_parts THEN v_last END, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
 END $$;
 
--- Up to where the rows of a partition from p_from on are over at p_at: stored before, and delivered before where they
--- had to wait for a moment (schedule_since). A place where a row begins.
+-- Returns up to which offset the rows of a partition from p_from on are over at p_at: stored before, and delivered
+-- before if they had to wait for a delivery moment (schedule_since). The offset is where a row begins.
 CREATE OR REPLACE FUNCTION queend.row_over(p_part int, p_from bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

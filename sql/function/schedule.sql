@@ -1,7 +1,7 @@
--- Delivery moments: runs of offsets with one moment each in queend.schedule. Written in the transaction that stores the
--- records, under the partition's lane; catalog.scheduled says that there are any.
+-- Delivery moments: runs of offsets with one moment each. Owns queend.schedule. catalog.scheduled says that there are
+-- any. Locks: written under the partition's lane, in the transaction that stores the records.
 
--- Takes note of the delivery moments of a row of the log that was just stored, in the transaction that stored it.
+-- Stores the delivery moments of a row of the log. Requires the transaction that stored the row.
 CREATE OR REPLACE FUNCTION queend.schedule_add(p_part int, p_base bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -18,7 +18,8 @@ BEGIN
     END IF;
 END $$;
 
--- A record that is deleted holds nothing back any more; daemons are told to look at its partition.
+-- Removes a deleted record from the schedule, so that it holds no delivery back. Notifies daemons to look at its
+-- partition (a pause that ends now).
 CREATE OR REPLACE FUNCTION queend.schedule_cut(p_part int, p_offset bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,8 +40,8 @@ BEGIN
      WHERE r.first <= r.last;
 END $$;
 
--- The first of the p_most records from p_first on that is not due at p_now; NULL: all of them are.
--- Runs do not overlap: the one that may hold p_first is the last that begins at or before it.
+-- Returns the first of the p_most records from p_first on that is not due at p_now; NULL if all are due. Runs do not
+-- overlap, so only the last run that begins at or before p_first can hold p_first.
 CREATE OR REPLACE FUNCTION queend.schedule_at(p_part int, p_first bigint, p_most int, p_now bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -52,7 +53,7 @@ BEGIN
             AND x.due > p_now ORDER BY x.first_offset LIMIT 1));
 END $$;
 
--- When a record that is not due at p_now will be; NULL: it is.
+-- Returns when a record that is not due at p_now will be due; NULL if it is due.
 CREATE OR REPLACE FUNCTION queend.schedule_due(p_part int, p_offset bigint, p_now bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -61,8 +62,9 @@ BEGIN
              ORDER BY s.first_offset DESC LIMIT 1);
 END $$;
 
--- The first of the records p_from … p_to - 1 that could not be delivered before p_at: one with such a moment, or what
--- stands behind it and had to wait for it. NULL: none. So ages count from when a record could be delivered first.
+-- Returns the first of the records p_from … p_to - 1 that could not be delivered before p_at, NULL if there is none.
+-- Such a record has a later delivery moment, or stands behind one and had to wait. So ages count from the first
+-- possible delivery.
 CREATE OR REPLACE FUNCTION queend.schedule_since(p_part int, p_from bigint, p_to bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

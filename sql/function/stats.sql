@@ -1,15 +1,15 @@
--- Figures that are kept of queues, groups and partitions, so that a page asks for a sum. Owns queend.stats and
--- queend.stat_*. They are brought up to date by looks, one at a time: service/stats holds a session lock.
+-- Kept figures of queues, groups and partitions, so that a page reads a sum. Owns queend.stats and queend.stat_*.
+-- Updates run one at a time: service/stats holds a session lock.
 
--- Returns the partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look,
--- or with a mark that is due, also if deleted since. A mark is of stats_mark, or of stats_visit for the end of a lease.
--- With p_floors it returns also those whose floor rose (that compares every floor with the one kept). parts[i] is of
--- queues[i]. since: the moment before which every change is among them, to be kept (stats_keep) once all of them were
--- visited. Queues and groups that are gone leave the figures. A queue is marked for a walk through all of its
--- partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its delayedProcessing. When
--- more than p_most rows of the log were written, every queue is. A moment in a row is read before the row is locked or
--- committed: looks overlap by two seconds. A transaction that commits later than that after its moment is found with
--- the next change of its partition or by the next walk.
+-- Returns the partitions whose kept figures are out of date: written, claimed or acknowledged since the last look, or
+-- with a mark that is due, even if deleted since. A mark comes from stats_mark, or from stats_visit for the end of a
+-- lease. parts[i] is of queues[i]. With p_floors it also returns those whose floor rose (that compares every floor with
+-- the kept one). since: the moment before which every change is among them, to be passed to stats_keep once all of them
+-- were visited. Removes the figures of deleted queues and groups. Marks a queue for a walk through all of its
+-- partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its delayedProcessing. If
+-- more than p_most rows of the log were written, p_whole decides: true marks every queue, false returns NULL in since.
+-- A moment in a row is read before the row is locked or committed, so looks overlap by two seconds. A transaction that
+-- commits more than two seconds after its moment is found with the next change of its partition or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
@@ -81,16 +81,16 @@ BEGIN
     END IF;
 END $$;
 
--- Marks partitions whose figures change in this transaction by what no look can find: a message that was deleted, a
--- cursor that moved without a claim or an acknowledgment. Locks nothing.
+-- Marks partitions for stats_changed whose figures this transaction changes without a trace in the log or a claim: a
+-- deleted message, a cursor moved without a claim or an acknowledgment. Locks nothing.
 CREATE OR REPLACE FUNCTION queend.stats_mark(p_parts int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO queend.stat_marks (partition_id) SELECT DISTINCT u.id FROM unnest(p_parts) AS u (id);
 END $$;
 
--- Marks every queue for a walk. A walk that is under way goes on, and another one follows for what lies behind it: so
--- each partition is visited however often this is called.
+-- Marks every queue for a walk. A running walk goes on, and another one follows for the partitions behind it. So each
+-- partition is visited, however often this function is called.
 CREATE OR REPLACE FUNCTION queend.stats_walk_all() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -98,9 +98,8 @@ BEGIN
        SET visit_after = COALESCE(s.visit_after, 0), visit_stop = NULL, visit_rest = NULLIF(s.visit_after, 0);
 END $$;
 
--- Visits the next partitions, at most p_limit, of the queues that are marked for a walk; returns how many: 0 when no
--- mark is left.
--- What was kept of partitions that are gone leaves the figures on the way, and dead letters are counted in full.
+-- Visits the next partitions, at most p_limit, of the queues that are marked for a walk. Returns how many: 0 if no mark
+-- is left. Removes the figures of deleted partitions on the way, and counts dead letters in full.
 CREATE OR REPLACE FUNCTION queend.stats_walk(p_limit int) RETURNS int
 LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
@@ -141,10 +140,10 @@ BEGIN
     RETURN p_limit - v_left;
 END $$;
 
--- Brings the kept figures of partitions up to date: what was kept of them is taken from the sums of their queues and
--- groups, what is there now is added, in one statement and so from one snapshot. Partition i is of queue p_queue[i];
--- one that is gone leaves the sums. Whoever calls it holds the session lock of the statistics (service/stats): visits
--- do not overlap.
+-- Brings the kept figures of partitions up to date: subtracts their kept figures from the sums of queues and groups and
+-- adds the current ones, in one statement and so from one snapshot. Partition i is of queue p_queue[i]; a deleted
+-- partition leaves the sums. Requires the session lock of the statistics (service/stats), so that visits do not
+-- overlap.
 CREATE OR REPLACE FUNCTION queend.stats_visit(p_queue int[], p_parts int[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -251,9 +250,8 @@ BEGIN
            stored = s.stored + excluded.stored;
 END $$;
 
--- Notes that every change before p_since is in the kept figures; p_full: and that everything is to be walked through
--- again.
--- Returns how many partitions there are.
+-- Records that every change before p_since is in the kept figures; p_full also marks every queue for a walk. Returns
+-- the number of partitions.
 CREATE OR REPLACE FUNCTION queend.stats_keep(p_since bigint, p_full boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -267,8 +265,8 @@ BEGIN
     RETURN (SELECT COALESCE(sum(s.partitions), 0) FROM queend.stat_queues s);
 END $$;
 
--- Notes for the history how many partitions queues have, where it is another number than was noted last and no walk is
--- under way.
+-- Records for the history how many partitions queues have, if the number differs from the last one recorded and no walk
+-- is running.
 CREATE OR REPLACE FUNCTION queend.stats_note() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -280,8 +278,8 @@ BEGIN
     ON CONFLICT (queue_id, bucket) DO UPDATE SET partitions = excluded.partitions;
 END $$;
 
--- Sums the kept figures of queues up by namespace and by task, where a page would take too long for it (space_list):
--- all of them, with each look. Where queues are few, nothing is kept.
+-- Sums up the kept figures of all queues by namespace and by task, once per look. With at most 10 000 queues it keeps
+-- nothing, because space_list can compute the sums.
 CREATE OR REPLACE FUNCTION queend.stats_spaces() RETURNS void
 LANGUAGE plpgsql SET jit = off AS $$
 BEGIN

@@ -1,32 +1,32 @@
 -- Streams: queries, the state they keep per partition and key, and cycles over it. Owns queend.stream_queries and
--- queend.stream_state. The order of the locks stands at stream_cycle.
+-- queend.stream_state. Locks: in the order given at stream_cycle.
 
--- One cycle of a stream: state, messages for the sink and the acknowledgement of what they were made of, all or
+-- Runs one cycle of a stream: state, messages for the sink and the acknowledgment of their source messages, all or
 -- nothing.
---   p_version            the caller's catalogue version for the partitions in p_row; another one: stale, nothing was
---                        done
---   p_query, p_part      whose state; one cycle of the pair at a time
---   p_set, p_value, p_end, p_unset   keys to write with their values and where their windows end, keys to drop; none
---                                    twice
---   p_lanes … p_meta     the push, as in queend.push (plain bodies)
---   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
---   p_lease              must be the live one; NULL: the group must hold one on the record, or have done it
+--   p_version            the caller's catalogue version for the partitions in p_row; if it differs: stale, and nothing
+--                        was done
+--   p_query, p_part      of which query and partition; one cycle of the pair at a time
+--   p_set, p_value, p_end, p_unset   keys to write with their values and window ends, keys to delete; no key twice
+--   p_lanes … p_meta     the push, as in queend.push (uncompressed bodies)
+--   p_group, p_ack       of the acknowledgment: consumer group and record id, NULL: no acknowledgment
+--   p_lease              must be the live one; NULL: the group must hold one on the record, or have done the record
 --   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
 --                                         is sent again would count twice
 --   p_waited                              milliseconds since the request came
--- A cycle without an acknowledgement that deletes keys closes windows beside the consumer, which may close the same
--- ones, or add to them. It is bound to what its client has read (stream_bound). Where none of its keys is left, it
--- stores nothing and `gone` is true. Where a key has changed, it is refused; its client reads again at its next tick.
--- While the group holds a lease, `waits` is true and nothing was done: the caller asks again, until 2 s have passed.
--- After that the cycle is done, and a cycle of the lease that rests on the same windows is refused.
--- error: why nothing was done.
--- queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of the push
--- rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
+-- A cycle without an acknowledgment that deletes keys closes windows beside the consumer, which may close or extend the
+-- same windows. It is bound to what its client has read (stream_bound). If none of its keys is left, it stores nothing
+-- and `gone` is true. If a key has changed, it is refused, and its client reads again at its next tick. While the group
+-- holds a lease, `waits` is true and nothing was done: the caller asks again, until 2 s have passed. After that the
+-- cycle is done, and a cycle of the lease that rests on the same windows is refused.
 --
--- Locks: the partition's row against deletion (FOR KEY SHARE), the query shared and (query, partition), both advisory:
--- (query id << 32) and (query id << 32) + partition id; then as ever lanes, cursor, and last rows of stream_reads,
--- stream_flushes and stream_state.
--- Everything is checked under them before anything is changed.
+-- Returns in error why nothing was done. queue: of the partition. base, created_at: per push row. dups: {row: [[offset
+-- or -1, …], [moment, …]]} of the push rows that held duplicates, as push returns them. group_id, committed, head,
+-- released: of the acknowledgment.
+--
+-- Locks: the partition's row against deletion (FOR KEY SHARE), then two advisory locks, then lanes, cursor, and last
+-- rows of stream_reads, stream_flushes and stream_state. The advisory locks are the query, shared, at (query id << 32),
+-- and (query, partition) at (query id << 32) + partition id. Checks everything under these locks before the first
+-- change.
 CREATE OR REPLACE FUNCTION queend.stream_cycle(p_version bigint, p_query uuid, p_part int,
     p_set text[], p_value text[], p_end double precision[], p_unset text[],
     p_lanes int[], p_row int[], p_skip int[], p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[],
@@ -159,11 +159,11 @@ BEGIN
     END IF;
 END $$;
 
--- Applies the acknowledgement of a cycle, whose cursor is locked and was checked: the cursor goes to the record at
--- p_at, whatever stands before it, and never back; what failed becomes a dead letter. p_release, or a failure, gives
--- the lease back although some of the delivery may be left. p_whole: the number of records the caller says it has done;
--- where these are all of the delivery, the cursor goes to the end of it: a client that sorts by ids its producer made
--- may name another record than the last.
+-- Applies the acknowledgment of a cycle: moves the cursor forward to the record at p_at, past all records before it. A
+-- failed record becomes a dead letter. p_release, or a failure, gives the lease back even if part of the delivery is
+-- left. p_whole: the number of records that the caller says it has done. If these are the whole delivery, the cursor
+-- moves to the end of it. (A client that sorts by ids of its producer may name another record than the last.) Requires
+-- that the cursor is locked and was checked.
 CREATE OR REPLACE FUNCTION queend.stream_ack(p_part int, p_group int, p_at bigint, p_lease uuid, p_whole int,
     p_dead boolean, p_error text, p_release boolean, OUT committed bigint, OUT head bigint, OUT released boolean)
 LANGUAGE plpgsql AS $$
@@ -203,10 +203,10 @@ BEGIN
      WHERE c.partition_id = p_part AND c.group_id = p_group;
 END $$;
 
--- Returns the state of a partition in a query, by key: where given, of these keys, of keys that begin so, of windows
--- that end at or before p_ripe (ms). Filters combine. After p_most bytes of keys and values one row whose key is NULL
--- says that there is more. The read is remembered (stream_reads.sql) without a wait for the disk: a cycle whose read a
--- crash forgot is refused, and its client reads again.
+-- Returns the state of a partition in a query, by key. Optional filters, which combine: these keys, keys with this
+-- prefix, windows that end at or before p_ripe (ms). After p_most bytes of keys and values a row whose key is NULL says
+-- that there is more. Remembers the read (stream_reads.sql) without waiting for the disk: after a crash that forgot a
+-- read, its cycle is refused and the client reads again.
 CREATE OR REPLACE FUNCTION queend.stream_state(p_query uuid, p_part int, p_keys text[], p_prefix text,
     p_ripe double precision, p_most bigint)
 RETURNS TABLE (key text, value text, updated_at bigint)
@@ -243,9 +243,9 @@ BEGIN
     PERFORM queend.stream_read(v_query, p_part, p_ripe IS NOT NULL, v_keys, v_seen);
 END $$;
 
--- Makes a query or finds it by its name. Where the hash of its operators changed, p_reset decides: true deletes all its
--- state and keeps its id, false changes nothing and answers mismatch. The same hash keeps the state whatever p_reset
--- says. A reset waits for the cycles of the query that are under way, and holds off new ones.
+-- Creates a query or finds it by its name. If the hash of its operators changed, p_reset decides: true deletes all its
+-- state and keeps its id, false changes nothing and answers mismatch. The same hash keeps the state, whatever p_reset
+-- says. A reset waits for the running cycles of the query, and holds off new ones.
 CREATE OR REPLACE FUNCTION queend.stream_register(p_name text, p_source text, p_sink text, p_hash text, p_reset boolean,
     OUT query uuid, OUT fresh boolean, OUT reset boolean, OUT mismatch boolean)
 LANGUAGE plpgsql AS $$

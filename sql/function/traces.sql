@@ -1,8 +1,8 @@
--- Traces: what programs note about messages. Owns queend.traces and queend.trace_names. No lock but those of the rows
+-- Traces: what programs record about messages. Owns queend.traces and queend.trace_names. Locks: only those of the rows
 -- written.
 
--- Notes something about a message, under at most 100 names. Returns the trace's id; NULL: there is no such message.
--- Error 22023: a name is too long, or there are too many.
+-- Stores a trace of a message, under at most 100 names. Returns the trace's id; NULL if there is no such message. Error
+-- 22023: a name is too long, or there are too many.
 CREATE OR REPLACE FUNCTION queend.trace_record(p_part int, p_id bytea, p_transaction text, p_group text, p_event text,
     p_worker text, p_data text, p_names text[])
 RETURNS uuid
@@ -32,10 +32,10 @@ BEGIN
     RETURN t.id;
 END $$;
 
--- The names traces were noted under, the latest used first: a page of them, with the number of their traces and of the
--- messages these are about (of the latest p_count traces of each), and when the last was noted. The first row (name
--- NULL) has in traces how many names there are. Looks at p_names names at most, the first in the order of the alphabet;
--- each is one probe, whatever it has of traces.
+-- Returns a page of the names of traces, the last used first. Each has the number of its traces and of their messages
+-- (of the latest p_count traces), and the moment of its last trace. The first row (name NULL) has in traces the number
+-- of names. Reads at most p_names names, the first in alphabetical order; each is one probe, however many traces it
+-- has.
 CREATE OR REPLACE FUNCTION queend.trace_names_list(p_limit int, p_offset int, p_names int, p_count int)
 RETURNS TABLE (name text, traces bigint, messages bigint, last bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -63,7 +63,7 @@ BEGIN
       ORDER BY g.created_at DESC, g.name);
 END $$;
 
--- The traces of a name, oldest first, with the queue and partition of each.
+-- Returns the traces of a name, oldest first, with the queue and partition of each.
 CREATE OR REPLACE FUNCTION queend.traces_named(p_name text, p_limit int, p_offset int)
 RETURNS TABLE (id uuid, transaction_id text, partition_id int, event_type text, data text, group_name text,
                worker_id text, created_at bigint, queue text, partition text, record_id bytea, names text[])
@@ -81,7 +81,7 @@ BEGIN
      ORDER BY n.ord;
 END $$;
 
--- The traces of one message, oldest first, at most p_limit.
+-- Returns the traces of one message, oldest first, at most p_limit.
 CREATE OR REPLACE FUNCTION queend.traces_of(p_part int, p_id bytea, p_limit int) RETURNS SETOF queend.traces
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -89,7 +89,7 @@ BEGIN
                   ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit;
 END $$;
 
--- Removes the traces of messages, by partition and record ids. Returns how many went.
+-- Removes the traces of messages, by partition and record ids. Returns how many were removed.
 CREATE OR REPLACE FUNCTION queend.traces_drop(p_part int, p_id bytea[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -97,7 +97,7 @@ BEGIN
                                       WHERE t.partition_id = p_part AND t.record_id = ANY (p_id)));
 END $$;
 
--- Removes traces by their ids. Returns how many went.
+-- Removes traces by their ids. Returns how many were removed.
 CREATE OR REPLACE FUNCTION queend.trace_remove(p_id uuid[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
