@@ -1,4 +1,5 @@
--- As daemons of editions 0 to 5 ask for a cycle: they do not wait for a lease, and know no cycle that stores nothing.
+-- Runs a cycle, as daemons of editions 0 to 5 call it: without `waits` and `gone`. A cycle that stores nothing is an
+-- error for them.
 CREATE OR REPLACE FUNCTION queend.stream_cycle(p_version bigint, p_query uuid, p_part int,
     p_set text[], p_value text[], p_end double precision[], p_unset text[],
     p_lanes int[], p_row int[], p_skip int[], p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[],
