@@ -1,1 +1,1 @@
-"""Who may do what: bearer tokens, their keys, and the level of every route (docs/auth.md)."""
+"""Authorization: bearer tokens, their keys, and the level of every route (docs/auth.md)."""

@@ -1,4 +1,4 @@
-"""Guards the control plane's routes, and verifies the tokens of requests the core holds."""
+"""Guards the routes of the control plane, and verifies the tokens of requests that the core holds."""
 from __future__ import annotations
 
 import asyncio
@@ -19,8 +19,8 @@ FAILED = Refused(500, "Internal server error")
 
 
 def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
-    """The token: what follows `Bearer `, or the whole value of the first Authorization; None without one. As
-    bearer_of of the core."""
+    """Returns the token: what follows `Bearer `, or the whole value of the first Authorization; None without one.
+    Follows bearer_of of the core."""
     value = next((value for name, value in headers if name == b"authorization"), None)
     if value is not None and value[:6].lower() == b"bearer" and value[6:7] in (b"", b" "):
         return value[6:].lstrip(b" ")
@@ -28,10 +28,10 @@ def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
 
 
 class Guard:
-    """`app` behind its levels. `open` and `close` on the running loop."""
+    """Serves `app` behind its levels. Requires `open` and `close` on the running loop."""
 
     def __init__(self, settings: Settings, core: Any, app: Any, cut: Callable[[], None]):
-        """cut: ends what waits in the control plane on behalf of tokens that were verified before."""
+        """cut: ends the requests that wait in the control plane on behalf of tokens verified before."""
         self.core, self.app, self.cut = core, app, cut
         self.skips = settings.open_paths()
         self.vouched = bool(settings.queen_sync_secret)
@@ -49,7 +49,7 @@ class Guard:
         await self.verifier.close()
 
     async def change(self, settings: Settings) -> None:
-        """Keys, issuer, roles are others from now on: what was verified before is verified again."""
+        """Takes over new keys, issuer and roles. Every token verified before is verified again."""
         before, self.verifier = self.verifier, Verifier(settings, self._end)
         self.verifier.open()
         self._end()
@@ -99,7 +99,7 @@ class Guard:
         if scope["method"] == "OPTIONS" or self._skips(path):
             return
         bearer = bearer_of(scope["headers"])
-        # packets of other daemons say by themselves who sent them; the route looks (control/notify)
+        # packets of other daemons carry their own proof of origin; the route checks it (control/notify)
         if bearer is None and path == "/internal/api/notify" and self.vouched and has_notices(scope["headers"]):
             return
         if route.level == PUBLIC and (path != "/health" or bearer is None):
@@ -133,8 +133,8 @@ class Guard:
     # -- requests the core holds -------------------------------------------------------------------------------------
 
     def hold(self, request: int, bearer: bytes) -> None:
-        """Verifies the token and lets the request go on, or answers it. A token is verified once, however many wait
-        for it."""
+        """Verifies the token and lets the request go on, or answers it. Verifies a token once, however many requests
+        wait for it."""
         waiting = self.held.setdefault(bearer, [])
         waiting.append(request)
         if len(waiting) == 1:
@@ -148,7 +148,7 @@ class Guard:
             self._grant(bearer, await self._verify(bearer))
         except Refused as error:
             refused = error
-        except Exception as error:  # the clients must hear something, whatever happened
+        except Exception as error:  # the clients need an answer in any case
             log.line("error", "token_not_verified", type(error).__name__)
             refused = FAILED
         for request in self.held.pop(bearer):

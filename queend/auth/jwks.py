@@ -1,4 +1,4 @@
-"""A key set fetched over https, kept fresh, and fetched again for an unknown key; never more than its limits."""
+"""A key set fetched over https, refreshed regularly, and fetched again for an unknown key, within limits."""
 from __future__ import annotations
 
 import asyncio
@@ -22,17 +22,18 @@ RETRY_S = 10.0                 # after a fetch that failed, at most
 
 
 class FetchError(Exception):
-    """The key set could not be had; the message says why."""
+    """The key set could not be fetched; the message says why."""
 
 
 class KeySet:
-    """`open` and `close` on the running loop. changed: called when a key went or became another."""
+    """A key set. Requires `open` and `close` on the running loop. changed: called when a key was removed or
+    replaced."""
 
     def __init__(self, url: str, refresh_s: float, timeout_s: float, pause_s: float, private: bool,
                  changed: Callable[[], None]):
         self.url, self.private, self.changed = url, private, changed
         self.refresh_s, self.timeout_s, self.pause_s = refresh_s, timeout_s, pause_s
-        self.keys: list[Key] | None = None      # None: never had
+        self.keys: list[Key] | None = None      # None: no fetch succeeded yet
         self.failed = False
         self.begun = -float("inf")              # when the last fetch began
         self.fetching: asyncio.Task | None = None
@@ -48,8 +49,8 @@ class KeySet:
                 await asyncio.wait([task])
 
     async def find(self, algorithm: str, kid: str | None) -> Key | None:
-        """The key of this id; without an id the first of the algorithm. An unknown one makes the set be fetched
-        again, no more often than every pause_s. Refused(503) while there is no set."""
+        """Returns the key of this id; without an id the first key of the algorithm. An unknown id starts a new fetch,
+        at most once every pause_s. Raises Refused(503) while there is no key set."""
         if self.fetching and self.keys is None:
             await asyncio.shield(self.fetching)
         key = self._known(algorithm, kid)
@@ -66,12 +67,12 @@ class KeySet:
     async def _keep(self) -> None:
         while True:
             await asyncio.shield(self._fetch_soon())
-            # What failed is tried sooner: tokens of new keys wait for it.
+            # A failed fetch is repeated sooner, because tokens of new keys wait for it.
             await asyncio.sleep(self.refresh_s if self.keys is not None and not self.failed else min(self.refresh_s,
                 RETRY_S))
 
     def _fetch_soon(self) -> asyncio.Task:
-        """The fetch under way, or a new one; it never raises."""
+        """Returns the running fetch, or a new one. The task never raises."""
         if self.fetching is None:
             self.begun = time.monotonic()
             self.fetching = asyncio.create_task(self._fetch())
@@ -88,7 +89,7 @@ class KeySet:
             log.line("warn", "key_set_not_fetched", f"no answer within {self.timeout_s:g} s")
         except (FetchError, OSError, ssl.SSLError) as error:
             log.line("warn", "key_set_not_fetched", str(error))
-        # a stranger's answer: whatever it does to the parsers, the next fetch is another chance
+        # the answer is untrusted: if it breaks a parser, the next fetch tries again
         except Exception as error:
             log.line("error", "key_set_not_fetched", repr(error))
         finally:
@@ -117,15 +118,15 @@ class KeySet:
 
 
 async def fetch(url: str, private: bool) -> bytes:
-    """The body at an https URL. No redirect is followed, no private address asked unless `private`. FetchError,
-    OSError."""
+    """Returns the body at an https URL. Follows no redirect, and asks no private address unless `private`. Raises
+    FetchError, OSError."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)
     addresses = [entry[4][0] for entry in found]
     if not private and any(not public(address) for address in addresses):
         raise FetchError(f"{host} is at an address that is not public")
-    # The address that was looked at is the one that is asked: a second look-up might tell another.
+    # Connects to the address that was checked, because a second look-up might return another one.
     reader, writer = await _connect(addresses, port, host)
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -144,7 +145,7 @@ async def fetch(url: str, private: bool) -> bytes:
 
 
 async def _connect(addresses: list[str], port: int, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first address that takes us."""
+    """Connects to the first address that accepts the connection."""
     trusted = ssl.create_default_context()
     for address in addresses[:-1]:
         try:
@@ -155,7 +156,7 @@ async def _connect(addresses: list[str], port: int, host: str) -> tuple[asyncio.
 
 
 def body_of(answer: bytes) -> bytes:
-    """The body of a whole HTTP answer with status 200."""
+    """Returns the body of a whole HTTP answer with status 200."""
     response = http.client.HTTPResponse(_Received(answer))
     try:
         response.begin()
@@ -167,7 +168,7 @@ def body_of(answer: bytes) -> bytes:
 
 
 class _Received:
-    """What HTTPResponse reads from, when everything has been read."""
+    """Gives HTTPResponse its bytes after all of them were received."""
 
     def __init__(self, answer: bytes):
         self.answer = answer
@@ -181,16 +182,17 @@ class _Received:
 CONTAINING = [ipaddress.ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
 # Interfaces of ISATAP (RFC 5214): the upper half of the identifier.
 ISATAP = (0x00005EFE, 0x02005EFE)
-# Holds networks that are not public, though `ipaddress` may call some of them global. In this order: NAT64 of a site,
-# where the IPv4 address may stand anywhere (RFC 8215); documentation (RFC 9637); segment routing (RFC 9602); protocol
-# assignments (RFC 6890); relays of 6to4 (RFC 7526). The last is the address at which a cloud's machines reach their
+# Networks that are not public, though `ipaddress` may call some of them global. In this order: NAT64 of a site, where
+# the IPv4 address may stand anywhere (RFC 8215); documentation (RFC 9637); segment routing (RFC 9602); protocol
+# assignments (RFC 6890); relays of 6to4 (RFC 7526). The last is the address at which machines of a cloud reach their
 # host.
 CLOSED = [ipaddress.ip_network(text) for text in (
     "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")]
 
 
 def public(address: str) -> bool:
-    """An address that contains another one is what it contains: a gateway sends it there."""
+    """Returns whether an address is public. An address that contains another one counts as that one: a gateway forwards
+    to it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if any(ip in one for one in CLOSED):
         return False

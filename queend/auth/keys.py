@@ -1,4 +1,4 @@
-"""Keys that verify tokens: a shared secret, a public key in PEM, or a set that is fetched (queend/auth/jwks.py)."""
+"""Keys that verify tokens: a shared secret, a public key in PEM, or a fetched set (queend/auth/jwks.py)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ..config import Settings
 
 HS256, RS256, EDDSA = "HS256", "RS256", "EdDSA"
-# what a token's header may say for each
+# what a token's header may name for each algorithm
 SPELLED = {HS256: (HS256,), RS256: ("RS256", "RS384", "RS512"), EDDSA: (EDDSA,)}
 RSA_BITS = 2048
 
 
 def usable(settings: Settings) -> None:
-    """Raises ValueError, naming the setting, if tokens could not be verified or would be verified by something else
-    than meant."""
+    """Raises ValueError, naming the setting, if tokens could not be verified, or would be verified by another key than
+    the settings intend."""
     algorithm, url = settings.jwt_algorithm, settings.jwt_jwks_url
     if algorithm == HS256 and not settings.jwt_secret:
         raise ValueError("JWT_SECRET: it is not set; JWT_ENABLED with JWT_ALGORITHM HS256 needs it")
@@ -55,17 +55,17 @@ def usable(settings: Settings) -> None:
 
 
 class BadKey(ValueError):
-    """A key that cannot be used; the message says why and names none of it."""
+    """A key that cannot be used; the message says why and quotes no part of it."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One public key: of RS256 or EdDSA."""
+    """One public key for RS256 or EdDSA."""
 
     algorithm: str
     id: str | None
     public: Any
-    only: str | None = None    # the one spelling the key set allows it for
+    only: str | None = None    # the only spelling that the key set allows for it
 
     def same(self, other: Key) -> bool:
         return (self.algorithm, self.id, self.only) == (other.algorithm, other.id,
@@ -73,7 +73,8 @@ class Key:
 
 
 def key_of_pem(pem: str) -> Key:
-    """RSA or Ed25519. `\\n` spelled out counts as a line end: environments have trouble with real ones."""
+    """Reads an RSA or Ed25519 key. A literal `\\n` counts as a line end, because environments have trouble with real
+    ones."""
     try:
         public = load_pem_public_key(pem.replace("\\n", "\n").strip().encode())
     except (ValueError, UnsupportedAlgorithm):
@@ -82,7 +83,7 @@ def key_of_pem(pem: str) -> Key:
 
 
 def key_of_jwk(jwk: Any) -> Key:
-    """One member of a key set, RSA (n, e) or OKP Ed25519 (x). Raises BadKey for every other."""
+    """Reads one member of a key set, RSA (n, e) or OKP Ed25519 (x). Raises BadKey for every other."""
     if not isinstance(jwk, dict):
         raise BadKey("it is no object")
     if jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
@@ -99,7 +100,7 @@ def key_of_jwk(jwk: Any) -> Key:
             raise BadKey("it is neither RSA nor Ed25519")
     except BadKey:
         raise
-    except Exception:          # whatever a stranger's numbers do to the parsers
+    except Exception:          # the numbers are untrusted: they may break the parsers
         raise BadKey("it is malformed") from None
     key = Key(_algorithm(public), kid, public, only)
     if only is not None and only not in SPELLED[key.algorithm]:

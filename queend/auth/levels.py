@@ -1,4 +1,4 @@
-"""The level of every route, and where a request says which queues it is about."""
+"""The level of every route, and where a request names its queues."""
 from __future__ import annotations
 
 import re
@@ -10,12 +10,12 @@ import orjson
 from .._core import hot_routes_of_core
 
 PUBLIC, READ, WRITE, ADMIN = 0, 1, 2, 3
-# verbs of queue permissions, as the core counts them
+# verbs of queue permissions, with the core's numbers
 PUSH, POP, READS, MANAGE = 1, 2, 4, 8
 EVERY_QUEUE = "*"
 
-# Files: level, method, path below /. The routes of the control plane declare theirs (control/route), those of the core
-# stand in its table (core/run/kinds). Paths are matched whole, a parameter is one segment.
+# Rows of files: level, method, path below /. The routes of the control plane declare theirs (control/route); those of
+# the core stand in its table (core/run/kinds). Paths are matched whole, a parameter is one segment.
 ROUTES = """
 public GET  :nothing
 public GET  assets/*
@@ -24,8 +24,8 @@ LEVELS = {"public": PUBLIC, "read": READ, "write": WRITE, "admin": ADMIN}
 
 
 class Route:
-    """where its queues are named: `body.queue`, `body.entries`, `query`, `itself` (the route asks the grant), or
-    nowhere: then it is about the one in its path, or about all of them."""
+    """A route. where: the place that names its queues: `body.queue`, `body.entries`, `query`, `itself` (the route asks
+    the grant). "": the queue in its path, or all queues."""
 
     def __init__(self, level: int, method: str, path: str, where: str = ""):
         self.level, self.method, self.path, self.where = level, method, path, where
@@ -35,7 +35,7 @@ class Route:
 
     @property
     def order(self) -> list[bool]:
-        """Of those that fit a path the one with the first literal segment counts."""
+        """Returns the sort key: of the routes that match a path, the one with the first literal segment wins."""
         return [part[:1] == ":" for part in self.path.split("/")]
 
     @property
@@ -60,7 +60,7 @@ UNKNOWN = Route(ADMIN, "*", "*")
 
 
 def route_of(method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """The route of a raw path and its parameters as sent. One that nobody declared needs the highest level."""
+    """Returns the route of a raw path and its parameters as sent. An undeclared path needs the highest level."""
     for route in TABLE:
         if route.method == method and (match := route.pattern.fullmatch(path)):
             return route, match.groupdict()
@@ -68,8 +68,8 @@ def route_of(method: str, path: str) -> tuple[Route, dict[str, str]]:
 
 
 def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: bytes) -> list[str]:
-    """The queues a request is about; EVERY_QUEUE where it names none. What it says wrongly is refused by the route
-    itself."""
+    """Returns the queues that a request names; EVERY_QUEUE if it names none. The route itself refuses malformed
+    names."""
     if route.where == "itself":
         return []
     if "queue" in parameters:

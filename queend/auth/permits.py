@@ -15,8 +15,8 @@ Rules = list[tuple[bytes, int, bytes | None]]      # pattern of queues, verbs, p
 
 
 def rules_of(claim: str, value: Any) -> Rules:
-    """Reads {pattern: verb, or a list of verbs} as rules; a verb is `pop`, or `pop:` and a pattern of groups. Anything
-    else refuses the token: a limit must not be lost by a slip."""
+    """Reads {pattern: verb, or a list of verbs} as rules; a verb is `pop`, or `pop:` and a pattern of groups. Any other
+    value refuses the token, so that a mistake never loses a limit."""
     if not isinstance(value, dict) or len(value) > RULES_MOST:
         raise unverified(f"Claim {claim} must be an object of at most {RULES_MOST} queue patterns")
     rules: Rules = []
@@ -44,8 +44,8 @@ def _pattern(claim: str, text: str) -> bytes:
 
 
 def allows(rules: Rules | None, queue: str, verb: int, group: str | None = None) -> bool:
-    """May the queue be used so, on behalf of the group? EVERY_QUEUE needs a rule for all of them. Without a group only
-    rules that are not grouped count. As grant_allows of the core."""
+    """Returns whether the queue may be used so on behalf of the group. EVERY_QUEUE needs a rule for all queues. Without
+    a group only rules that are not grouped count. Follows grant_allows of the core."""
     if rules is None:
         return True
     name = queue.encode(errors="surrogatepass")
@@ -56,7 +56,7 @@ def allows(rules: Rules | None, queue: str, verb: int, group: str | None = None)
 
 
 def allows_some(rules: Rules | None, queue: str, verb: int) -> bool:
-    """May the queue be used so on behalf of some group?"""
+    """Returns whether the queue may be used so on behalf of some group."""
     name = queue.encode(errors="surrogatepass")
     return rules is None or any(verbs & verb and fits(pattern, name) for pattern, verbs, _ in rules)
 
@@ -68,7 +68,8 @@ def reads_group(rules: Rules | None, group: str) -> bool:
 
 
 def fits(pattern: bytes, name: bytes) -> bool:
-    """`*` stands for any bytes, also none; all others for themselves. As glob_fits of the core."""
+    """Returns whether a pattern matches a name: `*` stands for any bytes, also none, every other byte for itself.
+    Follows glob_fits of the core."""
     first, *rest = pattern.split(b"*")
     if not rest:
         return name == pattern

@@ -1,4 +1,4 @@
-"""A bearer token becomes a grant: signature, times, issuer and audience, role, queues."""
+"""Turns a bearer token into a grant: signature, times, issuer and audience, role, queues."""
 from __future__ import annotations
 
 import asyncio
@@ -21,12 +21,12 @@ from .refused import Refused, unverified
 if TYPE_CHECKING:
     from ..config import Settings
 
-warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)   # told at start, as a line of the log
+warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)   # logged at start instead
 TOKEN_BYTES = 16 << 10
 SECRET_BYTES = 32
 SUBJECT_BYTES = 255
 NEVER_US = 1 << 62
-WORDS = {  # what a failed check is called
+WORDS = {  # names of failed checks
     jwt.ExpiredSignatureError: "Token has expired", jwt.ImmatureSignatureError: "Token is not valid yet",
     jwt.InvalidSignatureError: "Invalid token signature",
     jwt.InvalidIssuerError: "Invalid token issuer: iss must be the text that JWT_ISSUER names",
@@ -37,7 +37,7 @@ MOMENTS = ("exp", "nbf", "iat")
 
 
 def why_refused(error: jwt.InvalidTokenError) -> str:
-    """Describes a failed check of a token whose signature was looked at: names the claim, never its value."""
+    """Describes a failed check of a token whose signature was checked: names the claim, never its value."""
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"Token has no {error.claim}, which {NEEDED_BY.get(error.claim, 'the daemon')} requires"
     if type(error) in (jwt.DecodeError, jwt.InvalidIssuedAtError):
@@ -51,7 +51,7 @@ def why_refused(error: jwt.InvalidTokenError) -> str:
 
 @dataclass(frozen=True)
 class Grant:
-    """What a token allows. level: 0 without a role. rules: None without limits. expires_us: since the epoch, skew
+    """The rights of a token. level: 0 without a role. rules: None without limits. expires_us: since the epoch, skew
     included."""
 
     level: int
@@ -61,8 +61,8 @@ class Grant:
 
 
 class Verifier:
-    """With the keys the settings name. `open` and `close` on the running loop; changed: called when grants must not
-    be believed."""
+    """Verifies tokens with the keys of the settings. Requires `open` and `close` on the running loop. changed: called
+    when cached grants are void."""
 
     def __init__(self, settings: Settings, changed: Callable[[], None]):
         self.settings = settings
@@ -83,7 +83,7 @@ class Verifier:
                                  "verify_jti": False, "verify_sub": False})
 
     def _algorithms(self) -> dict[str, str]:
-        """What a header may say → the algorithm. `auto` takes those that have a key."""
+        """Returns the accepted algorithm names of a header → the algorithm. `auto` accepts those that have a key."""
         wanted = self.settings.jwt_algorithm
         names = [wanted] if wanted != "auto" else [name for name in SPELLED if (
             self.secret if name == HS256 else self.key.algorithm == name if self.key else self.set)]
@@ -94,7 +94,7 @@ class Verifier:
             self.set.open()
 
     async def quiet(self) -> None:
-        """Waits until no key set is on its way."""
+        """Waits until no fetch of the key set is running."""
         if self.set and self.set.fetching:
             await asyncio.wait([self.set.fetching])
 
@@ -103,7 +103,7 @@ class Verifier:
             await self.set.close()
 
     async def verify(self, bearer: bytes) -> Grant:
-        """Raises Refused. Waits only where a key set has to be fetched."""
+        """Returns the grant of a token. Raises Refused. Waits only if a key set has to be fetched."""
         if len(bearer) > TOKEN_BYTES:
             raise Refused(401, f"Token decode error: more than {TOKEN_BYTES} bytes")
         try:
@@ -125,7 +125,7 @@ class Verifier:
         return self._grant(claims)
 
     def _wrong(self, spelled: Any) -> Refused:
-        # The header is the client's: only what looks like an algorithm is said back.
+        # The header comes from the client: the answer quotes only what looks like the name of an algorithm.
         sound = isinstance(spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum()
         name = spelled if sound else "another algorithm"
         if self.settings.jwt_algorithm == "auto":
@@ -162,6 +162,6 @@ class Verifier:
             raise unverified("Token has no exp, which JWT_REQUIRE_EXP requires")
         if "exp" in claims:
             expires = min(NEVER_US, (int(claims["exp"]) + settings.jwt_clock_skew) * 1_000_000)
-        if expires <= time.time() * 1e6:      # between the check and here
+        if expires <= time.time() * 1e6:      # expired since the check
             raise unverified(WORDS[jwt.ExpiredSignatureError])
         return Grant(level, subject, expires, rules)

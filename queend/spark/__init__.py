@@ -7,5 +7,5 @@ from .datasource import QueendDataSource
 
 __all__ = ["QueendDataSource"]
 
-# Spark starts its Python workers by this name, which is python3 by default: often an interpreter without the connector.
+# Spark starts its Python workers by this name. The default is python3, often an interpreter without the connector.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

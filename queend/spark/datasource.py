@@ -1,4 +1,4 @@
-"""The data source `queend`: what Spark asks for by `format("queend")`."""
+"""The data source `queend`, which Spark loads for `format("queend")`."""
 from __future__ import annotations
 
 import sys
@@ -20,7 +20,7 @@ NAMES = {name.lower() for name in (*LINK, *SOURCE)}
 
 
 def _kept(schema: StructType) -> dict[str, str]:
-    """What the options of a table were."""
+    """Returns the options of a table, which its schema keeps (schema)."""
     return dict(schema.fields[0].metadata.get(KEPT) or {}) if schema.fields else {}
 
 
@@ -32,8 +32,8 @@ class QueendDataSource(DataSource):
         return "queend"
 
     def schema(self) -> StructType:
-        """Spark keeps the options of a table and does not hand them to its reader: they travel in the metadata of its
-        first column, all but the token, which may not end up in files."""
+        """Returns the schema of a table. Spark keeps the options of a table but does not pass them to its reader. So
+        they travel in the metadata of the first column, except the token, which must not end up in files."""
         columns = usual(Options(self.options).flag("includeHeaders", False))
         if "provider" in self.options:    # CREATE TABLE
             columns.fields[0].metadata = {
@@ -43,8 +43,8 @@ class QueendDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=False)
         reach(settings.link)
-        # Spark refuses a reader that takes filters where the session does not push them down, and asks from another
-        # module where it does.
+        # Spark refuses a reader that takes filters if the session does not push them down, and asks from another module
+        # if it does.
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
         told = PUSHDOWN in sys.modules or getattr(main, "name", None) == PUSHDOWN
         return (FilteredReader if told else BatchReader)(settings, schema)

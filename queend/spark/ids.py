@@ -1,5 +1,5 @@
-"""Transaction ids that follow from what a row holds: a task that runs again makes the same ids, in whatever order its
-rows come, and a row that has changed gets another id."""
+"""Transaction ids computed from the content of a row. A repeated task makes the same ids, whatever the order of its
+rows; a changed row gets another id."""
 from __future__ import annotations
 
 import hashlib
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BLOCK = 1 << 19    # rows whose contents are remembered, to count how often each occurs
+BLOCK = 1 << 19    # rows whose contents are remembered, to count repeated contents
 
 
 class RowIds:
-    """UUIDs of version 8: 120 bits of SHA-256 over query, epoch, Spark partition, block of BLOCK rows, and the columns
-    that are stored. The second row of the same content in a block has a 1 hashed with it, the third a 2."""
+    """Makes UUIDs of version 8: 120 bits of SHA-256 over query, epoch, Spark partition, block of BLOCK rows, and the
+    stored columns. The second row of the same content in a block has a 1 hashed with it, the third a 2."""
 
     def __init__(self, query: str, epoch: int, part: int):
         self.place = f"{query}\0{epoch}\0{part}"
@@ -21,7 +21,7 @@ class RowIds:
         self.seen: dict[bytes, int] = {}
 
     def texts(self, columns: dict[str, pa.Array]) -> pa.Array:
-        """Returns the ids of the next rows of the task. columns: what is stored of them."""
+        """Returns the ids of the next rows of the task. columns: the columns to be stored."""
         digests: list[bytes] = []
         count = len(next(iter(columns.values())))
         at = 0
@@ -35,7 +35,7 @@ class RowIds:
         return _spelled(digests)
 
     def _digests(self, columns: dict[str, pa.Array]) -> Iterator[bytes]:
-        """16 bytes of each row; all rows are of one block."""
+        """Yields 16 bytes for each row; all rows are of one block."""
         key = hashlib.sha256(f"{self.place}\0{self.rows // BLOCK}".encode()).digest()[:16]
         data, ends = _contents(key, columns)
         seen, sha256 = self.seen, hashlib.sha256
@@ -49,8 +49,8 @@ class RowIds:
 
 
 def _contents(key: bytes, columns: dict[str, pa.Array]) -> tuple[memoryview, list[int]]:
-    """The rows as bytes, one after the other, and the places where they begin and end. Each value has its length before
-    it, so two rows are equal only if all of their values are."""
+    """Returns the rows as bytes, one after the other, and the places where they begin and end. Each value has its
+    length before it, so two rows are equal only if all of their values are."""
     binary = pa.large_binary()
     pieces: list[pa.Array | pa.Scalar] = [pa.scalar(key, binary)]
     for name in sorted(columns):
@@ -65,7 +65,7 @@ def _contents(key: bytes, columns: dict[str, pa.Array]) -> tuple[memoryview, lis
 
 
 def _spelled(digests: list[bytes]) -> pa.Array:
-    """16 bytes each, as texts."""
+    """Returns digests of 16 bytes as texts of UUIDs."""
     offsets = pa.array(range(0, 32 * len(digests) + 1, 32), pa.int32())
     hexes = pa.Array.from_buffers(pa.string(), len(digests),
                                   [None, offsets.buffers()[1], pa.py_buffer(b"".join(digests).hex().encode())])

@@ -1,4 +1,4 @@
-"""Structs, maps and lists as JSON text, column by column: no row of them becomes a Python object."""
+"""Structs, maps and lists as JSON text, column by column; no row becomes a Python object."""
 from __future__ import annotations
 
 import base64
@@ -11,7 +11,7 @@ SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def json_text(column: pa.Array) -> pa.Array:
-    """Each value as JSON, null where it is null."""
+    """Returns each value as JSON, null for null."""
     kind = column.type
     if pa.types.is_struct(kind):
         return _object(column)
@@ -28,7 +28,7 @@ def _filled(column: pa.Array) -> pa.Array:
 
 
 def _key(column: pa.Array) -> pa.Array:
-    """A member's name: a text, whatever its type is."""
+    """Returns the names of a map's members as JSON strings, whatever the type of its keys."""
     text = json_text(column)
     return text if _quoted(column.type) else pc.binary_join_element_wise('"', text, '"', "")
 
@@ -45,7 +45,7 @@ def _object(column: pa.StructArray) -> pa.Array:
 
 
 def _joined(column: pa.ListArray | pa.MapArray, texts: pa.Array, begin: str, end: str) -> pa.Array:
-    """The texts of all elements, list by list."""
+    """Joins the texts of all elements, list by list."""
     lists = pa.ListArray.from_arrays(column.offsets.cast(pa.int32()), texts)
     text = pc.binary_join_element_wise(begin, pc.binary_join(lists, ","), end, "")
     return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))

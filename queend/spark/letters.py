@@ -1,4 +1,4 @@
-"""Where rows go that the daemon refuses: a queue, or files of JSON lines."""
+"""Dead letters: a queue, or files of JSON lines, for rows that the daemon refuses."""
 from __future__ import annotations
 
 import base64
@@ -15,7 +15,7 @@ from .settings import SinkSettings
 
 
 def letter(table: pa.Table, at: int, row: int, where: dict[str, Any], error: str) -> dict[str, Any]:
-    """A row as JSON has it. at: its place in the table; row: its number in the Spark partition."""
+    """Returns a row as a JSON object. at: its place in the table; row: its number in the Spark partition."""
     value = table.column("payload")[at].as_py()
     said = {**where, "row": row, "error": error}
     for name in ("queue", "partition", "transactionId", "traceparent"):
@@ -30,7 +30,7 @@ def letter(table: pa.Table, at: int, row: int, where: dict[str, Any], error: str
 
 
 class Letters:
-    """Of one task. A task that runs again writes the same."""
+    """The refused rows of one task. A repeated task writes the same."""
 
     def __init__(self, settings: SinkSettings, name: str):
         self.settings, self.name = settings, name
@@ -46,7 +46,7 @@ class Letters:
         link.ask("/api/v1/push?format=counts", {"items": [item]})
 
     def close(self) -> None:
-        """The file appears whole or not at all."""
+        """Makes the file visible, as a whole or not at all."""
         if not self.kept or not self.settings.dead_path:
             return
         system, folder = fs.FileSystem.from_uri(self.settings.dead_path) if "://" in self.settings.dead_path else (

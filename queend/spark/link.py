@@ -1,4 +1,4 @@
-"""A connection to one of several daemons: the standard library's client, kept open, tried again with jitter."""
+"""A connection to one of several daemons: the standard library's client, kept open, retried with jitter."""
 from __future__ import annotations
 
 import http.client
@@ -14,16 +14,16 @@ from ..dial import connection
 from .settings import LinkSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
-COMMITS = 1024    # places of one call
+COMMITS = 1024    # positions of one call
 PAUSE_MOST = 5.0
 FIRST = 10.0   # seconds that a query waits for a daemon when it is planned
-HEALTH = 64 << 10    # bytes that are read of an answer about health
-QUIET = 3.0    # seconds before the log tells that nobody answers
+HEALTH = 64 << 10    # bytes read of an answer about health
+QUIET = 3.0    # seconds before the log says that no daemon answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
 class Refused(Exception):
-    """The daemon's answer, where it is no success and asking again would not help."""
+    """An error answer of the daemon that a retry would not change."""
 
     def __init__(self, status: int, text: str, url: str):
         super().__init__(f"{url} answered {status}: {text}")
@@ -31,12 +31,12 @@ class Refused(Exception):
 
 
 class Unreachable(Exception):
-    """No daemon answered, as long as it was asked."""
+    """No daemon answered within the time allowed."""
 
 
 def reach(settings: LinkSettings) -> None:
-    """Asks whether any daemon answers, before a query begins. Raises Unreachable after at most FIRST seconds: a wrong
-    address is told at once, while requests of a running query wait as long as retryTimeoutMs says."""
+    """Checks that any daemon answers, before a query begins. Raises Unreachable after at most FIRST seconds. So a wrong
+    address is reported at once, while requests of a running query wait up to retryTimeoutMs."""
     until = time.monotonic() + min(FIRST, settings.patience)
     while True:
         wrong = [f"{url}: {failure}" for url in settings.urls
@@ -50,7 +50,7 @@ def reach(settings: LinkSettings) -> None:
 
 
 def _failure(url: str, settings: LinkSettings, timeout: float) -> str | None:
-    """Asks an address for its health. Returns what is wrong, None where a daemon answers, whatever it says."""
+    """Asks an address for its health. Returns the failure, None if a daemon answers at all."""
     wire = connection(url, timeout, cadata=settings.ca)
     try:
         wire.request("GET", "/health")
@@ -67,14 +67,14 @@ def _failure(url: str, settings: LinkSettings, timeout: float) -> str | None:
 
 
 class Trying:
-    """Of one request: how often it failed, since when, and whether it is sent again."""
+    """The attempts of one request: number of failures, since when, and whether to retry."""
 
     def __init__(self, settings: LinkSettings):
         self.settings, self.attempts, self.began, self.told = settings, 0, 0.0, False
-        self.last: dict[str, str] = {}    # by address: what is wrong may be another thing at each
+        self.last: dict[str, str] = {}    # by address, because each may have another failure
 
     def failed(self, url: str, failure: str, after: float = 0.0) -> None:
-        """Waits before the next attempt, unless there is none. after: seconds the daemon asks for."""
+        """Waits before the next attempt, or raises if there is none. after: seconds that the daemon asks for."""
         now, self.attempts = time.monotonic(), self.attempts + 1
         self.began = self.began or now
         self.last[url] = failure
@@ -83,7 +83,7 @@ class Trying:
             raise Unreachable(f"given up after {self.attempts} attempt{'s' * (self.attempts > 1)} in "
                               f"{now - self.began:.0f} s; {'; '.join(self.last.values())}")
         pause = min(PAUSE_MOST, self.settings.pause * 2**min(self.attempts - 1, 20)) * random.uniform(0.5, 1)
-        pause = min(left, max(pause, after))    # once more when the time is up
+        pause = min(left, max(pause, after))    # one last attempt when the time is up
         if not self.told and now - self.began + pause > QUIET:
             logging.getLogger("queend.spark").warning("%s; it is tried again for %.0f s", failure, left)
             self.told = True
@@ -91,7 +91,7 @@ class Trying:
 
 
 class Link:
-    """One request at a time."""
+    """Sends one request at a time."""
 
     def __init__(self, settings: LinkSettings):
         self.settings = settings
@@ -123,15 +123,15 @@ class Link:
         return json.loads(self.post(path, b"", "application/json", method="GET"))
 
     def commit(self, group: str, entries: list[dict[str, Any]]) -> None:
-        """Places (queue, partition, offset) that a group has reached: its lag is what is left. Partitions that are gone
-        are passed over."""
+        """Stores the positions (queue, partition, offset) that a group has reached, so that the daemon knows its lag.
+        Deleted partitions are skipped."""
         for at in range(0, len(entries), COMMITS):
             self.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + COMMITS]})
 
     def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json",
              method: str = "POST") -> bytes:
-        """The body of a successful answer. Lost connections and answers that say "later" are tried again, at the next
-        daemon, as long as the settings say: a daemon that starts anew fails nobody's job."""
+        """Returns the body of a successful answer. Retries lost connections and answers that ask for a later retry, at
+        the next daemon, as long as the settings allow: a restart of a daemon fails no job."""
         headers = {"Content-Type": kind, "Accept": accept}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.settings.token}"
@@ -143,7 +143,7 @@ class Link:
                 try:
                     self._wire.request(method, path, body, headers)
                 except (BrokenPipeError, ConnectionResetError):
-                    pass    # who closes before it has read all may have answered why
+                    pass    # a server that closes early may still have answered
                 answer = self._wire.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
@@ -184,7 +184,7 @@ def _reason(data: bytes) -> str:
 
 
 def _after(value: str | None) -> float:
-    """Seconds a daemon asks to wait, never more than a minute and never all at the same time."""
+    """Returns the seconds that a daemon asks to wait, at most 60, and up to a quarter more as jitter."""
     try:
         return min(60.0, max(0.0, float(value or 0))) * random.uniform(1, 1.25)
     except ValueError:

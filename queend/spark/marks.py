@@ -1,4 +1,4 @@
-"""Heads and floors of the partitions that are read: all of them once, then those that were written since."""
+"""Heads and floors of the partitions to read: all of them once, then those written since the last look."""
 from __future__ import annotations
 
 import re
@@ -17,21 +17,21 @@ NEVER = "9999-01-01T00:00:00Z"
 
 
 class NoQueue(RuntimeError):
-    """A queue that is not there."""
+    """A queue that does not exist."""
 
 
 class Mark:
-    """A partition as the daemon told of it."""
+    """A partition as the daemon described it."""
 
     __slots__ = ("floor", "head", "name", "replaced")
 
     def __init__(self, name: str, head: int, floor: int):
         self.name, self.head, self.floor = name, head, floor
-        self.replaced = False    # it was deleted and made again: another partition has the name
+        self.replaced = False    # deleted and created again: another partition has the name
 
 
 def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
-    """Those that are named, or all there are now whose names fit the pattern."""
+    """Returns the named queues, or all current queues whose names match the pattern."""
     if settings.pattern is None:
         return settings.queues
     pattern, names, behind = re.compile(settings.pattern), set(), 0
@@ -44,8 +44,8 @@ def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
 
 
 def table_of(link: Link, queue: str, at: str | int | None = None) -> pa.Table:
-    """number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO 8601)
-    also offset."""
+    """Returns number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO
+    8601) also offset."""
     return pa.concat_tables(_pages(link, queue, at))
 
 
@@ -67,14 +67,14 @@ def _pages(link: Link, queue: str, at: str | int | None) -> Iterator[pa.Table]:
 
 
 def assigned(table: pa.Table, settings: SourceSettings, queue: str) -> pa.Table:
-    """Of `assign` the partitions that are named."""
+    """Keeps the partitions that `assign` names."""
     if settings.assigned is None:
         return table
     return table.filter(pc.is_in(table.column("name"), pa.array(settings.assigned[queue], pa.string())))
 
 
 def check_numbers(table: pa.Table, settings: SourceSettings, queue: str) -> None:
-    """Refuses options that name a partition by a number that is no partition's name, as queries for Kafka do."""
+    """Refuses options that name a partition by a number that is not a partition's name, as queries for Kafka do."""
     wanted = {"assign": settings.assigned}
     for side, edge in (("starting", settings.start), ("ending", settings.end)):
         wanted |= {f"{side}Offsets": edge.places, f"{side}OffsetsByTimestamp": edge.times}
@@ -89,7 +89,7 @@ def check_numbers(table: pa.Table, settings: SourceSettings, queue: str) -> None
 
 
 class Marks:
-    """What a stream knows of its queues: those that are there, with their numbers. A queue that is made again has
+    """The queues and partitions that a stream knows, with their numbers. A queue that was deleted and created again has
     another number, and so have its partitions."""
 
     def __init__(self, link: Link, settings: SourceSettings):
@@ -100,8 +100,8 @@ class Marks:
         self._checked: set[str] = set()
 
     def refresh(self) -> None:
-        """Queues that are new to the pattern are read whole, of the others what was written since the last look. Queues
-        that are gone are forgotten."""
+        """Reads queues that newly match the pattern as a whole, and of the others what was written since the last look.
+        Forgets deleted queues."""
         there = queues_of(self.link, self.settings)
         for queue in there:
             try:
@@ -117,8 +117,8 @@ class Marks:
             kept.pop(queue, None)
 
     def _read(self, queue: str) -> None:
-        """Reads all of a queue's partitions."""
-        said = self._changed(queue, NEVER)    # before: what comes in between is seen again
+        """Reads all partitions of a queue."""
+        said = self._changed(queue, NEVER)    # first, so that writes in between are seen again
         table = table_of(self.link, queue)
         if queue not in self._checked:
             check_numbers(table, self.settings, queue)
@@ -137,8 +137,8 @@ class Marks:
         return said
 
     def _look(self, queue: str) -> bool:
-        """Reads what was written since. False where that does not suffice: the queue was made again, or the database's
-        clock was set back, and what was written before it came to where it stood is not found by time."""
+        """Reads what was written since the last look. Returns False if all partitions must be read: the queue was
+        created again, or the database's clock was set back, so that a search by time misses writes."""
         known, safe, after = self.known[queue], None, None
         names = None if self.settings.assigned is None else set(self.settings.assigned[queue])
         while True:

@@ -1,4 +1,4 @@
-"""Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones cut where that is asked for."""
+"""Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones are cut on request."""
 from __future__ import annotations
 
 from itertools import repeat
@@ -12,9 +12,9 @@ from .link import Link
 from .marks import assigned, check_numbers, queues_of, table_of
 from .wanted import Edge, SourceSettings
 
-# Of a task, as long as no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
+# Weight of a task while no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
 WEIGHT = 1_000_000
-ENTRY = 10            # what a partition weighs besides
+ENTRY = 10            # additional weight of a partition
 
 
 class DataLost(RuntimeError):
@@ -22,8 +22,8 @@ class DataLost(RuntimeError):
 
 
 class Range(NamedTuple):
-    """Records of a partition: those from `start` on, before `end`. Of the partition with this number alone: one of the
-    same name that was made later has another (0: whichever has the name)."""
+    """Records of a partition from `start` on, before `end`. The number names one incarnation of the partition: a later
+    one of the same name has another number (0: any partition of the name)."""
 
     queue: str
     partition: str
@@ -32,11 +32,11 @@ class Range(NamedTuple):
     number: int = 0
 
 
-Place = tuple[str, str, int, int, int]    # a range as it travels: made and sent by the million, as a plain tuple
+Place = tuple[str, str, int, int, int]    # a range as it travels: millions are made and sent, so it is a plain tuple
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, places: list[Place]):
         super().__init__(places)
@@ -47,8 +47,8 @@ class Task(InputPartition):
 
 
 def tasks_of(ranges: list[Place], settings: SourceSettings) -> list[InputPartition]:
-    """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are
-    in order within a task."""
+    """Returns tasks in the order of the ranges. Cuts a partition only for minPartitions or maxRecordsPerPartition,
+    because its records are in order only within a task."""
     total = sum(end - start for _, _, start, end, _ in ranges)
     if not total:
         return []
@@ -74,7 +74,7 @@ def tasks_of(ranges: list[Place], settings: SourceSettings) -> list[InputPartiti
 
 
 class Bounds:
-    """What filters leave of a batch."""
+    """Bounds that filters set for a batch."""
 
     def __init__(self) -> None:
         self.first, self.behind = 0, 2**62           # offsets
@@ -85,7 +85,7 @@ class Bounds:
 
 
 def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[Place]:
-    """Vectors all the way: 10^6 partitions are one pass."""
+    """Returns the ranges of a batch. Computes with vectors: 10^6 partitions are one pass."""
     ranges: list[Place] = []
     for queue in queues_of(link, settings):
         if bounds.queues is not None and queue not in bounds.queues:
@@ -111,13 +111,13 @@ def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[P
 
 
 def _list(column: pa.ChunkedArray) -> list[int]:
-    """What to_pylist makes of offsets, which are never null: without an object between, a tenth of its time."""
+    """Returns offsets, which are never null, as to_pylist does, without an object for each: in a tenth of its time."""
     return [one for chunk in column.chunks if len(chunk) for one in
             memoryview(chunk.buffers()[1]).cast("q")[chunk.offset:chunk.offset + len(chunk)].tolist()]
 
 
 def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
-    """Where an edge stands in each partition of the table."""
+    """Returns the offset of an edge in each partition of the table."""
     floor, head = table.column("logStartOffset"), table.column("highWatermark")
     if edge.time is not None:
         return _at(link, queue, edge.time, settings, table)
@@ -148,7 +148,7 @@ def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: 
 
 
 def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:
-    """Offsets that were asked for and are not there."""
+    """Raises DataLost if requested offsets do not exist. With failOnDataLoss=false it checks nothing."""
     if not settings.strict:
         return
     for places, what in ((start, "starting"), (end, "ending")):

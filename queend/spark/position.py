@@ -1,4 +1,4 @@
-"""How far a stream has read: an offset per partition, kept small in the checkpoint."""
+"""How far a stream has read: an offset per partition, compact in the checkpoint."""
 from __future__ import annotations
 
 import base64
@@ -14,13 +14,14 @@ from .settings import OptionError
 VERSION = 1
 EARLIEST, LATEST = -2, -1    # as Kafka's source spells them
 
-# queue -> number of the partition -> the offset that comes next
+# queue -> number of the partition -> next offset
 Position = dict[str, dict[int, int]]
 
 
 def packed(position: Position, numbers: Mapping[str, int]) -> dict[str, Any]:
-    """As a checkpoint has it: per queue the partitions' numbers, each as the step from the one before, and their
-    offsets; compressed. Beside it the numbers of the queues. Equal positions are equal texts: Spark compares them."""
+    """Returns a position in the form of a checkpoint, with the numbers of the queues beside it. Per queue it has the
+    partitions' numbers, each as the step from the one before, and their offsets; compressed. Equal positions give equal
+    texts, because Spark compares them."""
     return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)},
             "numbers": {queue: numbers[queue] for queue in sorted(position) if queue in numbers}}
 
@@ -33,7 +34,7 @@ def unpacked(values: Mapping[str, Any]) -> Position:
 
 
 def numbers_of(values: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of the queues; none in a checkpoint of a connector that did not write them."""
+    """Returns the numbers of the queues; none if an older connector wrote the checkpoint."""
     return values.get("numbers", {})
 
 
@@ -63,7 +64,7 @@ def _unpack(text: str) -> dict[int, int]:
 
 
 def asked(name: str, text: str | None) -> dict[str, dict[str, int]] | None:
-    """The option `name` as {"queue": {"partition": whole number}}."""
+    """Parses the option `name` as {"queue": {"partition": whole number}}."""
     if text is None:
         return None
     try:

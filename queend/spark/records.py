@@ -1,4 +1,5 @@
-"""Records fetched as Arrow and given the columns Spark wants; the next answer is on its way while this one is taken."""
+"""Records fetched as Arrow and given the columns that Spark wants; the next answer is fetched while this one is
+read."""
 from __future__ import annotations
 
 import json
@@ -35,14 +36,14 @@ TYPES = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "
 
 
 def usual(headers: bool) -> StructType:
-    """The columns where nobody says which: Kafka's first."""
+    """Returns the columns read by default, Kafka's first."""
     names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []), "id",
              "transactionId", "traceparent"]
     return StructType([StructField(name, TYPES[KINDS[name]]) for name in names])
 
 
 class Columns:
-    """What Spark wants, and what the daemon is asked for. Columns nobody wants are not sent."""
+    """The columns that Spark wants, and those that the daemon is asked for. Unwanted columns are not sent."""
 
     def __init__(self, schema: StructType):
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -83,7 +84,7 @@ def _headers(column: pa.Array) -> pa.Array:
 
 
 class Records:
-    """Of one task."""
+    """The records of one task."""
 
     def __init__(self, settings: SourceSettings, columns: Columns, ranges: list[Range]):
         self.settings, self.columns = settings, columns
@@ -124,7 +125,8 @@ class Records:
         return found
 
     def _lost(self, one: Range, said: dict) -> int:
-        """Where to go on, or the end of it."""
+        """Handles a range that cannot be read: returns the offset to continue from, or the range's end. Raises DataLost
+        with failOnDataLoss, or if records are unreadable."""
         floor, error = said.get("logStartOffset"), said["error"]
         text = f"queue {one.queue!r}, partition {one.partition!r}: records {one.start} to {one.end - 1} cannot be "
         text += "read: it was deleted, or deleted and made again" if error == GONE else f"read: {error}"

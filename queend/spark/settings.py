@@ -1,4 +1,4 @@
-"""What an option may be: names as they are spelled, defaults, and errors that name the option."""
+"""Options of the connector: names as they are spelled, defaults, and errors that name the option."""
 from __future__ import annotations
 
 import difflib
@@ -20,17 +20,17 @@ SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFli
 SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
           "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger",
           "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
-# What Spark itself puts beside ours.
+# Options that Spark itself adds to ours.
 FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema", "provider", "owner",
            "location", "comment", "external", "is_managed_location", "table_type", "collation"}
 
 
 class OptionError(ValueError):
-    """An option that cannot be; says which and what it may be."""
+    """An invalid option; the message names it and says what is allowed."""
 
 
 class Options:
-    """Each method gives one option or refuses it by its name."""
+    """Reads options: each method returns one option, or refuses it by its name."""
 
     def __init__(self, values: Mapping[str, str]):
         self.values = {name.lower(): value for name, value in values.items()}
@@ -63,7 +63,7 @@ class Options:
         return self.whole(name, 0, low, 2**63 - 1) if name.lower() in self.values else None
 
     def choice(self, name: str, *choices: str) -> str:
-        """The first one where nothing is said."""
+        """Returns the option; the first choice is the default."""
         value = self.values.get(name.lower(), choices[0]).lower()
         if value not in choices:
             raise OptionError(f'option "{name}" must be {" or ".join(choices)}, not "{value}"')
@@ -77,13 +77,13 @@ def _address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:      # a bracket that is not closed, a port that is no number
+    except ValueError:      # a bracket that is not closed, a port that is not a number
         return False
 
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """Where the daemons are, and how long to go on asking."""
+    """The daemons' addresses, and how long to retry."""
 
     urls: tuple[str, ...]
     token: str | None
@@ -111,7 +111,7 @@ class LinkSettings:
                 raise OptionError(f'option "tokenFile": {error}') from None
         ca = options.text("ca")
         if ca:
-            try:    # the text, not the path: executors have other files
+            try:    # stores the text, not the path: executors have other files
                 ca = Path(ca).read_text()
                 ssl.create_default_context(cadata=ca)
             except (OSError, ssl.SSLError) as error:
@@ -148,7 +148,7 @@ class SinkSettings:
             raise OptionError('onError=deadletter needs one of the options "deadLetterQueue" and "deadLetterPath"')
         link = LinkSettings.of(options)
         compression = options.choice("compression", "auto", "zstd", "none")
-        if compression == "auto":    # nothing is won where no wire lies between
+        if compression == "auto":    # compression gains nothing on the local machine
             compression = "none" if all(urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
                                         for url in link.urls) else "zstd"
         return cls(link, options.text("queue") or options.text("topic"), options.text("partition"),
@@ -160,5 +160,5 @@ class SinkSettings:
 
 
 def named(values: Any) -> str:
-    """Names in one line."""
+    """Joins names in one line."""
     return ", ".join(map(str, values))

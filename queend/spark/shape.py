@@ -1,4 +1,4 @@
-"""Which column of a frame is what, and the columns of an Arrow push that they become."""
+"""Maps the columns of a frame to the columns of an Arrow push."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TEXT = {"string", "binary", "varchar", "char"}
 WHOLE = {"integer", "long", "short", "byte"}
 NESTED = {"struct", "array", "map"}
-COLUMNS = {    # what is read, and the types it may have
+COLUMNS = {    # the columns read, and their allowed types
     "value": TEXT | NESTED, "queue": {"string", "varchar", "char"}, "topic": {"string", "varchar", "char"},
     "partition": TEXT | WHOLE, "key": TEXT | WHOLE, "transactionId": TEXT | WHOLE, "traceparent": TEXT,
     "deliverAt": {"timestamp", "timestamp_ntz"},
@@ -26,12 +26,12 @@ COLUMNS = {    # what is read, and the types it may have
 
 
 class SchemaError(ValueError):
-    """A frame that cannot be written; says which column and what it may be."""
+    """A frame that cannot be written; the message names the column and says what is allowed."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Names of the frame's columns by what they are; None: there is none."""
+    """Names of the frame's columns by their role; None: no such column."""
 
     value: str
     queue: str | None
@@ -64,11 +64,11 @@ class Shape:
 
     @property
     def lane(self) -> str | None:
-        """The column that tells rows apart whose order does not matter."""
+        """Returns the column that divides rows into lanes: rows of different values have no order among them."""
         return "partition" if self.partition or self.key else "queue" if self.queue else None
 
     def table(self, batch: pa.RecordBatch, ids: RowIds | None) -> pa.Table:
-        """Returns the columns of a push. ids: None where the daemon makes them."""
+        """Returns the columns of a push. ids: None if the daemon makes them."""
         columns: dict[str, pa.Array] = {}
         if self.queue:
             columns["queue"] = _text(batch.column(self.queue))
@@ -90,7 +90,7 @@ class Shape:
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """As texts; bytes must be UTF-8."""
+    """Returns values as texts; bytes must be UTF-8."""
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Frames into queues: Arrow batches as Spark hands them over, cut into requests, sent in order per key."""
+"""Writes frames into queues: Arrow batches of Spark, cut into requests, sent in order per key."""
 from __future__ import annotations
 
 import re
@@ -22,11 +22,11 @@ from .settings import SinkSettings
 from .shape import Shape
 
 ROW = re.compile(r"\(row (\d+)")
-WINDOW = 16    # rows sent at a time behind a row that was refused
+WINDOW = 16    # rows sent at a time behind a refused row
 
 
 class RowRefused(RuntimeError):
-    """A row the daemon did not take; says which one and why."""
+    """A row that the daemon refused; the message says which one and why."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Written(WriterCommitMessage):
 
 
 class Sink:
-    """One task's way into the daemon."""
+    """Writes the rows of one task."""
 
     def __init__(self, settings: SinkSettings, shape: Shape, query: str, epoch: int, part: int):
         self.settings, self.shape, self.part = settings, shape, part
@@ -53,7 +53,8 @@ class Sink:
         self.lanes = settings.lanes if shape.lane else 1
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """A wave is made while the one before is under way; it leaves when that has arrived, so no key is overtaken."""
+        """Prepares a wave of requests while the one before is sent, and sends it after that one arrived, so a key stays
+        in order."""
         links = [Link(self.settings.link) for _ in range(self.lanes)]
         under_way: list[Future] = []
         with ThreadPoolExecutor(self.lanes) as pool:
@@ -79,7 +80,7 @@ class Sink:
             self.written.refused += done.refused
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-        """Pieces of as many rows and bytes as a wave may have, each with the number of its first row."""
+        """Yields pieces of at most as many rows and bytes as a wave may have, each with the number of its first row."""
         rows, size = self.settings.rows * self.lanes, self.settings.bytes * self.lanes
         kept: list[pa.Table] = []
         first = n = weight = 0
@@ -100,7 +101,8 @@ class Sink:
             yield first, pa.concat_tables(kept)
 
     def _split(self, first: int, table: pa.Table) -> list[tuple[Any, pa.Table]]:
-        """By partition, into as many parts as there are lanes; with each the numbers of its rows."""
+        """Splits a table by partition, or into as many parts as there are lanes; returns each with the numbers of its
+        rows."""
         table = table.combine_chunks()
         for name in ("queue", "partition"):
             if name in table.column_names:
@@ -124,10 +126,11 @@ class Sink:
             writer.write_table(table)
         return out.getvalue()
 
-    # -- one request, and what is left of it when a row is refused -----------------------------------------------------
+    # -- one request, and its remaining rows after a refusal
+    # ------------------------------------------------------------
 
     def _send(self, link: Link, rows: Any, table: pa.Table, body: pa.Buffer | None) -> Written:
-        """rows: the number of the first one, or of each."""
+        """Sends rows and returns what was stored. rows: the number of the first row, or of each row."""
         done = Written()
         todo = [(0, table.num_rows)]
         window = table.num_rows
@@ -186,7 +189,7 @@ class Sink:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("queend")`. Runs on the driver once; `write` in each task."""
+    """Implements `df.write.format("queend")`. The constructor runs on the driver once; `write` in each task."""
 
     def __init__(self, settings: SinkSettings, schema: StructType):
         self.settings, self.shape = settings, Shape.of(schema, settings.queue)
@@ -196,8 +199,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("queend")`. The query's id is that of its checkpoint, so a query that starts again makes
-    the ids it made before."""
+    """Implements `df.writeStream.format("queend")`. The query's id is that of its checkpoint, so a restarted query
+    makes the same ids again."""
 
     def __init__(self, settings: SinkSettings, schema: StructType):
         self.settings, self.shape = settings, Shape.of(schema, settings.queue)

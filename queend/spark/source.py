@@ -1,4 +1,4 @@
-"""Queues as frames: by offset, without a lease and without a group."""
+"""Reads queues as frames: by offset, without a lease and without a group."""
 from __future__ import annotations
 
 import logging
@@ -34,7 +34,7 @@ GOLDEN = (5 ** 0.5 - 1) / 2
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read.format("queend")`. What is read is fixed when the query is planned."""
+    """Implements `spark.read.format("queend")`. The range read is fixed when the query is planned."""
 
     def __init__(self, settings: SourceSettings, schema: StructType):
         self.settings, self.columns, self.bounds = settings, Columns(schema), Bounds()
@@ -48,8 +48,8 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredReader(BatchReader):
-    """The same where Spark tells its filters (spark.sql.python.filterPushdown.enabled): offsets and times decide where
-    reading begins and ends."""
+    """Adds filters to BatchReader if Spark passes them (spark.sql.python.filterPushdown.enabled): offsets and times
+    bound the range."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for one in filters:
@@ -60,7 +60,7 @@ class FilteredReader(BatchReader):
                 self._offsets(one)
             elif name == "timestamp":
                 self._times(one)
-            yield one    # Spark looks again: what is read is never more than it asked for, and may be less exact
+            yield one    # Spark filters again: the range may be wider than the filter, never narrower
 
     def _names(self, name: str, one: Filter) -> None:
         values = {one.value} if isinstance(one, EqualTo) else set(one.value) if isinstance(one, In) else None
@@ -101,7 +101,7 @@ def _iso(value: datetime) -> str:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("queend")`. Lives on the driver as long as the query."""
+    """Implements `spark.readStream.format("queend")`. Lives on the driver as long as the query."""
 
     def __init__(self, settings: SourceSettings, schema: StructType):
         self.settings, self.columns = settings, Columns(schema)
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._phase = random.random()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None}    # tasks need none of it
+        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None}    # tasks need none of these
 
     @property
     def marks(self) -> Marks:
@@ -152,8 +152,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return packed(end, self.marks.numbers)
 
     def _still_there(self, start: dict[str, Any]) -> Position:
-        """Gives where the stream stands, without queues that were deleted: one that was made again is read from its
-        start. Raises DataLost for them with failOnDataLoss."""
+        """Returns the stream's position without deleted queues: one that was created again is read from its start.
+        Raises DataLost for them with failOnDataLoss."""
         marks, begin, numbers = self.marks, unpacked(start), numbers_of(start)
         for queue in self.settings.queues:
             if queue not in marks.known and queue not in begin and self.settings.strict:
@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {queue: {number: one.head for number, one in known.items()} for queue, known in marks.known.items()}
 
     def _not_behind(self, start: Position, heads: Position) -> Position:
-        """What was read stays read, whatever became of it."""
+        """Raises heads to the offsets that were already read, so that the stream never goes back."""
         for queue, offsets in start.items():
             known = heads.setdefault(queue, {})
             for number, offset in offsets.items():
@@ -189,9 +189,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return heads
 
     def _share(self, start: Position, heads: Position, most: int) -> Position:
-        """Takes of each partition its part of `most`, by how many records it has to give. Parts below 1 are collected
-        over the partitions: each time their sum passes a whole number, that partition gives a record. Where the sum
-        begins moves by the golden ratio each trigger, so every record has the same chance whatever its partition."""
+        """Takes from each partition its share of `most`, in proportion to its unread records. Shares below 1 are summed
+        over the partitions: each time the sum passes a whole number, that partition gives a record. The start of the
+        sum moves by the golden ratio each trigger, so every record has the same chance whatever its partition."""
         heads = self._not_behind(start, heads)
         begins = {queue: {number: self._begin(start, queue, number) for number in known}
                   for queue, known in heads.items()}
@@ -212,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shared
 
     def _begin(self, start: Position, queue: str, number: int) -> int:
-        """Where a partition is read from: one that is new since then, from its oldest record on."""
+        """Returns where a partition is read from; a partition new since the start, from its oldest record on."""
         given = start.get(queue, {}).get(number)
         if given is not None:
             return given
@@ -245,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is through with what lies before: the group's lag in the daemon shows it."""
+        """Commits a batch that Spark has finished, so that the daemon shows the group's lag."""
         if not self.settings.group:
             return
         marks = self.marks

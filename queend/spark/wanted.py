@@ -1,4 +1,4 @@
-"""What is to be read: which queues, from where, to where. Names and meaning of Kafka's source."""
+"""The queues to read, from where, to where. Names and meaning follow Kafka's source."""
 from __future__ import annotations
 
 import json
@@ -13,12 +13,13 @@ Places = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of what is read: in words, by partition, or by time. The first that is set counts, from the bottom up."""
+    """One end of the range to read: by keyword, by partition, or by time. The last set field wins, from the bottom
+    up."""
 
     word: str
     places: Places | None = None
     times: Places | None = None    # ms, by partition
-    time: int | None = None        # ms, of all
+    time: int | None = None        # ms, for all partitions
 
     @classmethod
     def of(cls, options: Options, side: str, word: str) -> Edge:
@@ -51,7 +52,7 @@ class SourceSettings:
     bytes: int
 
     def covers(self, queue: str) -> bool:
-        """Whether a queue of this name is read."""
+        """Returns whether a queue of this name is read."""
         return queue in self.queues if self.pattern is None else bool(re.fullmatch(self.pattern, queue))
 
     @classmethod
