@@ -1,24 +1,24 @@
-"""Sockets that systemd binds and hands over (sd_listen_fds): LISTEN_PID, LISTEN_FDS. They stay open there while the
-daemon is started anew, so that nobody's connection is refused."""
+"""Sockets that systemd binds and passes on (sd_listen_fds): LISTEN_PID, LISTEN_FDS. They stay open in systemd while the
+daemon restarts, so that no connection is refused."""
 from __future__ import annotations
 
 import os
 import socket
 
-FIRST = 3                # the number of the first one
+FIRST = 3                # the number of the first socket
 MOST = 64
 NAMES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 class ActivationError(RuntimeError):
-    """What was handed over cannot be served; the message is for the operator."""
+    """The passed sockets cannot be served; the message is for the operator."""
 
 
 def sockets() -> list[int]:
-    """Those that were handed to this process; none without systemd. What it starts does not inherit them, nor hears
-    of them."""
+    """Returns the sockets passed to this process; an empty list without systemd. Child processes inherit neither the
+    sockets nor the variables."""
     given = {name: os.environ.pop(name, "") for name in NAMES}
-    if given["LISTEN_PID"] != str(os.getpid()):      # for whoever started us
+    if given["LISTEN_PID"] != str(os.getpid()):      # meant for the process that started this one
         return []
     if not given["LISTEN_FDS"].isdigit() or not 1 <= int(given["LISTEN_FDS"]) <= MOST:
         raise ActivationError(f"LISTEN_FDS: {given['LISTEN_FDS'] or 'nothing'} is no number from 1 to {MOST}")

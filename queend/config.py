@@ -1,9 +1,9 @@
 """Every setting of the daemon: its name, type, default and meaning, in one place.
 
 A setting is a credential (queend/credentials.py), an environment variable, or a key of the TOML file named by
-QUEEND_CONFIG (the same name in lower case); the first that is there wins. The names without QUEEND_ are those of Queen
-MQ, so that a deployment can be switched over as it is; those that mean nothing here (NO_EFFECT) are accepted and told
-at start. A wrong value, an unknown key or a name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
+QUEEND_CONFIG (the same name in lower case); the first of these wins. Names without QUEEND_ are those of Queen MQ, so
+that a deployment can be switched over unchanged. Those without effect here (NO_EFFECT) are accepted and logged at
+start. A wrong value, an unknown key or a name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
 """
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
 JOB_TYPES: dict[str, tuple[int, int | None, int]] = {
     "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2)}
-# Those whose requests have a call each: calls at once.
+# Job types whose requests have a call each: calls at once.
 ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams_state_get": 16}
 # Read while building or testing, or by the commands, not by the daemon.
 NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE",
-                # of the command line: which server is meant
+                # of the command line: which server to call
                 "QUEEND_URL", "QUEEND_TOKEN", "QUEEND_TOKEN_FILE", "QUEEND_CONTEXT"}
-# Names of the reference server that mean nothing here, by why: accepted, told at start where they are set.
+# Names of the reference server without effect here, by reason: accepted, logged at start if they are set.
 NO_EFFECT = {name: why for why, names in {
     "a parked pop is woken by what is stored, it does not ask again and again; POP_WAIT_MAX_INTERVAL_MS works":
         "POP_WAIT_INITIAL_INTERVAL_MS POP_WAIT_BACKOFF_THRESHOLD POP_WAIT_BACKOFF_MULTIPLIER "
@@ -61,12 +61,12 @@ NO_EFFECT = {name: why for why, names in {
         "MAX_PARTITION_CANDIDATES POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
         "QUEUE_BACKOFF_MULTIPLIER QUEUE_BACKOFF_THRESHOLD QUEUE_MAX_POLL_INTERVAL QUEUE_POLL_INTERVAL",
 }.items() for name in names.split()}
-OLD_STREAMS = "STREAM_POLL_"      # all names that begin so: of older versions, too
+OLD_STREAMS = "STREAM_POLL_"      # prefix of names, also of older versions
 
 
-# Names that others use and that are one letter from one of ours.
+# Names of other programs that are one letter from one of ours.
 STRANGERS = {"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "LOGLEVEL"}
-NOT_UTF8 = "[\udc80-\udcff]"      # what bytes of the environment become that are no text
+NOT_UTF8 = "[\udc80-\udcff]"      # bytes of the environment that are not UTF-8
 
 
 class ConfigError(ValueError):
@@ -74,7 +74,7 @@ class ConfigError(ValueError):
 
 
 def setting(default: Any, text: str, unit: str = "", secret: bool = False, live: bool = False, **limits: Any) -> Any:
-    """live: it may change while the daemon runs (queend/reload.py)."""
+    """Declares a setting. live: it may change while the daemon runs (queend/reload.py)."""
     return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret, "live": live}, **limits)
 
 
@@ -91,7 +91,7 @@ def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int =
 
 
 def size(default: int | None, text: str, ge: int = 0, **more: Any) -> Any:
-    """Bytes, as many as the core can count."""
+    """Declares a number of bytes, up to what the core can count."""
     return count(default, text, "bytes", ge, 1 << 50, **more)
 
 
@@ -135,7 +135,7 @@ class Server(BaseSettings):
 
 
 class Clients(BaseSettings):
-    """What clients may take together (SECURITY.md)."""
+    """Limits on what all clients together may take (SECURITY.md)."""
 
     queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the "
                                                      "process may have descriptors, less those it needs itself",
@@ -276,7 +276,7 @@ class Keeping(BaseSettings):
 
 
 class Figures(BaseSettings):
-    """What pages show."""
+    """Figures on pages."""
 
     stats_interval_ms: int = count(10_000, "figures of queues and groups: time between two looks for what changed",
                                    "ms", ge=100, live=True)
@@ -329,7 +329,7 @@ class Sealing(BaseSettings):
 
 
 class Telling(BaseSettings):
-    """Daemons of one database that tell each other what they committed (docs/peers.md)."""
+    """Notices between daemons of one database about what they committed (docs/peers.md)."""
 
     queen_udp_peers: str = setting("", "daemons of the same database, `host` or `host:port` with commas, this one may "
                                        "be among them: told over UDP what is committed here; empty: nobody is")
@@ -382,23 +382,23 @@ class Tokens(BaseSettings):
 
 
 def listed(text: str) -> list[str]:
-    """What has commas between it."""
+    """Splits a text at its commas."""
     return [one for one in (one.strip() for one in text.split(",")) if one]
 
 
-# Lists: what each of them is, and how it is told where one is not.
+# Settings with lists: what each element looks like, and how the message about an invalid element describes it.
 LISTS = {
     "cors_origins": (r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+/*",
                      "origin; one is `https://app.example`, with a port if it is not the usual one"),
     "queend_hosts": (r"\*|\[[0-9a-f:.]+\]|[^\s/:]+", "name of a host; one is `queue.example`, without a port"),
     "jwt_skip_paths": (r"/[!-~]*", "path; one is `/metrics`"),
     "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; one is `name=value`")}
-NOTICES = "application/x-queend-notices"      # packets of another daemon as a body
+NOTICES = "application/x-queend-notices"      # media type of notices of another daemon
 PLACE = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 
 
 def peers_read(text: str, port: int) -> list[tuple[str, int]]:
-    """QUEEN_UDP_PEERS: host and port of each. ValueError names what is none."""
+    """Returns host and port of each element of QUEEN_UDP_PEERS. Raises ValueError naming an invalid element."""
     found = []
     for one in listed(text):
         match = re.fullmatch(f"{PLACE}(?::(\\d+))?", one)
@@ -410,7 +410,7 @@ def peers_read(text: str, port: int) -> list[tuple[str, int]]:
 
 
 def _is_place(host: str, port: str | None) -> bool:
-    """Can something be there?"""
+    """Returns whether host and port are valid in form."""
     with suppress(ValueError):
         if host.startswith("["):
             ip_address(host.strip("[]"))
@@ -419,7 +419,7 @@ def _is_place(host: str, port: str | None) -> bool:
 
 
 def urls_read(text: str) -> list[str]:
-    """QUEEN_PEERS: a URL each. ValueError names what is none."""
+    """Returns the URLs of QUEEN_PEERS. Raises ValueError naming an invalid one."""
     found = []
     for one in listed(text):
         url = one if "://" in one else f"http://{one}"
@@ -433,7 +433,7 @@ def urls_read(text: str) -> list[str]:
 
 
 class Given(PydanticBaseSettingsSource):
-    """The TOML file, or the credentials; a key that is no setting reaches the model, which forbids it."""
+    """Supplies the TOML file, or the credentials; a key that is not a setting reaches the model, which forbids it."""
 
     def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]):
         super().__init__(settings_cls)
@@ -456,33 +456,33 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
                                    file_secret_settings):
         file = {name: value for name, value in _file().items() if name.upper() not in NO_EFFECT}
         secret, _ = credentials(settings_cls.model_fields)
-        # the first that has a value wins
+        # the first source with a value wins
         return init_settings, Given(settings_cls, secret), env_settings, Given(settings_cls, file)
 
     def take(self, other: Settings, names: set[str]) -> None:
-        """These become as in the other, for everybody who holds these settings."""
+        """Copies the named settings from another object, for every holder of this object."""
         for name in names:
             self.__dict__[name] = getattr(other, name)
 
     def open_paths(self) -> list[str]:
-        """JWT_SKIP_PATHS, one by one."""
+        """Returns the elements of JWT_SKIP_PATHS."""
         return listed(self.jwt_skip_paths)
 
     def address(self) -> str:
-        """Where to listen; "" is every address."""
+        """Returns the address to listen on; "" is every address."""
         return self.host if self.host is not None else "0.0.0.0" if self.jwt_enabled else "127.0.0.1"
 
     def origins(self) -> list[str]:
-        """CORS_ORIGINS as browsers write them."""
+        """Returns CORS_ORIGINS as browsers write them."""
         return ["*"] if "*" in (found := listed(self.cors_origins.lower())) else [one.rstrip("/") for one in found]
 
     def hosts(self) -> list[str]:
-        """Names of this machine, as Host has them."""
+        """Returns the names of this machine, as the Host field has them."""
         return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(),
                                 (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
 
     def migration_targets(self) -> set[tuple[str, int, str]]:
-        """QUEEND_MIGRATION_TARGETS: host, port, database."""
+        """Returns QUEEND_MIGRATION_TARGETS: host, port, database."""
         from .service.elsewhere import targets_read  # here: it needs libpq, which reading settings does not
 
         return targets_read(self.queend_migration_targets)
@@ -490,7 +490,7 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
     @field_validator("*", mode="before")
     @classmethod
     def _counted(cls, value: Any, info: ValidationInfo) -> Any:
-        """`port = true` in the file would be port 1."""
+        """Refuses booleans as numbers: `port = true` in the file would be port 1."""
         name = info.field_name or ""
         field = cls.model_fields[name]
         if isinstance(value, bool) and field.annotation is not bool:
@@ -527,7 +527,7 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         if self.jwt_require_queues and not self.queend_jwt_queues_claim:
             raise ValueError("JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM: the name of the claim; one is `queues`")
         if self.jwt_enabled:
-            from .auth.keys import usable  # here: keys need libraries that nobody else does
+            from .auth.keys import usable  # here: only this check needs the libraries for keys
 
             usable(self)
         keyring(self)
@@ -553,7 +553,7 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
 
 
 def load(**arguments: Any) -> Settings:
-    """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
+    """Returns the settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
     known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS | set(NO_EFFECT)
     _, problems = credentials(Settings.model_fields)
     if no_text := [name for name, value in sorted(os.environ.items())
@@ -576,7 +576,7 @@ def load(**arguments: Any) -> Settings:
 
 
 def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict[str, str]:
-    """Setting → `argument`, `credential`, `environment`, `file` or `default`."""
+    """Returns setting → `argument`, `credential`, `environment`, `file` or `default`."""
     environment = {name.lower() for name, value in os.environ.items() if value}
     file, arguments, (secret, _) = _file(), arguments or {}, credentials(Settings.model_fields)
     return {name: "argument" if name in arguments else "credential" if name in secret
@@ -585,7 +585,7 @@ def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict
 
 
 def without_effect() -> dict[str, str]:
-    """Names that are set and mean nothing here → why."""
+    """Returns names that are set but have no effect → reason."""
     names = {name.upper() for name, value in {**os.environ, **_file()}.items() if value != ""}
     return {name: why for name in sorted(names) if (why := NO_EFFECT.get(name))} | {
         name: NO_EFFECT["QUEUE_POLL_INTERVAL"] for name in sorted(names) if name.startswith(OLD_STREAMS)}

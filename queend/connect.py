@@ -1,4 +1,4 @@
-"""Settings turned into what others take: a libpq connection string, and the flat dictionary of the core."""
+"""Converts settings: to a libpq connection string, and to the flat dictionary of the core."""
 from __future__ import annotations
 
 import os
@@ -21,17 +21,17 @@ RESERVE = 256            # descriptors for files, services and what libraries op
 LARGE_PATHS = (          # of the control plane, whose bodies may be as large as those of the data plane
     "/streams/v1/state/get",       # 100 000 keys of 2 kB
 )
-# The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
+# Plans of the hot functions are nested loops over primary keys, whatever the statistics say.
 HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off "
              "-c jit=off -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
-# Of the control plane. A statement nobody waits for any more ends a second after its connection was closed.
+# Options of the control plane. A statement ends a second after the connection of its waiting request was closed.
 PAGES = "-c jit=off -c client_connection_check_interval=1000"
-# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to
-# the operator: default_transaction_read_only, which says that nothing is to be written here and is obeyed
-# (docs/failover.md), and everything that changes no result. lock_timeout, statement_timeout and
-# idle_in_transaction_session_timeout have settings of their own.
+# Settings of every session, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for them. The
+# operator keeps default_transaction_read_only, which forbids writing and is obeyed (docs/failover.md), and every
+# setting that changes no result. lock_timeout, statement_timeout and idle_in_transaction_session_timeout have settings
+# of their own.
 SESSION = {
-    # under its lanes a push must see what was committed while it waited for them
+    # a push under its lanes must see what was committed while it waited for them
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
     "idle_session_timeout": "0",                          # connections wait for work
@@ -44,7 +44,7 @@ SESSION = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
-    # what is accepted already finds its place (sql/function/names.sql)
+    # accepted messages are stored without a bound (sql/function/names.sql)
     "queend.max_queues": "0",
     "queend.max_partitions": "0",
     "queend.max_groups": "0",
@@ -52,24 +52,25 @@ SESSION = {
 
 
 def session_options() -> str:
-    """SESSION as libpq's `options`."""
+    """Returns SESSION as libpq's `options`."""
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION.items())
 
 
 def bounds(settings: Settings) -> str:
-    """How many queues, partitions and groups a session of clients may make there be, as libpq's `options`."""
+    """Returns how many queues, partitions and groups a session of clients may create, as libpq's `options`."""
     return (f"-c queend.max_queues={settings.queend_max_queues} -c "
             f"queend.max_partitions={settings.queend_max_partitions} -c queend.max_groups={settings.queend_max_groups}")
 
 
 def with_options(conninfo: str, *options: str) -> str:
-    """The connection string with these after its own options: the last one counts."""
+    """Returns the connection string with these options after its own: the last one wins."""
     return make_conninfo(conninfo, options=" ".join(
         one for one in (conninfo_to_dict(conninfo).get("options") or "", *options) if one))
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
-    """The connection string of the database in use. `local`: the embedded cluster's, which replaces the configured one.
+    """Returns the connection string of the database in use. `local`: the embedded cluster's, which replaces the
+    configured one.
 
     Raises ConfigError for a DSN libpq cannot read.
     """
@@ -88,10 +89,10 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         "keepalives_interval": settings.db_keepalives_interval,
         "keepalives_count": settings.db_keepalives_count,
         "application_name": "queend",
-        "client_encoding": "UTF8",  # names cross the wire as UTF-8 whatever the database is encoded in
+        "client_encoding": "UTF8",  # names cross the wire as UTF-8, whatever the encoding of the database
     }
     if "," in f"{base.get('host') or ''}{base.get('hostaddr') or ''}":
-        defaults["target_session_attrs"] = "read-write"  # the standby that is named first would refuse every push
+        defaults["target_session_attrs"] = "read-write"  # else a standby that is named first would refuse every push
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
     options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", ""),
@@ -100,17 +101,17 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
 
 
 def dsn_words(settings: Settings) -> dict[str, Any]:
-    """QUEEND_DSN, or DATABASE_URL, word by word."""
+    """Returns QUEEND_DSN, or DATABASE_URL, as words."""
     return words_of(settings.queend_dsn or settings.database_url,
                     "QUEEND_DSN" if settings.queend_dsn else "DATABASE_URL")
 
 
 def words_of(dsn: str, name: str) -> dict[str, Any]:
-    """A connection string word by word; the log does not quote them from then on. name: where it comes from. Raises
-    ConfigError where libpq cannot read it, or takes a value of it for none."""
+    """Returns a connection string as words, and hides them from the log from then on. name: where it comes from. Raises
+    ConfigError if libpq cannot read it, or refuses a value of it."""
     try:
         words = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
+    except psycopg.ProgrammingError:      # libpq's text quotes what it could not read, which may be the password
         raise ConfigError(f"{name}: it is no connection string, neither `host=… user=…` nor postgresql://…; special "
                           "characters of a URI's password are written as %40") from None
     log.hide({word: str(value) for word, value in words.items() if value and word != "sslmode"
@@ -121,9 +122,9 @@ def words_of(dsn: str, name: str) -> dict[str, Any]:
 
 
 def _unusable(words: dict[str, Any]) -> str:
-    """What libpq says of values that can be none, wherever the server is: it is asked to connect where nothing can be,
-    and looks at them first. Empty: nothing."""
-    if words.get("service"):      # others stand in a file
+    """Returns libpq's message about invalid values, whatever the server; empty if there is none. Asks libpq to connect
+    to a place that cannot exist, because libpq checks the values first."""
+    if words.get("service"):      # further values stand in a file
         return ""
     hosts = str(words.get("hostaddr") or words.get("host") or "").count(",") + 1
     nowhere = {**words, "hostaddr": None, "host": ",".join(["/dev/null/none"] * hosts)}
@@ -135,7 +136,7 @@ def _unusable(words: dict[str, Any]) -> str:
 
 
 def tls(settings: Settings) -> dict[str, str]:
-    """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/inside/decisions/server.md)."""
+    """Returns libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/inside/decisions/server.md)."""
     if not settings.pg_use_ssl:
         return {"sslmode": "disable"}
     if not settings.pg_ssl_reject_unauthorized:
@@ -146,19 +147,21 @@ def tls(settings: Settings) -> dict[str, str]:
 
 
 def roots() -> str:
-    """The file of the authorities that are trusted; empty: there is none."""
+    """Returns the file of the trusted authorities; empty if there is none."""
     return os.environ.get("PGSSLROOTCERT") or next((path for path in SYSTEM_ROOTS if Path(path).exists()), "")
 
 
 def verifies_server(settings: Settings) -> bool:
-    """False if TLS is asked for, by setting or by connection string, and the server's certificate is not checked."""
+    """Returns False if TLS is requested, by setting or connection string, and the server's certificate is not
+    checked."""
     if settings.queend_dsn or settings.database_url:
         return dsn_words(settings).get("sslmode") not in ("allow", "prefer", "require")
     return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
 
 
 def connections(settings: Settings, slots: int) -> dict[str, int]:
-    """How many there may be of clients. slots: of the data plane, which needs descriptors as well."""
+    """Returns the limits on client connections. slots: connections of the data plane, which need descriptors as
+    well."""
     most = settings.queend_max_connections
     if most is None:
         there = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -169,12 +172,12 @@ def connections(settings: Settings, slots: int) -> dict[str, int]:
 
 
 def deadline_ms(settings: Settings) -> int:
-    """How long a connection may take to answer. Without a statement_timeout this bound is the only one."""
+    """Returns how long a connection may take to answer. Without a statement_timeout this is the only bound."""
     limit = settings.db_statement_timeout or Settings.model_fields["db_statement_timeout"].default
     return settings.libqueen_inflight_deadline_ms or min(limit + 5000, 2**31 - 1)
 
 
-# What the core takes as it is set, by the core's name.
+# Settings that the core takes unchanged, by the core's name.
 CORE = {name.removeprefix("queend_").removeprefix("queen_"): name for name in (
     "port", "queend_listen_mode", "log_level", "queend_push_streams", "queend_cache_bytes", "queend_compress_from",
     "queend_dedupe_bytes", "queend_patience_ms", "queend_stuck_ms", "queend_control_stuck_ms", "queend_max_queues",
@@ -191,7 +194,7 @@ CORE = {name.removeprefix("queend_").removeprefix("queen_"): name for name in (
 
 
 def slots_of(settings: Settings) -> int:
-    """Connections to PostgreSQL per worker."""
+    """Returns the number of connections to PostgreSQL per worker."""
     slots = settings.queend_slots
     if slots is None:
         every = settings.sidecar_pool_size
@@ -200,14 +203,14 @@ def slots_of(settings: Settings) -> int:
 
 
 def changing(settings: Settings) -> dict[str, Any]:
-    """What of the core's may change while it runs."""
+    """Returns the core settings that may change while the core runs."""
     return {"log_level": settings.log_level, **connections(settings, slots_of(settings) * settings.num_workers)}
 
 
 def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "",
                   sockets: Sequence[int] = ()) -> dict[str, Any]:
-    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer. sockets:
-    that listen already, none: of HOST and PORT."""
+    """Returns the core's settings: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer.
+    sockets: already listening; None: the core binds HOST and PORT."""
     slots = slots_of(settings)
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     body, mode = settings.queend_max_body_bytes, settings.default_subscription_mode or "all"

@@ -1,7 +1,7 @@
 """Settings from files of a folder, one file each: LoadCredential= of systemd, or secrets that a container mounts.
 
-The folder is $CREDENTIALS_DIRECTORY. A file has the name of a setting, in any case, perhaps behind `queend.`:
-`jwt_secret`, `pg_password`. Its text, without line ends behind it, is the value. Files of other names are not ours."""
+The folder is $CREDENTIALS_DIRECTORY. A file has the name of a setting, in any case, optionally after `queend.`:
+`jwt_secret`, `pg_password`. Its text, without trailing line ends, is the value. Files of other names are ignored."""
 from __future__ import annotations
 
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 from .nearby import nearest
 
 PREFIX = "queend."
-MOST = 1 << 20           # bytes; systemd has the same bound
+MOST = 1 << 20           # bytes; systemd has the same limit
 
 
 def credentials(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """What is there of these settings (in lower case), and what is wrong with it."""
+    """Returns the values found for these settings (in lower case), and the problems found."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if not folder:
         return {}, []

@@ -1,4 +1,4 @@
-"""Connections to the HTTP servers that addresses name."""
+"""Connections to the HTTP servers of URLs."""
 from __future__ import annotations
 
 import http.client
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def connection(url: str, timeout: float, **trusted: str | None) -> http.client.HTTPConnection:
-    """Not connected yet. trusted: certificates, as ssl.create_default_context takes them."""
+    """Returns a connection that is not open yet. trusted: certificates, as ssl.create_default_context takes them."""
     place = urlsplit(url)
     host = place.hostname or ""
     if place.scheme != "https":

@@ -16,13 +16,13 @@ HEX = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 def key_id(key: bytes) -> str:
-    """The id of a key that was given without one: 8 digits of a digest, which tell nothing of the key."""
+    """Returns the id of a key that was given without one: 8 digits of a digest, which reveal nothing of the key."""
     return hashlib.sha256(b"queend key id:" + key).hexdigest()[:8]
 
 
 def keyring(settings: Settings) -> list[tuple[str, bytes]]:
-    """(id, 32 bytes) per key: those of QUEEND_ENCRYPTION_KEYS in their order, then QUEEN_ENCRYPTION_KEY. Raises
-    ValueError, naming the setting and the place of the key at fault, never its text."""
+    """Returns (id, 32 bytes) per key: those of QUEEND_ENCRYPTION_KEYS in their order, then QUEEN_ENCRYPTION_KEY. Raises
+    ValueError, naming the setting and the place of the faulty key, never its text."""
     keys = _listed(settings.queend_encryption_keys.strip())
     if one := settings.queen_encryption_key.strip():
         if not HEX.fullmatch(one):

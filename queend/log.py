@@ -1,4 +1,4 @@
-"""What operators read: one JSON object per line on standard error, the same form as the core's lines."""
+"""The log for operators: one JSON object per line on standard error, the same form as the core's lines."""
 from __future__ import annotations
 
 import contextlib
@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-MOST = 4096      # bytes of a line: a pipe that takes anything takes so much without a wait
+MOST = 4096      # bytes of a line: a pipe that is ready for writing takes so much without a wait
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}
 _threshold = RANKS["info"]
-_hidden: dict[str, str] = {}      # texts in quotes → what stands in their place
+_hidden: dict[str, str] = {}      # texts in quotes → replacement
 
 
 def level_set(level: str) -> None:
-    """Lines below `level` (trace, debug, info, warn, error) are dropped from now on; Python libraries follow."""
+    """Drops lines below `level` (trace, debug, info, warn, error) from now on, also those of Python libraries."""
     global _threshold
     _threshold = RANKS[level]
     root = logging.getLogger()
@@ -26,13 +26,13 @@ def level_set(level: str) -> None:
 
 
 def hide(words: dict[str, str]) -> None:
-    """Parts of a connection string, by name: where a message quotes one of them, it gets the name instead. (A URI
-    with an `@` or `/` in its password is parted at the wrong place: a piece of it is taken for the host.)"""
+    """Hides parts of a connection string, given by name: a message that quotes one of them gets the name instead. (A
+    URI with an `@` or `/` in its password is split at the wrong place: a piece of it counts as the host.)"""
     _hidden.update({f"{quote}{text}{quote}": f"({name})" for name, text in words.items() for quote in "\"'"})
 
 
 def hidden() -> str:
-    """The texts that are hidden, for the core: each on a line."""
+    """Returns the hidden texts for the core, one a line."""
     return "\n".join(text for text in _hidden if "\n" not in text)
 
 
@@ -62,7 +62,7 @@ def _text(record: dict[str, Any]) -> bytes:
 
 
 def _direct(text: bytes) -> None:
-    with contextlib.suppress(OSError):      # whoever read the log is gone: that is no reason not to serve
+    with contextlib.suppress(OSError):      # the reader of the log is gone: the daemon serves on
         os.write(2, text)
 
 
@@ -70,13 +70,13 @@ _write: Callable[[bytes], None] = _direct
 
 
 def through(write: Callable[[bytes], None]) -> None:
-    """From now on `write` writes the lines: the daemon's own, which waits for nobody who does not read."""
+    """Writes lines through `write` from now on: the daemon's own function, which never waits for a slow reader."""
     global _write
     _write = write
 
 
 class _Forward(logging.Handler):
-    """Lines of Python libraries, in our form."""
+    """Passes on lines of Python libraries, in our form."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warn" if record.levelno >= logging.WARNING else "debug"

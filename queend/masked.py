@@ -1,4 +1,4 @@
-"""Settings as people may see them."""
+"""Settings as they may be shown."""
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +8,7 @@ from .wrong import veiled
 
 
 def masked(settings: Settings, name: str) -> Any:
-    """The value of a setting; a secret, and the secret parts of a URL, as asterisks."""
+    """Returns the value of a setting; a secret, and the secret parts of a URL, as asterisks."""
     value = getattr(settings, name)
     if is_secret(name) and value:
         return "********"

@@ -1,13 +1,13 @@
-"""Names that are another one but for a slip: one letter too many, too few, another one, or two that changed places."""
+"""Misspelled names: one letter too many, too few or different, or two neighbours swapped."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-SHORTEST = 5      # of shorter names too many are near
+SHORTEST = 5      # too many names are near to shorter ones
 
 
 def near(name: str, other: str) -> bool:
-    """Is it one slip away from the other? Not if they are equal."""
+    """Returns whether a name is one typing error away from the other. False if they are equal."""
     if name == other or abs(len(name) - len(other)) > 1:
         return False
     if len(name) > len(other):
@@ -20,5 +20,5 @@ def near(name: str, other: str) -> bool:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """One of the names that this one was perhaps meant to be."""
+    """Returns one of the names that this one may be a misspelling of."""
     return next((other for other in names if len(other) >= SHORTEST and near(name, other)), None)

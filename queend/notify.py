@@ -6,7 +6,7 @@ import socket
 
 
 def notify_address() -> bytes:
-    """Where it listens; empty: nowhere."""
+    """Returns the address where systemd listens; empty if there is none."""
     address = os.fsencode(os.environ.get("NOTIFY_SOCKET", ""))
     return b"\0" + address[1:] if address.startswith(b"@") else address
 
@@ -20,11 +20,11 @@ def notify(*states: str) -> None:
         try:
             sender.sendto("\n".join(states).encode(), address)
         except OSError:
-            pass  # a manager that is gone is no reason to stop serving
+            pass  # serve on if the manager is gone
 
 
 def watchdog_seconds() -> float | None:
-    """How often systemd wants to hear `WATCHDOG=1` at the latest; None if it does not."""
+    """Returns the longest time between two `WATCHDOG=1` that systemd accepts; None without a watchdog."""
     text = os.environ.get("WATCHDOG_USEC", "")
     if not text.isdigit() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

@@ -1,5 +1,5 @@
-"""SIGHUP: the settings are read again, and those that may change while the daemon runs do (`live` in config.py). No
-connection ends and no request waits for it. The environment of a process that runs is what it was: what changes is the
+"""SIGHUP: reads the settings again, and applies those that may change while the daemon runs (`live` in config.py). No
+connection ends and no request waits for it. The environment of a running process cannot change: changes come from the
 file of QUEEND_CONFIG and the folder of credentials."""
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def differing(before: Settings, after: Settings) -> set[str]:
 
 
 async def reload(settings: Settings, arguments: dict[str, Any], control: Control) -> bool:
-    """Puts what changed into effect, in `settings` itself, which everybody holds. False: it was refused, and nothing
-    has changed. Tells the log, and systemd."""
+    """Applies what changed to `settings` itself, the object that all parts share. Returns False if the change was
+    refused; then the settings stay as they were. Logs the result and notifies systemd."""
     notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
     try:
         return await _reload(settings, arguments, control)
@@ -37,7 +37,7 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
         return False
     names = differing(settings, wanted)
     changed = {name for name in names if is_live(name)}
-    # with the others as they are, what changes has to hold
+    # the changed settings must be valid together with the unchanged ones
     try:
         mixed = Settings.model_validate({**settings.model_dump(), **{name: getattr(wanted, name) for name in changed}})
     except ValidationError as error:

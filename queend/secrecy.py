@@ -1,4 +1,4 @@
-"""What keeps keys in memory from being written down or read by others of the same account."""
+"""Protects keys in memory from core dumps and from other processes of the same account."""
 from __future__ import annotations
 
 import ctypes
@@ -10,7 +10,8 @@ PR_SET_DUMPABLE = 4
 
 
 def close(leave: bool = False) -> None:
-    """No core dump of this process, nor of the server it starts, and no debugger but root's. leave: as it is."""
+    """Forbids core dumps of this process and of the server it starts, and debuggers other than root's. leave: changes
+    nothing."""
     if leave:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,9 +1,9 @@
-"""Sessions of PostgreSQL that get their settings by a first statement, not with their start: PgBouncer refuses a start
-that has `options`.
+"""Sessions of PostgreSQL that set their options by a first statement, not at the start: PgBouncer refuses a start that
+has `options`.
 
-A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out; the
-classes below connect without them and make them with the first statement, so that whoever has such a string gets a
-session as it says.
+A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out. The
+classes below connect without them and set them with the first statement, so that every user of such a string gets the
+session it describes.
 """
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-# What is done to a database as a whole takes as long as it takes.
+# Operations on a whole database have no time limit.
 UNHURRIED = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
-STILL_S = 5.0      # after its statement_timeout a server should have answered
+STILL_S = 5.0      # time for an answer after the server's statement_timeout
 WORD = re.compile(r"(?:\\.|\S)+", re.S)
 SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)
 
 
 def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
-    """The connection string without its options, and those as (name, value) in their order. more: words that replace
-    others.
+    """Returns the connection string without its options, and the options as (name, value) in their order. more: words
+    that replace others.
 
     Options that are more than settings (a switch of the server's command line) stay where they are.
     """
@@ -38,8 +38,8 @@ def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
 
 
 def read(options: str) -> list[tuple[str, str]] | None:
-    """`-c name=value --name=value …`, a backslash before what is not to part words. None: something else is in
-    there."""
+    """Parses `-c name=value --name=value …`, with a backslash before characters that do not separate words. Returns
+    None if there is anything else."""
     found = []
     words = [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in WORD.findall(options)]
     while words:
@@ -54,7 +54,7 @@ def read(options: str) -> list[tuple[str, str]] | None:
 
 
 def statement(settings: list[tuple[str, str]]) -> str:
-    """One statement that makes them; empty where there are none."""
+    """Returns one statement that sets them; empty if there are none."""
     calls = ", ".join(f"set_config({_literal(name)}, {_literal(value)}, false)" for name, value in settings)
     return f"SELECT {calls}" if calls else ""
 
@@ -64,7 +64,7 @@ def _literal(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What the server said, else what libpq says, on one line; empty: nothing."""
+    """Returns the server's message, else libpq's, on one line; empty if there is none."""
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     lines = [line.strip() for line in re.sub(r"\[Errno -?\d+\] ", "", said or str(error)).splitlines()]
     return "; ".join(line for line in lines if line)
@@ -88,17 +88,17 @@ class Connection(psycopg.Connection[Any]):
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
-    patience: float | None = None      # s, for the answer to a statement; None: for ever
-    pulse: Any = None                  # is told of each wait (control/pulse), None: nothing is
+    patience: float | None = None      # s, for the answer to a statement; None: no limit
+    pulse: Any = None                  # counts waits (control/pulse); None: not counted
 
     @classmethod
     def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:
         return None
 
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """A statement that is cancelled ends at once, and its connection with it: the server notices that
-        (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
-        holds the interpreter meanwhile: a server that stands still would stop the whole control plane."""
+        """Waits for a statement. A cancelled statement ends at once, and its connection with it: the server notices
+        that (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
+        holds the interpreter meanwhile: a server that hangs would stop the whole control plane."""
         limit = asyncio.timeout(self.patience)
         if self.pulse is not None:
             self.pulse.began(limit)
@@ -134,8 +134,8 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
 
 
 class PatientConnection(AsyncConnection):
-    """Of a pool of pages. A server that keeps its statement_timeout answers in time; one that does not stands still,
-    and is not waited for."""
+    """A connection of a pool of pages. A server that keeps its statement_timeout answers in time; one that does not
+    counts as hanging, and the wait ends."""
 
     @classmethod
     def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:

@@ -1,5 +1,5 @@
-"""The life of the daemon: database up, schema in place, core and control plane serving, and all of it ended in
-order."""
+"""The life of the daemon: brings the database and its schema up, serves with core and control plane, and ends all of
+them in order."""
 from __future__ import annotations
 
 import asyncio
@@ -30,14 +30,15 @@ from .service.embedded import Embedded, EmbeddedError
 from .service.migrate import MigrationBusy, MigrationError, editions, identity_of, migrate
 from .service.surroundings import surroundings
 
-# Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
+# Any of these names the PostgreSQL server. Without one the daemon starts its own server and uses no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
-# At the end, to write down what queues did: as long as something of it was written in so many seconds, and in all.
+# Time to write the last figures of queues at a stop: ends if nothing was written for the first number of seconds, and
+# after the second in all.
 LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
-LAST_LINE_MS = 1000      # how long whoever reads the log is waited for with the last line
+LAST_LINE_MS = 1000      # how long the last line waits for a slow reader of the log
 
 POOLER_S = 20.0
 AGAIN_S = 60.0           # between two lines that say why the database cannot be used
@@ -46,7 +47,8 @@ RESTART_LEAST_S, RESTART_MOST_S = 0.1, 5.0      # the first of these pauses, whi
 
 
 def refusal_of(conninfo: str) -> str | None:
-    """Why no try will succeed until somebody changes something; None: it may, by itself. Blocks."""
+    """Returns why every attempt will fail until the configuration changes; None if a later attempt may succeed.
+    Blocks."""
     from ._core import refusal  # here, as in _serve
 
     address = session.parted(conninfo)[0]
@@ -68,7 +70,7 @@ def _unknown(host: str) -> bool:
 
 
 def reachable(bound: str) -> str:
-    """An address under which this machine reaches what listens there."""
+    """Returns an address under which this machine reaches what listens at `bound`."""
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bound, bound)
 
 
@@ -77,7 +79,7 @@ class StartError(RuntimeError):
 
 
 def uses_embedded(settings: Settings, arguments: dict[str, Any] | None = None) -> bool:
-    """True if nothing names a server."""
+    """Returns True if no setting names a server."""
     origin = origins(settings, arguments)
     return all(origin[name] == "default" or not getattr(settings, name) for name in EXTERNAL)
 
@@ -93,7 +95,7 @@ class Supervisor:
             raise StartError(str(error)) from None
         self.core: Any = None
         self.served_at: float | None = None      # when the embedded server accepted its first connection
-        self.unreachable = ""      # why the database could not be reached, as last told
+        self.unreachable = ""      # why the database could not be reached, as last logged
         self.fault: Exception | None = None      # found while serving; ends the daemon
 
     def run(self, greet: Callable[[str], None] | None = None) -> int:
@@ -110,7 +112,7 @@ class Supervisor:
                                        if origins(self.settings, self.arguments)[name] != "default"]):
             log.line("warn", "sockets_given", f"{' and '.join(named)} have no effect on where the daemon "
                                               "listens: systemd gave it sockets, which the .socket unit names")
-        # Every parked pop is an open connection: take what we are allowed to take.
+        # Every parked pop is an open connection: raise the limit as far as allowed.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
@@ -124,7 +126,7 @@ class Supervisor:
     async def _run(self) -> int:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # the end of a terminal is the end of who sits at it
+        # the end of a terminal ends the daemon that runs in it
         self.again = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, (stop if os.isatty(0) else self.again).set)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -147,14 +149,14 @@ class Supervisor:
                 log.line("debug", "database_stopped")
 
     async def _embed(self, stop: asyncio.Event) -> str | None:
-        """Starts the embedded server, if it is that one, and returns its conninfo. One that still recovers then is a
-        database that is away."""
+        """Starts the embedded server, if there is one, and returns its conninfo. A server that still recovers after
+        RECOVERY_S counts as a database that is away."""
         local = None
         if self.embedded:
             begin = time.monotonic()
             buffers = self.settings.queend_buffer_bytes > 0
             try:
-                local = self.embedded.begin()      # on this thread: the server ends with the one it was started from
+                local = self.embedded.begin()      # on this thread: the server ends with the thread that started it
                 pid = self.embedded.pid
                 there = await asyncio.to_thread(
                     self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
@@ -170,10 +172,11 @@ class Supervisor:
         return local
 
     async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:
-        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so
-        long, or `stop` came.
+        """Brings the database to the schema of this version and returns its identity. None: it could not be reached
+        within wait_s, or `stop` was set.
 
-        patient: also where it refuses us, which then is said again every minute; else that is a StartError.
+        patient: waits even if the database refuses us, which is logged again every minute; otherwise that is a
+        StartError.
         """
         deadline, told = time.monotonic() + wait_s, 0.0
         while not stop.is_set():
@@ -218,7 +221,8 @@ class Supervisor:
         return None
 
     async def _serve(self, local: str | None, target: str, identity: str | None, stop: asyncio.Event) -> int:
-        """identity: of the database. None: it is away, and the daemon buffers pushes until it has come."""
+        """Serves until `stop`. identity: of the database. None: it is away, and the daemon buffers pushes until it is
+        back."""
         from ._core import Core, log_write  # here, so that the command line works without the compiled part
         log.through(log_write)
 
@@ -238,7 +242,7 @@ class Supervisor:
             try:
                 control.peers.begin()
                 port = control.metrics.port = core.start(there, False)
-                # until the database answers connections wait in the kernel, and none is told that it is away
+                # until the database answers, connections wait in the kernel: none is told that it is away
                 if there and not await self._await_ready(stop):
                     log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
                 core.accept()
@@ -267,7 +271,7 @@ class Supervisor:
             control.release()
             await self._write_last(control)
             log.line("info", "stopping")
-            # In a thread: the control plane answers what it has in hand meanwhile.
+            # In a thread, so that the control plane can answer its running requests.
             drained = await asyncio.to_thread(core.stop, self.settings.queend_shutdown_grace_ms)
         finally:
             for task in tasks:
@@ -286,7 +290,8 @@ class Supervisor:
         return 0 if clean else 1
 
     async def _write_last(self, control: Control) -> None:
-        """What queues did is known while the core runs; a database that hangs keeps no stop waiting."""
+        """Writes the last figures of queues, which are known while the core runs. A database that hangs does not delay
+        the stop."""
         last, steps, most = asyncio.create_task(control.metrics.close()), -1, time.monotonic() + LAST_MINUTE_MOST_S
         while not last.done() and steps != control.metrics.steps and time.monotonic() < most:
             steps = control.metrics.steps
@@ -302,11 +307,11 @@ class Supervisor:
             self.again.clear()
             try:
                 await reload(self.settings, self.arguments, control)
-            except Exception as error:      # it goes on as it was
+            except Exception as error:      # the stop goes on
                 log.line("error", "reload_failed", repr(error))
 
     async def _adopt(self, folder: Folder) -> None:
-        """What daemons left behind in their failover buffers that are gone comes into ours."""
+        """Moves what ended daemons left in their failover buffers into ours."""
         while folder.path is not None and folder.adopt_s:
             await asyncio.sleep(min(1.0, folder.adopt_s))
             try:
@@ -315,7 +320,7 @@ class Supervisor:
                 log.line("warn", "buffer_not_adopted", str(error))
 
     async def _take_up(self, target: str, folder: Folder, control: Control, stop: asyncio.Event, status: str) -> None:
-        """Waits for the database, and has both planes use it."""
+        """Waits for the database, and makes both planes use it."""
         try:
             if (identity := await self._reach(target, stop, math.inf, patient=True)) is not None:
                 if not folder.claim(identity):
@@ -325,7 +330,7 @@ class Supervisor:
                 self.core.connect()
                 log.line("info", "database_taken_up")
                 notify(status)
-        except Exception as error:      # as at the start: a database this version cannot work with
+        except Exception as error:      # as at the start: this version cannot work with the database
             self.fault = error
             stop.set()
 
@@ -338,8 +343,8 @@ class Supervisor:
         return stop.is_set()
 
     async def _beat(self) -> None:
-        """Tells the core's watch that this loop runs, and where systemd listens. The watch feeds its watchdog,
-        whatever this loop does."""
+        """Tells the core's watchdog thread that this loop runs, and where systemd listens. That thread feeds systemd's
+        watchdog, even while this loop is busy."""
         if (period := watchdog_seconds()) and (address := notify_address()):
             self.core.feed(address, max(1, round(period * 1000)))
         while True:
@@ -374,7 +379,7 @@ class Supervisor:
     async def _start_again(self, embedded: Embedded) -> None:
         """Starts the server and returns when it serves. Raises EmbeddedError."""
         begin = time.monotonic()
-        embedded.begin_again()      # on this thread: the server ends with the one it was started from
+        embedded.begin_again()      # on this thread: the server ends with the thread that started it
         pid = embedded.pid
         await self._await_served(embedded)
         log.line("info", "database_started", f"embedded PostgreSQL in {embedded.data}", pid=pid,
@@ -387,7 +392,7 @@ class Supervisor:
         try:
             await asyncio.to_thread(embedded.await_ready, math.inf, enough=over.is_set)
         finally:
-            over.set()      # if this task was cancelled: the thread ends, too
+            over.set()      # if this task was cancelled, the thread ends too
         self.served_at = time.monotonic()
 
     async def _await_end(self, embedded: Embedded) -> None:
@@ -395,7 +400,7 @@ class Supervisor:
         if pid := embedded.pid:
             loop = asyncio.get_running_loop()
             gone = asyncio.Event()
-            handle = os.pidfd_open(pid)  # a child that ended is still ours to open until it was waited for
+            handle = os.pidfd_open(pid)  # an ended child can be opened until it was waited for
             loop.add_reader(handle, gone.set)
             try:
                 await gone.wait()

@@ -1,4 +1,4 @@
-"""A setting that cannot be used, in words: its name, what was given and what it may be."""
+"""Messages about an invalid setting: its name, the value given and the allowed values."""
 from __future__ import annotations
 
 import re
@@ -10,20 +10,20 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 UNITS = {"ms": "milliseconds", "s": "seconds", "bytes/s": "bytes a second"}
-ENDLESS = 2**31 - 1      # the bound of whatever has no better one
-MOST = 60                # characters of what was given
+ENDLESS = 2**31 - 1      # the bound of a setting that has no better one
+MOST = 60                # characters of the value given
 # parts of URLs that may be secrets
 LOGIN = re.compile(r"//[^/?#,\s]*@")
 QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
 
 
 def veiled(text: str) -> str:
-    """Without the parts of URLs that may be secrets."""
+    """Returns the text without the parts of URLs that may be secrets."""
     return QUERY.sub("?********", LOGIN.sub("//********@", text))
 
 
 def values(field: FieldInfo) -> str:
-    """What the setting may be, in few words; empty where any text may be."""
+    """Describes the allowed values in few words; empty if any text is allowed."""
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind in (int, bool)]
     if kinds == [bool]:
         return "true, false"
@@ -39,7 +39,7 @@ def bounds(field: FieldInfo) -> tuple[int, int]:
 
 
 def expected(field: FieldInfo) -> str:
-    """What a value of it is not that is none."""
+    """Describes the allowed values, for the message about an invalid one."""
     allowed = values(field)
     if allowed == "true, false":
         return "neither true nor false"
@@ -53,7 +53,7 @@ def expected(field: FieldInfo) -> str:
 
 
 def given(value: Any, secret: bool) -> str:
-    """What was given, as far as it may be shown."""
+    """Returns the value given, as far as it may be shown."""
     if secret:
         return "what is given"
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ def given(value: Any, secret: bool) -> str:
 
 
 def told(error: ValidationError, fields: dict[str, FieldInfo]) -> Iterator[str]:
-    """A line for each setting at fault."""
+    """Yields a line for each invalid setting."""
     for one in error.errors(include_url=False):
         name = str(one["loc"][0]) if one["loc"] else ""
         if one["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""The command line. Each command stands in a file of its own; only the one that is called is imported."""
+"""The command line. Each command stands in a file of its own; only the called one is imported."""
 from __future__ import annotations
 
 import importlib
@@ -21,7 +21,7 @@ from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 from .terminal import clean
 
-# by heading: the name of each command, its file below queend/cli, what it is for
+# by heading: the name of each command, its file below queend/cli, its purpose
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "The daemon": {
         "serve": ("serve", "Run the daemon: with the PostgreSQL that is configured, or with one of its own."),
@@ -69,7 +69,7 @@ COMMANDS = {name: place for section in SECTIONS.values() for name, place in sect
 
 
 class Commands(dict[str, Any]):
-    """The commands by name, each imported when it is looked at."""
+    """The commands by name, each imported at its first use."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(COMMANDS))
@@ -100,7 +100,7 @@ class Commands(dict[str, Any]):
 
 @contextmanager
 def spoken() -> Iterator[None]:
-    """Refused words in words: as pydantic, which typer asks, says it, they are no sentence for people."""
+    """Rewords refusals of pydantic, which typer uses, as sentences for people."""
     try:
         yield
     except Exception as error:
@@ -115,7 +115,7 @@ def spoken() -> Iterator[None]:
 
 
 class Root(TyperGroup):
-    """`queend` itself. Its help is made of the table above, so that nothing is imported for it."""
+    """The command `queend` itself. Its help is made of the table above, so that nothing is imported for it."""
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
@@ -163,17 +163,17 @@ def queend(url: Url = None, context: Context = None, token_file: TokenFile = Non
 
 
 def main() -> None:
-    # Those that were closed: as if there were nothing in them, and nobody who reads.
+    # Streams that were closed behave like empty ones.
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
-    if VARIABLE in os.environ:      # a shell asks what may come next
+    if VARIABLE in os.environ:      # a shell asks for completions
         from typer.completion import completion_init
 
         completion_init()
         rejoin()
     try:
         app(prog_name="queend")
-    except BrokenPipeError:      # who read what we print has left
+    except BrokenPipeError:      # the reader of the output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

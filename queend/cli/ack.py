@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 
 def address(word: str) -> tuple[str, str]:
-    """Partition id and transaction id of PARTITION_ID/TRANSACTION_ID, as lists print it."""
+    """Splits PARTITION_ID/TRANSACTION_ID, as lists print it, into its two ids."""
     partition, slash, transaction = word.partition("/")
     if not slash or not partition or not transaction:
         raise Stop(f"{word!r} is not of the form PARTITION_ID/TRANSACTION_ID, as queend pop -o names prints it", USAGE)

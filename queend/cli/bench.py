@@ -19,14 +19,15 @@ from .remote import Foreign, Stop, remote, tell
 from .resources import LONG_S, found
 from .sample import Sample
 
-DRAIN_S = 30.0      # what was pushed may take so long to arrive after the last push
+DRAIN_S = 30.0      # time for pushed messages to arrive after the last push
 WAIT_MS = 500       # of a pop
-SAMPLES = 200_000   # of latencies, of each kind and thread
-MOST = 256          # threads of a kind
+SAMPLES = 200_000   # latencies kept of each kind and thread
+MOST = 256          # most threads of a kind
 
 
 class Load:
-    """What all threads share. Each counts for itself; only `stop` and the first error are common."""
+    """The state that all threads share: the end, the messages left and the first error. Each thread has its own
+    counts."""
 
     def __init__(self, seconds: float, messages: int | None):
         self.end, self.left = time.monotonic() + seconds, messages
@@ -35,7 +36,7 @@ class Load:
         self.lock = threading.Lock()
 
     def take(self, batch: int) -> int:
-        """How many messages a producer may push next; 0: none."""
+        """Returns how many messages a producer may push next; 0 at the end."""
         if self.stop.is_set() or time.monotonic() >= self.end:
             return 0
         with self.lock:
@@ -52,7 +53,7 @@ class Load:
 
 
 class Counts:
-    """Of one thread."""
+    """The counts of one thread."""
 
     def __init__(self) -> None:
         self.messages = self.requests = 0
@@ -120,7 +121,7 @@ def _used() -> float:
 
 
 def _thread(load: Load, server: Server, work: Callable[..., None], counts: Counts, *more: Any) -> threading.Thread:
-    """On a connection of its own."""
+    """Starts a thread with a connection of its own."""
     def run() -> None:
         mine = Server(server.url, server.token, server.timeout, server.ca)
         try:
@@ -178,7 +179,7 @@ def consume(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
 
 
 def _wait(threads: list[threading.Thread], load: Load, progress: Progress, began: float) -> float:
-    """Until nobody pushes any more; without producers, until the time is over. How long that was."""
+    """Waits until every producer has ended; without producers, until the time is over. Returns how long that took."""
     told = began
     while not load.stop.is_set() and (any(one.is_alive() for one in threads) or not threads
                                       and time.monotonic() < load.end):
@@ -190,7 +191,8 @@ def _wait(threads: list[threading.Thread], load: Load, progress: Progress, began
 
 
 def _drain(load: Load, threads: list[threading.Thread], taken: list[Counts], pushed: int | None) -> float:
-    """Until everything has arrived, or nothing more is to. When that was."""
+    """Waits until all pushed messages have arrived, at most DRAIN_S, and ends the threads. Returns when the last one
+    arrived."""
     until = time.monotonic() + (DRAIN_S if pushed is not None else 0.0)
     while threads and not load.stop.is_set() and time.monotonic() < until and (
             sum(one.messages for one in taken) < (pushed or 0)):
@@ -224,7 +226,7 @@ def _result(name: str, url: str, made: list[Counts], taken: list[Counts], pushed
 
 
 def spread(samples: list[Sample]) -> dict[str, float]:
-    """In ms."""
+    """Returns percentiles in ms."""
     values = sorted(value for one in samples for value in one.kept)
     if not values:
         return {}

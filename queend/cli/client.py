@@ -1,4 +1,4 @@
-"""A server of the protocol, as the command line calls it: one connection, JSON in and out, errors in words."""
+"""A client of the server's protocol for the command line: one connection, JSON in and out, errors as sentences."""
 from __future__ import annotations
 
 import http.client
@@ -17,7 +17,8 @@ NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
 
 
 class ServerError(Exception):
-    """What a server refused, or why there was no answer. status: of the process; code: of HTTP, 0 where none came."""
+    """A refusal of the server, or why there was no answer. status: exit status of the process; code: HTTP status, 0
+    without an answer."""
 
     def __init__(self, text: str, status: int = 1, hint: str = "", code: int = 0, body: Any = None):
         super().__init__(text)
@@ -29,7 +30,7 @@ class NoRoute(ServerError):
 
 
 class Answer:
-    """Status, headers in lower case, body."""
+    """An answer: status, headers in lower case, body."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes):
         self.status, self.headers, self.body = status, headers, body
@@ -41,7 +42,7 @@ class Server:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
-        except ValueError:      # a bracket that is not closed, a port that is no number
+        except ValueError:      # a bracket that is not closed, a port that is not a number
             raise wrong from None
         if parts.scheme not in ("http", "https") or not host:
             raise wrong
@@ -54,7 +55,7 @@ class Server:
         self.base = parts.path.rstrip("/")
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{self.base}"
-        self.answered = False      # an answer was read that is no error
+        self.answered = False      # a successful answer was read
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -74,11 +75,11 @@ class Server:
         return self.json("DELETE", path, *names, query=query, within=within)
 
     def json(self, method: str, path: str, *names: str, **more: Any) -> Any:
-        """The body of an answer that is no error; raises ServerError for one that is."""
+        """Returns the body of a successful answer. Raises ServerError for an error."""
         return self.read(self.call(method, path, *names, **more), method, path)
 
     def pages(self, path: str, *names: str, **query: Any) -> Any:
-        """The bodies of a long list, page by page, as the header Link names the next one."""
+        """Yields the bodies of a long list, page by page, as the header Link names the next one."""
         target = _target(path, names, query)
         while target:
             answer = self.call("GET", "", target=target)
@@ -87,7 +88,7 @@ class Server:
             target = following[1] if following else ""
 
     def listed(self, path: str, key: str, limit: int | None, **query: Any) -> Iterator[dict[str, Any]]:
-        """The elements of a list, `limit` at most, also of servers that name no next page."""
+        """Yields the elements of a list, `limit` at most, also of servers that name no next page."""
         offset = 0
         while limit is None or offset < limit:
             page = PAGE if limit is None else min(PAGE, limit - offset)
@@ -113,7 +114,7 @@ class Server:
             return self._exchange(method, target, sent, words, within or self.timeout)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
-            # A connection that was idle may have been closed by the server: what only looks is asked for again.
+            # The server may have closed an idle connection: requests that only read are repeated.
             if not fresh and method == "GET" and "/pop" not in target:
                 return self.call(method, path, query=query, headers=headers, within=within,
                                  target=target.removeprefix(self.base))
@@ -138,7 +139,7 @@ class Server:
         try:
             connection.request(method, target, body, headers)
         except (BrokenPipeError, ConnectionResetError):
-            pass      # refused before all of it was read: the answer may be there
+            pass      # refused before the whole body was read: the answer may be there
         answer = connection.getresponse()
         read = answer.read()
         if answer.will_close:
@@ -177,7 +178,7 @@ class Server:
         return ServerError(f"the connection to {self.url} broke: {getattr(error, 'strerror', None) or error}", 6, doubt)
 
     def read(self, answer: Answer, method: str, path: str) -> Any:
-        """The body as JSON. Refuses errors, also those that Queen MQ sends with status 200."""
+        """Returns the body as JSON. Raises errors, also those that Queen MQ sends with status 200."""
         body: Any = None
         if answer.body.strip():
             try:

@@ -1,4 +1,5 @@
-"""What the commands share that work where the daemon does: its settings and its database, or a clear end."""
+"""Functions of commands that run beside the daemon: they load its settings and reach its database, or end with a clear
+message."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from .terminal import say
 
 
 def settings_or_exit(**arguments: Any) -> Settings:
-    """The settings; ends the process with status 2 if they are wrong."""
+    """Returns the settings; ends the process with status 2 if they are wrong."""
     try:
         return load(**arguments)
     except ConfigError as error:
@@ -23,7 +24,7 @@ def settings_or_exit(**arguments: Any) -> Settings:
 
 
 def refuse(error: ConfigError) -> NoReturn:
-    """The settings cannot be used: a line for each problem."""
+    """Prints a line for each invalid setting, and ends the process."""
     for problem in str(error).splitlines():
         say(f"queend: {log.masked(problem)}", err=True)
     raise typer.Exit(USAGE)
@@ -35,7 +36,7 @@ def fail(text: str) -> NoReturn:
 
 
 def place(conninfo: str) -> str:
-    """Which database it is, for a question."""
+    """Describes a database, for a question."""
     words = psycopg.conninfo.conninfo_to_dict(conninfo)
     return f"{words.get('dbname') or ''} at {words.get('host') or 'the default address'}"
 
@@ -43,9 +44,9 @@ def place(conninfo: str) -> str:
 @contextmanager
 def database(settings: Settings, running: bool = False,
              also: tuple[type[Exception], ...] = ()) -> Iterator[tuple[str, bool]]:
-    """The connection string of the database a daemon would use, and whether it is of our own kind. running: that of a
-    daemon which runs will do; else the server is started, and stopped again. What fails meanwhile is told, and
-    so are errors of `also`."""
+    """Yields the connection string of the database that a daemon would use, and whether it is embedded. running: uses
+    the server of a running daemon; otherwise starts the server and stops it again. Prints failures meanwhile, and
+    errors of `also`."""
     from .. import connect
     from ..service.backup import BackupError
     from ..service.buffer import FolderError

@@ -1,4 +1,4 @@
-"""queend completion, and what completes names: those of the server that is meant, where it answers at once."""
+"""queend completion, and completion of names: those of the chosen server, if it answers at once."""
 from __future__ import annotations
 
 import enum
@@ -16,8 +16,8 @@ PROGRAM, VARIABLE = "queend", "_QUEEND_COMPLETE"
 NAMES, ANSWER_S = 100, 1.0
 SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
 
-OPTIONS = ("url", "context", "token_file", "ca")      # those that say which server is meant
-# bash takes words apart at the signs of COMP_WORDBREAKS, among them the colon of a URL: COMP_LINE has them whole.
+OPTIONS = ("url", "context", "token_file", "ca")      # options that choose the server
+# bash splits words at the characters of COMP_WORDBREAKS, among them the colon of a URL. COMP_LINE has the whole words.
 BASH = f"""
 _{PROGRAM}_completion() {{
     local IFS=$'\\n'
@@ -66,12 +66,12 @@ def rejoin() -> None:
 
 
 def queues(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Queues whose names begin like this."""
+    """Returns queues whose names begin like this."""
     return _begin(ctx, incomplete, "/api/v1/resources/queues", search=incomplete or None, sort="name")
 
 
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Consumer groups whose names begin like this."""
+    """Returns consumer groups whose names begin like this."""
     return _begin(ctx, incomplete, "/api/v1/consumer-groups", search=incomplete or None)
 
 
@@ -85,14 +85,14 @@ def contexts(incomplete: str) -> list[str]:
 
 
 def _offered(incomplete: str, names: Iterable[str]) -> list[str]:
-    """Returns the names that begin like this, without those that a shell might run as a command or read as an option:
-    a script of completion is evaluated by its shell, and the line it completes is run."""
+    """Returns the names that begin like this, without those that a shell might run as a command or read as an option: a
+    script of completion is evaluated by its shell, and the line it completes is run."""
     return sorted({name for name in names if name.startswith(incomplete) and SAFE.fullmatch(name)})
 
 
 def named_server(ctx: Any) -> dict[str, str | None] | None:
-    """The options of the line that say which server is meant, those behind the command before those in front of it.
-    None if one of them cannot be read: it stands behind an error of the line, or a shell would expand it."""
+    """Returns the options of the line that choose the server; those behind the command win over those in front of it.
+    Returns None if one of them cannot be read: it stands behind an error of the line, or a shell would expand it."""
     found: dict[str, str | None] = dict.fromkeys(OPTIONS)
     while ctx is not None:
         found = {name: ctx.params.get(name) if value is None else value for name, value in found.items()}
@@ -105,8 +105,8 @@ def named_server(ctx: Any) -> dict[str, str | None] | None:
 
 
 def _begin(ctx: typer.Context, incomplete: str, path: str, **query: str | None) -> list[str]:
-    """Names that a list of the server has. Nothing is offered if the server cannot be asked or has not answered within
-    ANSWER_S, however it spends that time; nothing is printed between two keys."""
+    """Returns names of a list of the server. Offers nothing if the server cannot be asked or has not answered within
+    ANSWER_S, whatever the reason. Prints nothing between two keys."""
     from .remote import connect
 
     words = named_server(ctx)

@@ -19,7 +19,7 @@ from .resources import found, groups_of, queues_of
 from .terminal import say, write
 
 VERSION = 1
-QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers that name none: every queue has it
+QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers without a group name: every queue has it
 SEALED = "encryptionEnabled"
 LARGEST = 256 << 20
 
@@ -68,12 +68,12 @@ def export(
 
 
 def paused(row: dict[str, Any]) -> bool:
-    """Is the group itself paused, whatever its queue is?"""
+    """Returns whether the group itself is paused, whatever the state of its queue."""
     return bool(row.get("paused")) and row.get("pausedBy") != "queue"
 
 
 def _group(row: dict[str, Any]) -> dict[str, Any]:
-    """Where it begins in a partition that it has not come to: at the oldest message, or behind a moment."""
+    """Describes where a group begins in a partition without a cursor: at the oldest message, or after a moment."""
     return {"name": row["name"],
             **({"from": row["subscriptionTimestamp"]} if row.get("subscriptionTimestamp") else {}),
             **({"paused": True} if paused(row) else {})}
@@ -113,7 +113,7 @@ def import_(
 
 
 def definitions(file: Path) -> list[dict[str, Any]]:
-    """The queues of a file, checked; says what is wrong with it and where."""
+    """Returns the queues of a file, checked. An error says what is wrong and where."""
     try:
         text = sys.stdin.buffer.read(LARGEST + 1) if str(file) == "-" else file.read_bytes()
     except OSError as error:
@@ -182,7 +182,7 @@ def _queue(server: Server, one: dict[str, Any], groups: dict[str, dict[str, Any]
 
 
 def _differs(one: dict[str, Any], head: dict[str, Any] | None, replace: bool) -> dict[str, Any]:
-    """What of a queue is to be set; everything where the server does not tell how it is."""
+    """Returns the options of a queue that must be set; all of them if the server does not return the current ones."""
     options = one.get("options", {})
     if head is None or "options" not in head:
         return {"namespace": one.get("namespace", ""), "task": one.get("task", ""), **options}
@@ -194,7 +194,7 @@ def _differs(one: dict[str, Any], head: dict[str, Any] | None, replace: bool) ->
 
 
 def _filled(value: Any, was: Any) -> bool:
-    """A rule whose defaults the server filled in is the same."""
+    """Returns whether two values are equal once the server has filled in defaults."""
     return isinstance(value, dict) and isinstance(was, dict) and {**was, **value} == was
 
 
@@ -203,7 +203,7 @@ def _group_made(server: Server, queue: str, group: dict[str, Any], there: dict[s
     row = {"queue": queue, "group": group["name"]}
     action = "same" if there is not None or group["name"] == QUEUE_MODE else "make"
     if action == "make" and not dry_run:
-        # A group comes with its first pop. That of a partition which is not there takes nothing.
+        # A group is created by its first pop. A pop from a partition that does not exist takes no message.
         server.get("/api/v1/pop/queue/{}/partition/{}", queue, f"none-{uuid.uuid4()}", consumerGroup=group["name"],
                    batch=1, subscriptionFrom=group.get("from"))
         if not any(True for _ in groups_of(server, queue, group["name"])):
@@ -215,7 +215,7 @@ def _group_made(server: Server, queue: str, group: dict[str, Any], there: dict[s
 
 def _paused(server: Server, path: tuple[str, ...], row: dict[str, Any], wanted: dict[str, Any], was: dict[str, Any],
             dry_run: bool) -> Iterator[dict[str, Any]]:
-    """A pause is made, and ended only where the file says so."""
+    """Pauses a group, and resumes it only if the file says so."""
     if "paused" not in wanted or bool(wanted["paused"]) == bool(was.get("paused")):
         return
     verb = "pause" if wanted["paused"] else "resume"

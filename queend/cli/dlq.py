@@ -19,7 +19,7 @@ from .resources import LONG_S, found
 from .terminal import say
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
-MOST = 10_000      # dead letters that one request sends back
+MOST = 10_000      # dead letters redriven by one request
 Queue = Annotated[str, typer.Argument(help="Their queue.", autocompletion=queues)]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Failed at or after this time.")]
@@ -35,7 +35,7 @@ def filters(group: str | None, partition: str | None, from_: str | None, to: str
 
 
 def letters(server: Server, limit: int | None, **query: Any) -> Iterator[dict[str, Any]]:
-    """Dead letters, newest failure first."""
+    """Yields dead letters, newest failure first."""
     return server.listed("/api/v1/dlq", "messages", limit, **query)
 
 
@@ -97,7 +97,7 @@ def redrive(
             answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
             done += answer["redriven"]
             progress.add(answer["redriven"])
-            # What fails again meanwhile is not sent back again.
+            # Messages that fail again meanwhile are not redriven again.
             if not answer["left"] or not answer["redriven"] or (limit is None and total < 100_000 and done >= total):
                 break
     say(f"{done} sent back")

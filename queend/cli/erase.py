@@ -1,4 +1,4 @@
-"""queend erase: overwrites what a queue keeps of the messages that a filter names."""
+"""queend erase: overwrites the stored messages of a queue that a filter selects."""
 from __future__ import annotations
 
 import json
@@ -49,7 +49,7 @@ def erase(
 
 
 def placed(where: str | None) -> dict[str, Any]:
-    """path and value of PATH=VALUE; a value that is no JSON is a text."""
+    """Returns path and value of PATH=VALUE; a value that is not JSON is a text."""
     if where is None:
         return {}
     path, equals, text = where.partition("=")
@@ -62,7 +62,7 @@ def placed(where: str | None) -> dict[str, Any]:
 
 
 def through(server: Server, queue: str, wanted: dict[str, Any], verb: str) -> Counter[str]:
-    """Counts of all requests from the first place to the last."""
+    """Returns the summed counts of all requests, from the first place to the last."""
     count: Counter[str] = Counter()
     place: str | None = None
     with Progress(verb, None, "messages") as progress:
@@ -86,7 +86,7 @@ def told(count: Counter[str]) -> str:
 
 
 def left(count: Counter[str]) -> None:
-    """What was not looked at."""
+    """Prints which messages were not searched."""
     if count["unreadable"]:
         tell(f"{many(count['unreadable'], 'message')} could not be read: the server lacks their key")
     if count["buffered"]:

@@ -1,4 +1,4 @@
-"""What people type who come from other tools, and what it is called here."""
+"""Command names of other tools, and our names for them."""
 from __future__ import annotations
 
 import re
@@ -24,7 +24,7 @@ COMMANDS = {
     "serve": "start run daemon",
     "context add": "login connect",
 }
-# Below a noun, where it has such a command.
+# Verbs after a noun that has such a command.
 VERBS = {
     "show": "info describe get view inspect", "list": "ls report all",
     "configure": "create add declare edit set make new",
@@ -45,7 +45,7 @@ COMMAND, OPTION = re.compile(r"No such command '(.*)'\."), re.compile(r"No such 
 
 
 def hint(message: str, ctx: Any) -> str:
-    """What was meant, as a sentence; empty where nobody knows."""
+    """Returns a sentence with the command that was probably meant; empty if there is no guess."""
     if found := COMMAND.fullmatch(message):
         here = getattr(getattr(ctx, "command", None), "commands", {})
         if getattr(ctx, "parent", None) is None:

@@ -1,4 +1,4 @@
-"""Payloads for a push, from arguments, files or standard input. However much comes, no more than one line is held."""
+"""Payloads for a push, from arguments, files or standard input. Holds one line at a time, however much comes."""
 from __future__ import annotations
 
 import json
@@ -12,15 +12,15 @@ from typing import BinaryIO
 
 import orjson
 
-LINE_MOST = 64 << 20      # bytes of one line
+LINE_MOST = 64 << 20      # longest line in bytes
 
 
 class Bad(Exception):
-    """A payload that is none; says where."""
+    """An invalid payload; the message says where."""
 
 
 class Payload:
-    """A JSON text, where it came from, how many bytes it took there."""
+    """A JSON text, its source, and the bytes that it took there."""
 
     __slots__ = ("text", "where", "taken")
 
@@ -29,7 +29,7 @@ class Payload:
 
 
 class Source:
-    """Payloads in order. size: their bytes, None where that is not known."""
+    """Payloads in order. size: their bytes, None if unknown."""
 
     def __init__(self, made: Iterable[Payload], size: float | None):
         self._made, self.size = made, size
@@ -39,12 +39,12 @@ class Source:
 
 
 def values(given: list[bytes], text: bool) -> Source:
-    """Payloads of the command line."""
+    """Returns payloads of the command line."""
     return Source((checked(one, f"argument {number}", text) for number, one in enumerate(given, 1)), None)
 
 
 def payloads(files: list[Path], by_line: bool, text: bool) -> Source:
-    """Of files, or of standard input where there are none; `-` is standard input, too."""
+    """Returns payloads of files, or of standard input without files; `-` is standard input, too."""
     if not files:
         files = [Path("-")]
     sizes = [os.stat(file).st_size if str(file) != "-" and file.is_file() else _size_of_input() if str(file) == "-"

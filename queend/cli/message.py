@@ -21,7 +21,7 @@ from .terminal import say
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show, delete, retry, dlq.")
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
 To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Stored at or before this time.")]
-NAMED = 100      # queues that a search names, at most
+NAMED = 100      # most queues that a search names
 COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
                            "status": "status"}
 
@@ -89,7 +89,7 @@ def search(
                     count += len(answer["messages"])
                     if place is None or count >= limit or looked.searched >= most:
                         return
-            except (KeyboardInterrupt, ServerError) as end:      # what was found is printed all the same
+            except (KeyboardInterrupt, ServerError) as end:      # matches found so far are printed all the same
                 if not looked.searched:
                     raise
                 looked.end = end
@@ -102,7 +102,7 @@ def search(
 
 
 def matching(server: Server, pattern: str) -> list[str]:
-    """The queues that a pattern fits; none for `*`, which is all that the token may read."""
+    """Returns the queues that match a pattern; an empty list for `*`, which stands for all that the token may read."""
     if not pattern.strip("*"):
         return []
     names = [row["name"] for row in queues_of(server) if fnmatch.fnmatchcase(row["name"], pattern)]
@@ -115,7 +115,7 @@ def matching(server: Server, pattern: str) -> list[str]:
 
 
 class Looked:
-    """What a search has looked at."""
+    """What a search has covered."""
 
     def __init__(self) -> None:
         self.searched = self.unreadable = self.found = 0
@@ -196,7 +196,7 @@ def dlq(server: Server, ids: MessageIds, group: Group = None,
 
 
 def _changed(server: Server, id_: str, verb: str, none: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The answer to a change of one message. none: what to say where there is no such message."""
+    """Returns the answer to a change of one message. none: the text if there is no such message."""
     try:
         return server.post("/api/v1/messages/{}/{}/{}", *address(id_), verb, body=body or None)
     except ServerError as refused:

@@ -1,4 +1,4 @@
-"""How answers are printed: as a table for people; as JSON, lines of JSON or names for programs."""
+"""Output of answers: as a table for people; as JSON, lines of JSON or names for programs."""
 from __future__ import annotations
 
 import enum
@@ -14,8 +14,8 @@ import typer
 
 from .terminal import clean, say
 
-RICH_ROWS = 500      # more rows than that are aligned page by page, without rich
-# Columns of a table: the longest text that is taken for a name, the narrowest that folds, the space between two.
+RICH_ROWS = 500      # longer tables are aligned page by page, without rich
+# Columns of a table: the longest text that counts as a name, the narrowest column that folds, the space between two.
 NAME_WIDTH, FOLDED_WIDTH, GAP = 64, 12, 3
 SIGNS = ("", "k", "M", "G", "T")
 
@@ -33,8 +33,8 @@ Column = str | Callable[[dict[str, Any]], Any]
 
 def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name",
          none: str = "") -> int:
-    """Prints a list as it comes, and returns how long it was. columns: a key or a function by heading. none: what a
-    person is told where the list is empty."""
+    """Prints a list as it arrives, and returns its length. columns: a key or a function by heading. none: the text for
+    an empty list."""
     count = 0
     if how is Format.table:
         count = _tables(iter(rows), columns)
@@ -55,7 +55,7 @@ def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format
 
 
 def one(value: dict[str, Any], how: Format, lines: Callable[[], None], name: str = "name") -> None:
-    """Prints one thing; `lines` prints it for people."""
+    """Prints one object; `lines` prints it for people."""
     if how is Format.table:
         lines()
     elif how is Format.names:
@@ -65,7 +65,7 @@ def one(value: dict[str, Any], how: Format, lines: Callable[[], None], name: str
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Lines of a word and what it is; those without a value are left out."""
+    """Prints lines of a word and its value; pairs without a value are left out."""
     found = [(word, cell(value)) for word, value in pairs if value not in (None, "")]
     width = max((len(word) for word, _ in found), default=0)
     for word, value in found:
@@ -147,7 +147,7 @@ def dump(value: Any, indent: int | None = None) -> str:
 
 
 def short(number: float | None) -> str:
-    """1234567 as 1.2M."""
+    """Formats 1234567 as 1.2M."""
     if number is None:
         return ""
     value, sign = float(number), 0
@@ -158,7 +158,7 @@ def short(number: float | None) -> str:
 
 
 def many(number: int, word: str, write: Callable[[int], str] = str) -> str:
-    """`1 message`, `2 messages`. write: how the number is written."""
+    """Returns `1 message`, `2 messages`. write: formats the number."""
     return f"{write(number)} {word}{'' if number == 1 else 's'}"
 
 
@@ -171,7 +171,7 @@ def size(count: float) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A duration in its two largest units."""
+    """Formats a duration in its two largest units."""
     if seconds is None:
         return ""
     parts, rest = [], int(seconds)
@@ -183,7 +183,7 @@ def span(seconds: float | None) -> str:
 
 
 def age(moment: str | None) -> str:
-    """How long ago a time was, as the server tells times."""
+    """Formats how long ago a time was, given as the server writes times."""
     if not moment:
         return ""
     try:
@@ -194,7 +194,7 @@ def age(moment: str | None) -> str:
 
 
 class Progress:
-    """A bar on standard error where that is a terminal, with rate and, where the whole is known, the time left."""
+    """A bar on standard error if that is a terminal, with rate and, if the total is known, the time left."""
 
     def __init__(self, what: str, total: float | None = None, unit: str = "", bytes_: bool = False):
         self.what, self.total, self.unit, self.bytes = what, total, unit, bytes_

@@ -1,4 +1,4 @@
-"""Help in words for people: an option takes TEXT, a NUMBER or a FILE. typer would say `<list[str]>`, `<int range>`."""
+"""Help in plain words: an option takes TEXT, a NUMBER or a FILE. typer would write `<list[str]>`, `<int range>`."""
 from __future__ import annotations
 
 from functools import partial
@@ -9,7 +9,7 @@ VALUES = {int: "NUMBER", float: "NUMBER", Path: "FILE"}      # others take TEXT
 
 
 def plain(command: Any) -> Any:
-    """The command; its help, and that of the commands below it, is in such words from now on."""
+    """Returns the command after changing its help, and that of its subcommands, to such words."""
     for child in getattr(command, "commands", {}).values():
         plain(child)
     for one in command.params:
@@ -19,11 +19,11 @@ def plain(command: Any) -> Any:
 
 def parameter(one: Any) -> None:
     kind = getattr(one, "type_descriptor", None)
-    if kind is None:      # an older typer says TEXT by itself
+    if kind is None:      # an older typer writes TEXT by itself
         return
     one._get_number_range_help_str = partial(_bounds, one.min, one.max)
     if one.param_type_name == "argument":
-        one.display_type = lambda ctx: ""      # its name and the text tell
+        one.display_type = lambda ctx: ""      # its name and the text suffice
     elif not one.is_flag:
         one.metavar = one.metavar or _value(kind)
         if kind.is_list:

@@ -1,4 +1,4 @@
-"""queend pop: takes messages, and acknowledges them where that is asked for."""
+"""queend pop: takes messages, and acknowledges them on request."""
 from __future__ import annotations
 
 import sys
@@ -14,11 +14,11 @@ from .output import Format, Output, age, dump, show
 from .remote import NOTHING, USAGE, Foreign, Stop, remote, tell
 from .terminal import say, write
 
-POLL_S = 30.0      # one request waits so long at most
+POLL_S = 30.0      # longest wait of one request
 
 
 def acknowledgment(message: dict[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:
-    """What an acknowledgment says of a popped message."""
+    """Returns the acknowledgment of a popped message."""
     return {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "status": status,
             **({"leaseId": message["leaseId"]} if message.get("leaseId") else {}), **more}
 

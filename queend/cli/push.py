@@ -20,7 +20,7 @@ UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def milliseconds(text: str) -> int:
-    """A duration in words; without a unit seconds."""
+    """Parses a duration; a number without a unit counts seconds."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     try:
         return round(float(number) * UNITS[text[len(number):] or "s"])

@@ -26,7 +26,7 @@ Names = Annotated[list[str], typer.Argument(help="Queues.", autocompletion=queue
 
 
 def rates_of(server: Server) -> dict[str, tuple[float, float]]:
-    """Messages in and out a second, of the last minute that something happened in; {} where the server cannot say."""
+    """Returns messages in and out per second, of the last minute with traffic; {} if the server has no such figures."""
     since = (datetime.now(UTC) - timedelta(minutes=2)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     try:
         series = (server.get("/api/v1/analytics/queue-ops", from_=since) or {}).get("series", [])
@@ -124,7 +124,7 @@ def configure(
         option, equals, text = word.partition("=")
         if not equals or not option:
             raise Stop(f"{word!r} is not of the form OPTION=VALUE", USAGE)
-        if option not in (*BY_NAME, SWITCH):      # servers pass over what they do not know
+        if option not in (*BY_NAME, SWITCH):      # servers ignore unknown options
             meant = get_close_matches(option, BY_NAME, 1)
             raise Stop(f"there is no option {option!r}", USAGE, f"{meant[0]}?" if meant else
                        f"options are {', '.join(BY_NAME)}")
@@ -159,7 +159,7 @@ def switch(server: Server, names: list[str], verb: str) -> None:
 
 
 def switched(server: Server, verb: str, shown: str, what: str, path: str, *names: str) -> None:
-    """Pauses or resumes a queue or a group, and says so."""
+    """Pauses or resumes a queue or a group, and prints that."""
     try:
         done = server.post(path, *names, verb)
     except ServerError as error:

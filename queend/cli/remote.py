@@ -1,4 +1,4 @@
-"""What every command has that talks to a server: which server, how to say what went wrong, its exit status."""
+"""Common parts of commands that call a server: the server's address, messages about errors, exit statuses."""
 from __future__ import annotations
 
 import errno
@@ -28,23 +28,23 @@ CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Cer
 Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400,
                                                   help="How long an answer is waited for (30).")]
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
-# parameters of commands that take names or times, which are never empty
+# parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
-given: dict[str, Any] = {}      # those of them that stood before the command
+given: dict[str, Any] = {}      # those given before the command
 
-# Exit statuses, as docs/cli.md tells them.
+# Exit statuses, as docs/cli.md lists them.
 REFUSED, USAGE, DIFFERS, NOT_FOUND, NOTHING, UNREACHABLE, FORBIDDEN, INTERRUPTED, CLOSED = 1, 2, 3, 4, 5, 6, 7, 130, 141
 
 
 class Stop(Exception):
-    """The end of a command: a sentence, perhaps a hint, a status."""
+    """The end of a command: a sentence, an optional hint, a status."""
 
     def __init__(self, text: str, status: int = REFUSED, hint: str = ""):
         self.text, self.status, self.hint = text, status, hint
 
 
 class Foreign(Stop):
-    """An answer was JSON, but not of the shape that the protocol gives it."""
+    """An answer was JSON, but not of the protocol's shape."""
 
     def __init__(self, url: str):
         super().__init__(f"what answers at {url} is no queend server, or one of another version", NOT_FOUND,
@@ -52,15 +52,16 @@ class Foreign(Stop):
 
 
 def tell(text: str, hint: str = "") -> None:
-    """A line on standard error, and one with what to do."""
+    """Prints a line on standard error, and a second line with the hint."""
     say(f"queend: {log.masked(text)}", err=True)
     if hint:
         say(f"        {hint}", err=True)
 
 
 def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Refuses empty texts among the arguments of a command, as a variable of a script leaves that is not set: a name
-    is never empty. A command that deletes or moves (one with --yes) takes no empty text at all, lest it mean all."""
+    """Refuses empty texts among the arguments of a command, as an unset variable of a script leaves them: a name is
+    never empty. A command that deletes or moves (one with --yes) takes no empty text at all, so that it cannot mean
+    "all"."""
     hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
     for name, value in arguments.items():
         if name in SHARED or not ("yes" in arguments or name in NAMES):
@@ -75,7 +76,7 @@ def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> Non
 
 
 def ending(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with its ends told in words."""
+    """Returns the command with its errors printed as sentences."""
 
     def run(**arguments: Any) -> Any:
         try:
@@ -108,12 +109,12 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unread() -> None:
-    """What is still to be printed goes nowhere."""
+    """Discards all further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def remote(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose first argument is the server: it gets the options that say which one."""
+    """Wraps a command whose first argument is the server: adds the options that choose the server."""
 
     def run(**arguments: Any) -> Any:
         own = {name: arguments.pop(name) for name in SHARED}
@@ -134,8 +135,8 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, Any]) -> Callable[..., Any]:
-    """`run` with the signature of `function` as typer reads it, without what `run` gives it (a server, the runner of a
-    job), and with these options."""
+    """Returns `run` with the signature of `function` as typer reads it, without the arguments that `run` supplies (a
+    server, the runner of a job), and with these options."""
     hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
     hints = {name: hint for name, hint in hints.items() if name not in ("server", "run", "return")}
     own = [parameter.replace(annotation=hints[name])
@@ -151,15 +152,15 @@ def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, 
 
 def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None,
             timeout: float | None) -> Server:
-    """The server that is meant."""
+    """Returns a client of the chosen server."""
     address, token, file, authorities = meant(url, context, token_file, ca)
     return Server(address, (_read(file) if file else token).strip(), timeout or 30.0, authorities)
 
 
 def meant(url: str | None, context: str | None, token_file: str | None,
           ca: str | None) -> tuple[str, str, str, str | None]:
-    """Address, token or the file that holds it, certificates. The token of a context goes to its own server and to no
-    other."""
+    """Returns address, token or the file that holds it, certificates. The token of a context is sent to the server of
+    that context only."""
     if url and context:
         raise Stop("--url and --context exclude each other", USAGE)
     saved = chosen(context) if not (url or (os.environ.get("QUEEND_URL") and not context)) else None
@@ -181,7 +182,7 @@ def _read(file: str) -> str:
 
 
 def sure(question: str, yes: bool) -> None:
-    """Asks before something is destroyed. Without a terminal nobody can answer: then --yes has to say so."""
+    """Asks before something is destroyed. Without a terminal, --yes must be given instead."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Queues and groups of a server: all of them page by page, or one, whose refusal names it."""
+"""Queues and groups of a server: all of them page by page, or one; the refusal of an unknown one names it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Any
 from .client import Server, ServerError
 from .remote import NOT_FOUND, Stop
 
-LONG_S = 600.0      # what removes or moves many messages may take
-EVER = "1970-01-01T00:00:00Z"      # before everything that is stored
+LONG_S = 600.0      # time limit of requests that remove or move many messages
+EVER = "1970-01-01T00:00:00Z"      # before every stored message
 
 
 def queues_of(server: Server) -> Iterator[dict[str, Any]]:
@@ -17,13 +17,13 @@ def queues_of(server: Server) -> Iterator[dict[str, Any]]:
 
 
 def groups_of(server: Server, queue: str | None = None, name: str | None = None) -> Iterator[dict[str, Any]]:
-    """Groups, a row for each of their queues."""
+    """Yields groups, a row for each of their queues."""
     for page in server.pages("/api/v1/consumer-groups", limit=1000):
         yield from (row for row in page or [] if queue in (None, row["queueName"]) and name in (None, row["name"]))
 
 
 def found(server: Server, name: str, hint: str = "", **query: Any) -> dict[str, Any]:
-    """A queue, which must be there. hint: what to do where it is not."""
+    """Returns a queue, which must exist. hint: what to do if it does not."""
     try:
         return server.get("/api/v1/resources/queues/{}", name, **query)
     except ServerError as error:

@@ -1,11 +1,11 @@
-"""Values of a long run, as many as there is room for."""
+"""A random sample of the values of a long run, of a fixed size."""
 from __future__ import annotations
 
 import random
 
 
 class Sample:
-    """Each value has the same chance to be among those that are kept. most: of all of them."""
+    """Keeps a sample in which each value has the same chance to be. most: its size."""
 
     def __init__(self, room: int):
         self.room, self.seen, self.most = room, 0, 0.0

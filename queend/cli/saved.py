@@ -18,7 +18,7 @@ def path() -> Path:
 
 
 def load() -> dict[str, Any]:
-    """{"current": a name or None, "contexts": {name: {"url", "token", "tokenFile", "ca"}}}"""
+    """Returns {"current": a name or None, "contexts": {name: {"url", "token", "tokenFile", "ca"}}}."""
     file = path()
     try:
         with open(file, encoding="utf-8") as opened:
@@ -35,7 +35,7 @@ def load() -> dict[str, Any]:
 
 
 def save(state: dict[str, Any]) -> None:
-    """The whole file or nothing of it."""
+    """Writes the whole file or nothing."""
     file = path()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def save(state: dict[str, Any]) -> None:
 
 
 def chosen(name: str | None) -> dict[str, Any] | None:
-    """The context of this name; without one that of QUEEND_CONTEXT, else the one that was chosen, if any."""
+    """Returns the context of this name; without a name that of QUEEND_CONTEXT, else the current one, if any."""
     wanted = name or os.environ.get("QUEEND_CONTEXT")
     if not wanted and not path().exists():
         return None

@@ -1,4 +1,4 @@
-"""Pushes by the thousand: items gathered into requests, answers counted, a fault traced to its line."""
+"""Pushes of many items: gathers items into requests, counts answers, traces an error to its line."""
 from __future__ import annotations
 
 import re
@@ -15,7 +15,7 @@ from .remote import Foreign, Stop
 from .terminal import say, write
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
-AGAIN_S = 30.0                    # so long a server that cannot take it now is asked again
+AGAIN_S = 30.0                    # how long a server that is unavailable is retried
 PLACE = re.compile(r"\(item (\d+)(?:, ([^)]*))?\)")
 
 
@@ -98,7 +98,7 @@ class Sender:
                 return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
                                         "POST", path.partition("?")[0])
             except ServerError as error:
-                # It says that nothing was done: the same again stores nothing twice.
+                # The answer says that nothing was done: a retry stores nothing twice.
                 if error.code == 503 and time.monotonic() - begin < AGAIN_S:
                     time.sleep(1.0)
                     continue
@@ -110,7 +110,7 @@ class Sender:
                 raise
 
     def tell(self) -> None:
-        """How many messages were stored."""
+        """Prints how many messages were stored."""
         if self.output is Format.json:
             write("\n]\n" if self.printed else "[]\n")
         if self.output is Format.table and self.printed:

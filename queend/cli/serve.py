@@ -28,7 +28,7 @@ def serve(
     log_level: Annotated[str | None, typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
 ) -> None:
     """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
-    from ..supervisor import StartError, Supervisor  # here: the other commands need none of it
+    from ..supervisor import StartError, Supervisor  # here: the other commands do not need them
 
     words = (("host", host), ("port", port), ("log_level", log_level))
     given = {name: value for name, value in words if value is not None}
@@ -46,8 +46,8 @@ def serve(
         refuse(error)
     except StartError as error:
         fail(str(error))
-    # All is ended in order and written. To take the interpreter down object by object would keep whoever stops us
-    # waiting.
+    # Everything is ended in order and written. Taking the interpreter down object by object would delay the end of the
+    # process.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

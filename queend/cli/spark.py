@@ -1,5 +1,4 @@
-"""queend spark …: jobs on Spark's engine. What they do is in queend/spark/jobs; nothing of Spark is imported before
-one is asked for."""
+"""queend spark …: jobs on Spark's engine (queend/spark/jobs). Spark is imported only when a job runs."""
 from __future__ import annotations
 
 import json
@@ -37,7 +36,7 @@ Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the 
 
 
 def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, str]:
-    """Of the same server as every other command means."""
+    """Returns the connector's options for the server that every other command would use."""
     try:
         words = meant(url or given.get("url"), given.get("context"), token_file or given.get("token_file"),
                       ca or given.get("ca"))
@@ -48,7 +47,7 @@ def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, s
 
 
 class Run:
-    """What every job takes: the daemon, the session, an end that reads well."""
+    """Common to every job: the daemon, the session, a readable end."""
 
     def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, master: str | None,
                  conf: list[str] | None, verbose: bool):
@@ -60,7 +59,7 @@ class Run:
         self.settings = {name: value for name, _, value in pairs}
 
     def __call__(self, job: Callable[..., dict[str, Any]], *arguments: Any, **more: Any) -> None:
-        """Status 0 and a line of JSON, or status 1 and a line that says why; 130 when it was interrupted."""
+        """Runs a job. Status 0 and a line of JSON, or status 1 and a line that says why; 130 after an interrupt."""
         from ..spark.jobs.fault import JobError, told
         from ..spark.jobs.session import session
 
@@ -89,7 +88,7 @@ class Run:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command of `queend spark` whose first argument runs its job: it gets the options that every job has."""
+    """Wraps a command of `queend spark` whose first argument runs its job: adds the options of every job."""
 
     def run(**arguments: Any) -> None:
         every = {name: arguments.pop(name) for name in EVERY}
@@ -106,14 +105,14 @@ def _group() -> None:
 
 
 def _missing() -> str | None:
-    """Looked for, not imported: --help of a job starts no Spark."""
+    """Returns the missing package, without importing it: --help of a job starts no Spark."""
     from importlib.util import find_spec
 
     for name in ("pyspark", "pyarrow"):
         try:
             if find_spec(name) is None:
                 return name
-        except ValueError:    # whoever put None in its place
+        except ValueError:    # another program put None in its place
             return name
     return None
 

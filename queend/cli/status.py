@@ -11,7 +11,7 @@ from .remote import FORBIDDEN, REFUSED, UNREACHABLE, remote, tell
 
 
 def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[str, Any]:
-    """What a route says; nothing where the server lacks it or does not let us, which goes to `refused`."""
+    """Returns what a route says; nothing if the server lacks it or refuses us, which is added to `refused`."""
     try:
         return server.get(path, **query) or {}
     except ServerError as error:

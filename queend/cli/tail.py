@@ -17,7 +17,7 @@ from .resources import EVER, found
 from .terminal import clean
 
 ENTRIES = 500            # partitions of one request
-LOOK_S = 0.3             # between two looks for what is new
+LOOK_S = 0.3             # between two looks for new messages
 
 
 @remote
@@ -58,7 +58,7 @@ def printed(records: list[dict[str, Any]], output: Format, payload: bool) -> Non
 
 
 class Reader:
-    """A queue read by offsets. following: the next offset of each partition that was read."""
+    """Reads a queue by offsets. following: the next offset of each partition that was read."""
 
     def __init__(self, server: Server, queue: str, partition: str | None):
         self.server, self.queue, self.partition = server, queue, partition
@@ -66,7 +66,7 @@ class Reader:
         self.start = ""
 
     def begin(self) -> str:
-        """The server's moment from which on everything that is stored will be shown."""
+        """Returns the server's moment from which on every stored message will be shown."""
         self.start = self._changed(None, None, 1)[1]
         return self.start
 
@@ -80,7 +80,7 @@ class Reader:
         yield sorted(records, key=lambda one: (one["ts"], one["offset"]))
 
     def since(self, moment: str) -> tuple[Iterator[list[dict[str, Any]]], str]:
-        """What was stored since then and was not read yet, and the next moment."""
+        """Returns what was stored since a moment and was not read yet, and the next moment."""
         heads: dict[str, int] = {}
         next_moment, after = "", None
         while True:
@@ -96,7 +96,7 @@ class Reader:
         return self.read(wanted), next_moment
 
     def read(self, wanted: list[tuple[str, int, int]]) -> Iterator[list[dict[str, Any]]]:
-        """Records of (partition, first, end), a call's worth at a time."""
+        """Yields records of (partition, first, end), one call's worth at a time."""
         waiting = wanted[::-1]
         while waiting:
             asked = [waiting.pop() for _ in range(min(ENTRIES, len(waiting)))]
@@ -106,7 +106,7 @@ class Reader:
             for (name, first, end), entry in zip(asked, answer["entries"], strict=True):
                 records += ({"queue": self.queue, "partition": name, **one} for one in entry.get("records", []))
                 reached = entry["records"][-1]["offset"] + 1 if entry.get("records") else None
-                reached = entry.get("nextOffset", reached)      # behind what was erased; other servers do not say
+                reached = entry.get("nextOffset", reached)      # behind erased records; other servers do not send it
                 if entry.get("error") == "OFFSET_OUT_OF_RANGE" and entry.get("logStartOffset") is not None:
                     reached = max(entry["logStartOffset"], first)
                 elif entry.get("error"):
@@ -126,7 +126,7 @@ class Reader:
         return one.get("partitions") or [], answer["safeTime"], one.get("next")
 
     def _place(self, names: list[str]) -> None:
-        """Where those begin that were not read before: at the first record stored since the start."""
+        """Sets where partitions begin that were not read before: at the first record stored since the start."""
         for at in range(0, len(names), ENTRIES):
             answer = self.server.post("/api/v1/fetch/offsets", body={"entries": [
                 {"queue": self.queue, "partition": name, "timestamp": self.start} for name in names[at:at + ENTRIES]]})

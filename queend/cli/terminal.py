@@ -1,4 +1,4 @@
-"""Text of others on its way to a terminal, whose controls and marks of direction are spelled out."""
+"""Escapes foreign texts for a terminal: control characters and direction marks are spelled out."""
 from __future__ import annotations
 
 import re
@@ -7,16 +7,16 @@ from typing import Any
 
 import typer
 
-# Controls of ASCII and of ISO 6429 (C1), line and paragraph separators, marks of direction, invisible signs, halves of
-# pairs. U+200C and U+200D stay: words of Persian and composed emoji need them.
+# Control characters of ASCII and of ISO 6429 (C1), line and paragraph separators, direction marks, invisible
+# characters, unpaired surrogates. U+200C and U+200D stay: words of Persian and composed emoji need them.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
                     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
 def clean(text: str) -> str:
-    """Returns the text as it may go to a terminal: controls, line ends and signs that change the direction of writing
-    are spelled out as JSON spells them."""
+    """Returns the text as it may go to a terminal: control characters, line ends and characters that change the
+    direction of writing are spelled out as JSON spells them."""
     return text if text.isprintable() else UNSAFE.sub(_spelled, text)
 
 

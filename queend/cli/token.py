@@ -51,7 +51,7 @@ def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
 
 
 def _limits(queues: list[str]) -> dict[str, Any]:
-    """The claim that limits a token to queues."""
+    """Returns the claim that limits a token to queues."""
     from ..auth.permits import rules_of
     from ..auth.refused import Refused
 

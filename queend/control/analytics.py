@@ -18,7 +18,7 @@ from .words import FLAG, INTEGER, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT,
 
 router = Routes("analytics")
 DAEMON = [parameter("hostname", NAME), parameter("workerId", {**INTEGER, "minimum": 0})]
-SEEN_S = 300      # a worker that was silent for longer is not shown
+SEEN_S = 300      # a worker that was silent for longer is left out
 
 # Names of an answer → columns of a series.
 WORKER_COUNTS = {"pushMessages": "push_messages", "popMessages": "pop_messages", "ackMessages": "ack_messages",
@@ -45,7 +45,7 @@ LEVELS = {"cpu": {"user_us": "cpu_user", "system_us": "cpu_system"},
           "registries": {"response": "responses"}}
 POOLS = {"db": {"pool_size": "slots", "queue_size": "jobs"},
          "system": {"pool_size": "threads", "queue_size": "waiting"}}
-# What servers of Queen MQ keep that talk to each other. Daemons do not: these are null, or zero.
+# Figures of Queen MQ servers about their peers. Daemons have none: these are null, or zero.
 PEERS = {"queue_config_cache": ("size", "hits", "misses"),
          "consumer_presence": ("queues_tracked", "servers_tracked", "total_registrations"),
          "server_health": ("alive", "dead"), "transport": ("sent", "received", "dropped")}
@@ -53,7 +53,7 @@ BACKOFF = ("queues_with_backoff", "total_backed_off_groups", "avg_interval_ms")
 NO_PEERS = {"enabled": False, "queue_backoff": dict.fromkeys(BACKOFF, 0), "queue_backoff_summary": [],
             **{name: dict.fromkeys(keys) for name, keys in PEERS.items()}}
 
-# Of the samples of a bucket; null where nothing was measured.
+# Levels of the samples of a bucket; null if nothing was measured.
 LEVEL = whole(**each(SOME_NUMBER, "avg", "min", "max", "last"))
 METRICS = whole(**{name: whole(**each(LEVEL, *levels)) for name, levels in LEVELS.items()},
                 threadpool=whole(**{name: whole(**each(LEVEL, *levels)) for name, levels in POOLS.items()}),
@@ -185,7 +185,7 @@ async def queue_ops(request: Request) -> Json:
     wanted, queue = span(request), Query(request).text("queue")
     series = {(one.at, one.name): one for one in await queue_series(request, wanted, "q.name", queue=queue)}
     width, first, last = wanted.bounds.values()
-    partitions: dict[tuple[int, str], list[int]] = {}      # created, deleted, how many at the end
+    partitions: dict[tuple[int, str], list[int]] = {}      # created, deleted, number at the end
     for one in await rows(request, PARTITIONS, first=first, last=last, queue=queue, prepare=False):
         if one.bucket >= first:
             entry = partitions.setdefault((one.bucket - one.bucket % width, one.name), [0, 0, 0])

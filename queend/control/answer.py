@@ -1,4 +1,4 @@
-"""How the control plane speaks: JSON by orjson, errors as {"error", "code"}."""
+"""Answers of the control plane: JSON by orjson, errors as {"error", "code"}."""
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +20,7 @@ class Json(Response):
 
 
 class Refusal(Exception):
-    """An answer that is an error; `extra` are further keys of its body."""
+    """An answer with an error; `extra` are further keys of its body."""
 
     def __init__(self, status: int, error: str, code: str, headers: dict[str, str] | None = None, **extra: Any):
         self.status, self.error, self.code, self.headers, self.extra = status, error, code, headers, extra
@@ -38,15 +38,15 @@ FULL = "QD409"      # SQLSTATE of sql/function/names.sql
 
 
 def full(error: Any) -> Refusal:
-    """One name more than the operator allows."""
+    """Returns the refusal of one name more than the operator allows."""
     return Refusal(409, error.diag.message_primary or "There are too many", "bound_reached")
 
 
 async def body_object(request: Request, strict: bool = False, required: bool = True) -> dict[str, Any]:
-    """The request body as a JSON object; any other JSON counts as an object without keys, or with `strict` is refused.
-    Refuses what is no JSON, and none at all where it is `required`. null is no body where none is required. A large one
-    is read beside the loop."""
-    from .known import checked      # it refuses in the words of this file
+    """Returns the request body as a JSON object. Any other JSON counts as an object without keys, or with `strict` is
+    refused. Refuses a body that is not JSON, and a missing one if `required`; otherwise null counts as missing. Parses
+    a large body in a thread."""
+    from .known import checked      # here: it imports this file
 
     body = await request.body()
     if not body.strip():
@@ -66,7 +66,7 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
 
 
 def is_whole(value: Any) -> bool:
-    """A whole number of JSON, which true and false are not."""
+    """Returns whether a value is a whole number of JSON; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -35,14 +35,14 @@ from .pulse import Pool, Pulse
 from .route import routers
 from .sweeper import Sweeper
 
-# Says why there is no connection to the database, for each doubt of control/health. The first one that holds is told.
+# Says why there is no connection to the database, for each doubt of control/health. The first one that holds is shown.
 AWAY = {"read_only": "the database is read-only", "refused": "the database refuses connections",
         "crowded": "the database has no connection left", "away": "the database is not reachable",
         "silent": "the database does not answer"}
 
 
 class Control:
-    """The control plane of one daemon. `open`, `take_up` and `close` on the same running loop."""
+    """The control plane of one daemon. Requires `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
         from . import live, log_read  # here, as below: it needs the compiled part, which the command line does not
@@ -84,24 +84,24 @@ class Control:
         self.app = application(self)
         self.guard = None
         if settings.jwt_enabled:
-            from ..auth.guard import Guard  # here: only those who use tokens pay for their libraries
+            from ..auth.guard import Guard  # here: its libraries load only if tokens are used
 
             self.guard = Guard(settings, core, self.app, self.holds.cut)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
                              self.guard and self.guard.hold)
 
     def open(self) -> None:
-        """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is
-        away."""
+        """Answers requests from now on. Until `take_up` the pools are closed, which every route treats as a database
+        that is away."""
         self.maintenance.open()
         if self.guard:
             self.guard.open()
         self.bridge.open()
 
     async def take_up(self) -> None:
-        """The database is there, with the schema of this version."""
+        """Opens the pools. Requires that the database is reachable, with the schema of this version."""
         await self.pool.open()
-        try:      # before the data plane takes what connections there are; a wait of the pool's own would close it
+        try:      # before the data plane takes the free connections; a wait of the pool's own would close it
             async with self.pool.connection():
                 pass
         except PoolTimeout as error:
@@ -111,7 +111,7 @@ class Control:
             service.open()
 
     async def changed(self, names: set[str]) -> None:
-        """These settings have changed while the daemon runs."""
+        """Applies settings that have changed while the daemon runs."""
         self.core.change(**changing(self.settings))
         self.retention.wake()
         self.stats.wake()
@@ -120,7 +120,7 @@ class Control:
             await self.guard.change(self.settings)
 
     def release(self) -> None:
-        """Answers what only waits: the daemon is about to stop."""
+        """Answers requests that only wait, because the daemon is about to stop."""
         self.holds.release()
         self.transfer.stop()
 
@@ -133,7 +133,7 @@ class Control:
 
 
 class RawPath:
-    """Routes are matched on the path as it was sent; resources decode their parameters themselves, once."""
+    """Matches routes on the path as it was sent; resources decode their parameters themselves, once."""
 
     def __init__(self, app: Any):
         self.app = app
@@ -177,14 +177,14 @@ async def _invalid(request: Request, error: Exception) -> Json:
 
 
 async def _database(request: Request, error: Exception) -> Json:
-    # deep inside of JSON that is passed on as it came
+    # deep inside JSON that is passed on unchanged
     if isinstance(error, psycopg.errors.UntranslatableCharacter):
         return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
     if getattr(error, "sqlstate", None) == FULL:
         return full(error).answer()
-    if isinstance(error, psycopg.errors.InvalidParameterValue):      # a function refuses what it was given
+    if isinstance(error, psycopg.errors.InvalidParameterValue):      # a function refuses its arguments
         return Refusal(400, error.diag.message_primary or "Invalid request", "invalid_request").answer()
-    # An error that is not tied to what was asked for: the same again may succeed.
+    # An error that the request did not cause: a retry may succeed.
     unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away",
         "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
@@ -195,7 +195,7 @@ async def _database(request: Request, error: Exception) -> Json:
 
 
 def _why(request: Request, error: Exception) -> str:
-    """What is wrong with the database, for who asked: nothing that its own words may quote."""
+    """Returns what is wrong with the database, for the client: without the server's own words, which may quote data."""
     if code := getattr(error, "sqlstate", None):
         return verdict_meaning(code)
     doubts = request.app.state.control.core.database()["doubts"]

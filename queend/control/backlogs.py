@@ -1,6 +1,6 @@
-"""Families of /metrics/prometheus about what waits: per queue and per group, never per partition. They are the kept
-figures (`service/stats`). At most QUEEND_METRICS_QUEUES queues and as many groups are told of, those furthest behind;
-how many are left out is told, and sums are of all."""
+"""Families of /metrics/prometheus about backlogs: per queue and per group, never per partition. They are the kept
+figures (`service/stats`). At most QUEEND_METRICS_QUEUES queues and as many groups are shown, those furthest behind. The
+number of those left out is shown, too, and sums are of all."""
 from __future__ import annotations
 
 from typing import Any
@@ -40,7 +40,7 @@ SELECT q.name AS queue, g.name, s.lag, s.leased, s.lagging,
   FROM (SELECT x.* FROM queend.stat_groups x ORDER BY x.lag DESC, x.group_id LIMIT %s) AS s
   JOIN queend.consumer_groups g ON g.id = s.group_id JOIN queend.queues q ON q.id = g.queue_id
  ORDER BY q.name, g.name"""
-OF_QUEUE = (      # name, what it is, of a row and the time
+OF_QUEUE = (      # name, description, value from a row and the time
     ("queend_queue_backlog_messages", "Messages that wait for the group that is furthest behind, those with consumers "
                                       "aside.", lambda row, now: row.pending),
     ("queend_queue_processing_messages", "Messages that consumers have on lease.", lambda row, now: row.processing),
@@ -63,12 +63,13 @@ OF_GROUP = (
 
 
 def age(moment: int | None, now: int) -> float:
-    """Returns the seconds from a moment until now, both in µs by the database's clock; 0 for none, or a later one."""
+    """Returns the seconds from a moment until now, both in µs by the database's clock; 0 for None, or a later
+    moment."""
     return max(0.0, round((now - moment) / 1e6, 3)) if moment else 0.0
 
 
 async def backlogs(families: Families, control: Any) -> None:
-    """Of the database; nothing while it does not answer."""
+    """Adds the families of the database; none while the database does not answer."""
     most = control.settings.queend_metrics_queues
     try:
         await control.stats.fresh()

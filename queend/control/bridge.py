@@ -1,7 +1,7 @@
-"""From the core to an ASGI application and back.
+"""Connects the core to an ASGI application.
 
 The core signals an eventfd when requests wait; each becomes a task that runs the application once and hands the answer
-over whole. Requests arrive complete, so `receive` never waits.
+over as a whole. Requests arrive complete, so `receive` never waits.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STOPPED = (503, [(b"content-type", b"application/json")],
 
 
 class Bridge:
-    """Serves `app` with the requests of `core` on the running loop between `open` and `close`. hold: takes the
-    requests that only wait for their token, with the token."""
+    """Serves `app` with the requests of `core` on the running loop between `open` and `close`. hold: takes requests
+    that only wait for the verification of their token, with the token."""
 
     def __init__(self, core: Any, app: Any, server: tuple[str, int], hold: Callable[[int, bytes], None] | None = None):
         self.core = core
@@ -32,7 +32,7 @@ class Bridge:
         asyncio.get_running_loop().add_reader(self.fd, self._take)
 
     async def close(self) -> None:
-        """Takes no more requests and ends those in hand: the core has given them the time there was."""
+        """Takes no more requests and ends the running ones: the core has given them the grace period."""
         asyncio.get_running_loop().remove_reader(self.fd)
         for task in self.tasks:
             task.cancel()
@@ -74,7 +74,7 @@ class Bridge:
                 raise RuntimeError("the application sent no answer")
         except asyncio.CancelledError:
             reply = STOPPED
-        except Exception as error:  # the client must hear something, whatever happened
+        except Exception as error:  # the client needs an answer in any case
             log.line("error", "request_failed", repr(error), method=method, path=scope["path"])
             reply = FAILED
         self.core.bridge_reply(token, *reply)

@@ -1,5 +1,5 @@
-"""Answers of the control plane in gzip, for requests that accept it. Why those of the data plane are not compressed:
-docs/inside/decisions/calls.md#compressed-answers."""
+"""Compresses answers of the control plane with gzip, for requests that accept it. Why those of the data plane are not
+compressed: docs/inside/decisions/calls.md#compressed-answers."""
 from __future__ import annotations
 
 import asyncio
@@ -9,15 +9,15 @@ from typing import Any
 
 from .answer import ASIDE_BYTES
 
-LEAST_BYTES = 1024      # a smaller answer fits into one packet as it is
+LEAST_BYTES = 1024      # a smaller answer fits into one packet uncompressed
 LEVEL = 1
 TEXT = re.compile(rb"text/|application/(json|problem\+json|javascript|x-ndjson)\b|image/svg\+xml")
 NOTHING = re.compile(r"0(\.0*)?$")
 
 
 def accepts_gzip(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Does Accept-Encoding, in one line or several, name gzip (or *) with a weight above 0? gzip itself decides over
-    the asterisk (RFC 9110, 12.5.3)."""
+    """Returns whether Accept-Encoding, in one line or several, names gzip (or *) with a weight above 0. gzip itself
+    wins over the asterisk (RFC 9110, 12.5.3)."""
     weights = {}
     for line in (value.decode("latin-1") for name, value in headers if name == b"accept-encoding"):
         for one in line.lower().split(","):
@@ -27,8 +27,8 @@ def accepts_gzip(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 class Compressed:
-    """Whole answers of `app` that are text of LEAST_BYTES or more. The same answer has the same bytes each time it is
-    compressed, because its ETag is made of them (control/etag)."""
+    """Compresses whole answers of `app` that are text of LEAST_BYTES or more. Equal answers give equal bytes, because
+    their ETag is made of them (control/etag)."""
 
     def __init__(self, app: Any):
         self.app = app

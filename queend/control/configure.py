@@ -55,7 +55,7 @@ async def configure(request: Request) -> Json:
         try:
             row = await (await connection.execute("SELECT queend.configure(%s, %s, %s, %s)", (
                 queue, _text(body.get("namespace")), _text(body.get("task")), Jsonb(options, orjson.dumps)))).fetchone()
-        # an option with a form of its own, checked where it is kept
+        # an option with a form of its own, checked by the SQL function that stores it
         except psycopg.errors.InvalidParameterValue as error:
             raise _bad(f"options.{error.diag.message_primary}") from None
     await tell(request, queue, moved=False)

@@ -1,4 +1,4 @@
-"""What the figures of jobs and workers are, for whoever reads /metrics/prometheus: by the names the core gives them."""
+"""Names, types and help texts of the core's figures for /metrics/prometheus: jobs and workers."""
 
 JOB = {
     "requests": "Requests that were answered, by type of job.",

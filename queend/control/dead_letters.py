@@ -1,4 +1,4 @@
-"""/api/v1/dlq: dead letters listed, purged, sent back. They are copies: they outlive the message and its retention."""
+"""/api/v1/dlq: dead letters listed, purged, redriven. They are copies: they outlive the message and its retention."""
 from __future__ import annotations
 
 from typing import Any
@@ -23,7 +23,7 @@ from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body,
 router = Routes("dead letters")
 
 PAGE_MOST = 1000
-TOTAL_MOST = 100_000      # counted; there may be more
+TOTAL_MOST = 100_000      # largest count; there may be more
 CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
 
@@ -36,7 +36,7 @@ COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
-# One pass over the dead letters of the partitions that are named, however many are wanted of each.
+# One pass over the dead letters of the named partitions, however many are wanted of each.
 NAMED = """SELECT d.id, u.ord FROM queend.dead_letters d
      JOIN unnest(%s::int[], %s::bigint[], %s::text[]) WITH ORDINALITY AS u (part, at, name, ord)
         ON u.part = d.partition_id AND u.at = d.record_offset LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
@@ -46,16 +46,16 @@ NAMED = """SELECT d.id, u.ord FROM queend.dead_letters d
 
 async def _queue(request: Request, name: str) -> int:
     found = await rows(request, QUEUE_ID, name)
-    return found[0].id if found else 0      # no queue has the number 0
+    return found[0].id if found else 0      # 0 is the number of no queue
 
 
 def _filters(query: Query) -> tuple[str | None, str | None, int | None, int | None]:
-    """As dead_find and dead_count take them: partition, group, and the moments of the failure."""
+    """Returns partition, group, and the moments of the failure, as dead_find and dead_count take them."""
     return query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to")
 
 
 class Letter:
-    """A row of dead_show as `opened` wants it."""
+    """A row of dead_show in the form that `opened` takes."""
 
     def __init__(self, row: Any):
         self.payload, self.body, self.n, self.place = row.payload, row.body, row.n, row.place
@@ -161,8 +161,8 @@ async def dead_redrive(request: Request) -> Json:
 
 
 async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes | None]:
-    """Dead letters by partition, offset and group, in the order they failed, with their new payloads; those that are
-    none any more are passed over."""
+    """Returns dead letters by partition, offset and group, in the order they failed, with their new payloads. Skips
+    messages that are not dead letters any more."""
     if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(
             isinstance(one, dict) for one in messages):
         raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
@@ -184,7 +184,7 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
 
 
 def _error(wanted: dict[str, Any]) -> str | None:
-    """The text that errors have in them, of a body."""
+    """Returns the text of a body that the errors must contain."""
     value = wanted.get("error")
     if value is not None and (not isinstance(value, str) or "\0" in value or not value):
         raise Refusal(400, "error must be a text without NUL that is not empty", "invalid_request")

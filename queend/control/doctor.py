@@ -1,7 +1,7 @@
-"""GET /api/v1/system/doctor: what is wrong, or soon will be, with what was seen and what to do about it.
+"""GET /api/v1/system/doctor: problems, present or approaching, with the observation and the remedy.
 
-A check is a function that yields findings. Each asks the database once, for figures that are kept anyway; one that
-fails is a finding itself, and the others go on."""
+A check is a function that yields findings. Each queries the database once, for figures that are kept anyway. A check
+that fails is a finding itself, and the others go on."""
 from __future__ import annotations
 
 import shutil
@@ -28,7 +28,7 @@ from .words import TEXT, TIME, array, whole
 router = Routes("system")
 LEVELS = ("ok", "notice", "warning", "critical")
 Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
-Finding = tuple[str, str, str, str]      # level, what it is, what was seen, what to do
+Finding = tuple[str, str, str, str]      # level, title, observation, remedy
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
@@ -70,7 +70,7 @@ SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS s
        pg_blocking_pids(a.pid)::text AS by
   FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
    AND clock_timestamp() - a.query_start > make_interval(secs => 5) ORDER BY 2 DESC LIMIT 20"""
-# Numbers of 32 bits: how many are in use. Counted where names are counted: a few rows for each queue.
+# Numbers of 32 bits: how many are in use. Counted like names: a few rows for each queue.
 NUMBERS = """
 SELECT c.kind, sum(c.n)::bigint AS used FROM queend.name_counts c GROUP BY c.kind
 HAVING sum(c.n) > 1073741823 ORDER BY c.kind"""
@@ -168,7 +168,7 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
                f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
     for risk in known["risks"]:
-        name = risk.removesuffix("_local")      # as of a setting: beside synchronous standbys `local` does not do
+        name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
         yield ("critical", "a crash may take what was answered",
                f"{name} is {'not as it should be' if name == risk else 'local'}", f"Set {name} to on")
     buffer = control.core.buffer() or NONE
@@ -240,7 +240,7 @@ SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
 
 
 async def examined(control: Any) -> list[dict[str, str]]:
-    """The findings of all checks, worst first."""
+    """Returns the findings of all checks, worst first."""
     findings: list[dict[str, str]] = []
 
     async def ask(query: str) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""POST /api/v1/queues/{queue}/erase: overwrites what a queue keeps of the messages that a filter names.
+"""POST /api/v1/queues/{queue}/erase: overwrites the stored messages of a queue that a filter selects.
 
-It looks through the outbox, the log, the dead letters and the traces, in this order: what moves from one to a later
-one meanwhile is met there. A request looks at a bounded part and says where to go on. Each partition is erased in a
+It searches the outbox, the log, the dead letters and the traces, in this order, so that a message that moves on
+meanwhile is found later. A request searches a bounded part and returns where to go on. Each partition is erased in a
 transaction of its own."""
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ ROWS = 2000             # rows of the log
 PARTITIONS = 1000
 LETTERS = 200           # dead letters, or traces
 OUTBOX = 1000           # messages of the outbox
-OFFSETS = 500           # records that one transaction erases
-SECONDS = 1.0      # after which a request ends with the step it is at
+OFFSETS = 500           # records erased by one transaction
+SECONDS = 1.0      # after which a request ends with the present step
 PLACE = re.compile(r"(?:outbox|log|letters|traces)(?:\.(?:[0-9]{1,18}|x[0-9a-f]*)){1,3}")
 START = "outbox.0"
 
@@ -51,11 +51,11 @@ DEAD = """SELECT d.*, ''::text AS message_id
 TRACES = "SELECT * FROM queend.erase_traces(%s, %s, %s::int, %s, %s, %s, %s)"
 UNTRACE = "SELECT queend.trace_remove(%s)"
 ERASE = "SELECT * FROM queend.messages_erase(%s, %s)"
-KINDS = ("deadLetters", "traces", "outbox")      # of what goes beside the messages of the log
+KINDS = ("deadLetters", "traces", "outbox")      # counted beside the messages of the log
 
 
 class Done:
-    """Counts of a request: what fits, and what was erased."""
+    """Counts of a request: matches, and erased records."""
 
     def __init__(self) -> None:
         self.found: Counter[str] = Counter(dict.fromkeys(("messages", *KINDS), 0))
@@ -99,7 +99,7 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
 
 
 class Erasure:
-    """One request. A place is the kind of what comes next and where in it: log.PARTITION.BASE."""
+    """One request. A place is the kind of the next part and a position in it: log.PARTITION.BASE."""
 
     def __init__(self, request: Request, queue: Any, wanted: Wanted, dry: bool):
         self.request, self.queue, self.wanted, self.dry = request, queue, wanted, dry
@@ -107,7 +107,7 @@ class Erasure:
         self.done = Done()
 
     async def step(self, place: str) -> str | None:
-        """Looks at what comes next, and erases what fits there. The place to go on from, None at the end."""
+        """Searches the next part, and erases matches. Returns the place to go on from, None at the end."""
         kind, *numbers = place.split(".")
         steps = {("outbox", 1): self._outbox, ("log", 2): self._log, ("letters", 2): self._letters,
                  ("traces", 3): self._traces}
@@ -119,7 +119,7 @@ class Erasure:
         return await step(*where)
 
     def _fits(self, key: bytes, payload: bytes | None, headers: str | None = None) -> bool:
-        """Whether a record is wanted; counts it."""
+        """Returns whether a record matches, and counts it."""
         self.done.searched += 1
         found = self.wanted.fits(key, payload, headers)
         self.done.unreadable += found is None
@@ -138,7 +138,7 @@ class Erasure:
 
     async def _log(self, part: int, base: int) -> str:
         found: dict[int, list[int]] = defaultdict(list)
-        async with self.control.searches:      # one at a time: it has megabytes in memory
+        async with self.control.searches:      # one at a time: each has megabytes in memory
             async with self.control.pool.connection() as connection, connection.cursor(binary=True) as cursor:
                 *log, end = await (await cursor.execute(LOG, (
                     self.queue.id, self.wanted.partition, part, base, ROWS, BYTES, PARTITIONS))).fetchall()
@@ -173,7 +173,7 @@ class Erasure:
         return f"letters.{letters[-1].failed_at}.{letters[-1].id}" if len(letters) == LETTERS else "traces.0.x.0"
 
     def _letter(self, row: Any) -> tuple[bytes | None, str]:
-        """(payload, None where it cannot be read; transactionId) of a dead letter."""
+        """Returns (payload, None if it cannot be read; transactionId) of a dead letter."""
         if row.payload is None and row.body is None:
             return None, row.transaction_id
         stored, text, _ = opened(Letter(row))

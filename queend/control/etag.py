@@ -1,16 +1,16 @@
-"""ETags of what is read, so that who asks again is told 304 as long as nothing has changed."""
+"""ETags of answers to reads: a repeated request gets 304 as long as nothing has changed."""
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
 OF_A_BODY = (b"content-encoding", b"content-length", b"content-type")
-# What is another with every look, so that a tag would only cost.
+# Answers that differ each time: a tag would only cost.
 UNTAGGED = ("/health", "/metrics", "/metrics/prometheus")
 
 
 class Tagged:
-    """GET answers (200, JSON) of `app` with a strong ETag of their bytes; 304 where If-None-Match has it."""
+    """Gives GET answers (200, JSON) of `app` a strong ETag of their bytes; 304 if If-None-Match has it."""
 
     def __init__(self, app: Any):
         self.app = app
@@ -22,7 +22,7 @@ class Tagged:
         held: dict[str, Any] = {}
 
         async def tagged(event: dict) -> None:
-            # an answer that comes in one piece; anything else goes on as it is
+            # an answer that comes in one piece; every other passes unchanged
             nonlocal held
             if event["type"] == "http.response.start" and _taggable(event):
                 held = event
@@ -51,6 +51,6 @@ def _taggable(start: dict) -> bool:
 
 
 def _has(headers: list[tuple[bytes, bytes]], tag: bytes) -> bool:
-    """Does If-None-Match name the tag? Weak ones count: the comparison is the weak one."""
+    """Returns whether If-None-Match names the tag. Weak tags count: the comparison is the weak one."""
     wanted = [one.strip() for name, value in headers if name == b"if-none-match" for one in value.split(b",")]
     return b"*" in wanted or tag in [one.removeprefix(b"W/") for one in wanted]

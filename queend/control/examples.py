@@ -6,7 +6,7 @@ from typing import Any
 from .words import MESSAGE, QUERY
 
 MOMENT = "2026-01-02T03:04:05.678Z"
-# Of texts, by the name of the member; any other is an example of itself.
+# Texts by the name of the member; any other name is its own example.
 TEXTS = {
     "name": "orders", "queue": "orders", "queueName": "orders", "queue_name": "orders", "source_queue": "orders",
     "queuePath": "orders/customer-7", "topics": "orders", "queues": "orders", "sink_queue": "totals",
@@ -25,7 +25,7 @@ TEXTS = {
     "checks": "horizon", "title": "session 4711 of psql keeps PostgreSQL from removing dead rows",
     "evidence": "open for 12 min, 90210 transactions old", "advice": "End it (pg_terminate_backend)",
 }
-# Of numbers; any other is 1.
+# Numbers by the name of the member; any other is 1.
 NUMBERS = {
     "total": 41, "completed": 37, "pending": 3, "processing": 1, "failed": 0, "deadLetter": 0, "deadLetters": 0,
     "partitions": 2, "offset": 17, "head": 18, "limit": 100, "errors": 0, "dbErrors": 0, "db_errors": 0, "port": 6632,
@@ -39,13 +39,13 @@ TRUE = {"success", "existed", "dbHealthy", "bufferHealthy", "ready", "updated", 
 NONE = {"waitEvent", "waitEventType", "next", "producerSub", "leaseExpiresAt", "errorMessage", "subscriptionTimestamp",
         "subscriptionCreatedAt", "subscriptionMode", "lastVacuum", "expiresAt", "group", "traceId", "busStatus"}
 EMPTY = {"doubts", "commitsMayBeLost"}
-# Of members that stand in another one.
+# Members inside another member.
 INSIDE = {("pagination", "offset"): 0, ("partitions", "name"): "customer-7", ("consumerGroups", "name"): "billing"}
 
 
 def example(schema: dict[str, Any], schemas: dict[str, Any], name: str = "", inside: str = "") -> Any:
-    """A value that fits; of objects with what is always in them. name: of the member it stands in; inside: of the one
-    that is in."""
+    """Returns a value that fits the schema; of objects with all required members. name: of the member; inside: of the
+    member around it."""
     if "$ref" in schema:
         return example(schemas[schema["$ref"].rpartition("/")[2]], schemas, name)
     if "examples" in schema:

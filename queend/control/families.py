@@ -1,4 +1,4 @@
-"""Metrics as /metrics/prometheus shows them: families of a name, each with its samples, in a fixed order."""
+"""Metrics in the form of /metrics/prometheus: families of a name, each with its samples, in a fixed order."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 
 class Families:
-    """Families by name, in the order in which they are told of first."""
+    """Families by name, in the order of their first sample."""
 
     def __init__(self) -> None:
         self.all: dict[str, Metric] = {}
@@ -26,7 +26,7 @@ class Families:
 
     def each(self, name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]],
              kind: type = GaugeMetricFamily) -> None:
-        """A family that is told of without samples, too."""
+        """Adds a family, even without samples."""
         if name not in self.all:
             self.all[name] = kind(name, text, labels=labels)
         for values, value in samples:

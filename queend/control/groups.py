@@ -1,5 +1,5 @@
-"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of
-offsets: of one group as they are, of all groups as they were kept (`service/stats`)."""
+"""/api/v1/consumer-groups: positions and lag of groups, moving and deleting them. Lags are differences of offsets: live
+for one group, kept figures for all groups (`service/stats`)."""
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +31,7 @@ def mapping(values: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": values}
 
 
-PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
+PAGE = 1000             # partitions moved per transaction, which locks their cursors
 SHOWN = Paged(500, far=0, least=1)
 LAGGING_S = 300         # a group is Lagging if a message has waited longer for it
 HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
@@ -58,15 +58,15 @@ SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
 
 
 async def tell(request: Request, *queues: str, moved: bool = True) -> None:
-    """Tells this daemon that these queues were changed, and waits until it goes by what was committed: whoever has the
-    answer finds the new state. moved: where groups stand was changed, not only options or pauses. Other daemons see it
-    within a second. A daemon that cannot reload now is waited for at most a second."""
+    """Notifies this daemon that these queues were changed, and waits until it has read the change, so that a client
+    with the answer finds the new state. moved: positions of groups were changed, not only options or pauses. Other
+    daemons see it within a second. Waits at most a second if a daemon cannot reload now."""
     core = request.app.state.control.core
     if not queues:
         return
     ((version,),) = await rows(request, "SELECT version FROM queend.catalog")
     for i in range(HEARD_TRIES):
-        if i % (HEARD_TRIES // 4) == 0:      # a reload that was under way may be older than the change
+        if i % (HEARD_TRIES // 4) == 0:      # a running reload may be older than the change
             for queue in queues:
                 core.notify(queue, moved=moved)
         if core.version() >= version:
@@ -265,7 +265,7 @@ async def group_commit(request: Request, group: PathName) -> Json:
 
 
 async def _found(request: Request, group: str, queue: str, partition: str | None = None) -> Any:
-    """Returns the numbers of a queue, a group and a partition (None: of no partition). Refuses what does not exist."""
+    """Returns the numbers of a queue, a group and a partition (None: no partition). Refuses names that do not exist."""
     found = await rows(request, FIND, group, partition, queue)
     if partition is not None and (not found or found[0].partition_id is None):
         raise not_found("Partition", success=False)

@@ -1,4 +1,4 @@
-"""GET /health: is the store there?"""
+"""GET /health: whether the database stores messages."""
 from __future__ import annotations
 
 import asyncio
@@ -19,27 +19,28 @@ DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", 
                         "commits_hang"]})
 RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync", "full_page_writes"]})
 
-# A daemon without peers, in the words of those that have some.
+# A daemon without peers, in the form of a daemon with peers.
 ALONE = {"enabled": False, "running": False, "server_id": "",
          "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
          "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
                            "restarts_detected": 0}}
 
 
-SILENT_S = 5.0      # a database that says nothing for so long is not there
+SILENT_S = 5.0      # a database that is silent for so long counts as away
 # Doubts that keep messages from being stored.
 FATAL = {"away", "silent", "disk_full", "commits_hang"}
 
 
 def shared(control: Any) -> dict[str, Any]:
-    """What daemons share: the two switches, which they keep in the database, and how those are that tell each other."""
+    """Returns the state shared by daemons: the two switches, which are stored in the database, and the state of
+    peers."""
     on, peers = control.maintenance.on, control.peers.figures()
     return {**ALONE, **({} if peers is None else with_peers(peers)), "maintenance_mode": on["push"],
             "pop_maintenance_mode": on["pop"]}
 
 
 def with_peers(peers: dict[str, Any]) -> dict[str, Any]:
-    """The same of a daemon with peers."""
+    """Returns the state of a daemon with peers."""
     alive = sum(one["alive"] for one in peers["senders"])
     return {"enabled": True, "running": True, "server_id": peers["server"], "server_health": {
         "servers_tracked": len(peers["senders"]), "servers_alive": alive,

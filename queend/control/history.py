@@ -1,4 +1,4 @@
-"""What daemons and queues did over time, read from the minutes they wrote (`service/metrics`)."""
+"""History of daemons and queues, read from the minutes they wrote (`service/metrics`)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from .moments import now_us, ts3
 from .query import Query
 
 HOUR_S, DAY_S = 3600, 86400
-# a range so long (s) is shown in buckets of so many minutes
+# longest range (s) shown in buckets of so many minutes
 WIDTHS = ((HOUR_S, 1), (6 * HOUR_S, 5), (24 * HOUR_S, 15), (7 * DAY_S, 60))
 WIDEST = 360
 LEVELS = ("cpu_user", "cpu_system", "rss", "virtual", "pool_size", "pool_active", "pool_idle", "threads", "waiting",
           "loop_lag_ms", "responses", "slots", "free", "jobs", "parked", "lag_most_ms")
-ROWS = 100_000      # of a series, at most
+ROWS = 100_000      # most rows of a series
 
 SUMS = ", ".join(f"sum(m.{name})::bigint AS {name}"
                  for name in ("push_requests", "push_messages", "pop_requests", "pop_messages", "pop_empty",
                               "ack_requests", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n",
                               "parked")) + ", max(m.lag_most_us) AS lag_most_us, max(m.samples) AS samples"
 COUNTED = ", ".join(f"coalesce(sum(m.counts[{i}]), 0)::bigint AS {name}" for i, name in enumerate(COUNTS, 1))
-# Of a level: sum, samples, least, most, last.
+# A level: sum, samples, least, most, last.
 LEVEL = """ARRAY[sum((m.levels->'{0}'->>0)::float8), sum((m.levels->'{0}'->>1)::float8),
                  min((m.levels->'{0}'->>2)::float8), max((m.levels->'{0}'->>3)::float8),
                  (array_agg((m.levels->'{0}'->>4)::float8 ORDER BY m.bucket DESC)
                   FILTER (WHERE m.levels ? '{0}'))[1]] AS {0}"""
-# A filter that is NULL lets everything pass.
+# A filter that is NULL matches everything.
 OF_QUEUE = "(%(queue)s::text IS NULL OR q.name = %(queue)s)"
 FILTERS = OF_QUEUE + """ AND (%(namespace)s::text IS NULL OR q.namespace = %(namespace)s)
    AND (%(task)s::text IS NULL OR q.task = %(task)s)"""
@@ -47,7 +47,7 @@ WORKERS = f"""SELECT m.bucket - m.bucket %% %(width)s AS at, {{columns}} max(m.s
 
 @dataclass(frozen=True)
 class Span:
-    """From and to in µs; the width of its buckets in minutes."""
+    """A range of time: from and to in µs; the width of its buckets in minutes."""
 
     start: int
     end: int
@@ -59,13 +59,13 @@ class Span:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """How every answer names it."""
+        """Returns the range as answers name it."""
         return {"timeRange": self.range, "bucketMinutes": self.minutes}
 
     def lasted(self, at: int | None = None) -> float:
-        """Seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without `at` of
-        all of them."""
-        start = self.start - self.start % MINUTE_US      # minutes are counted as a whole
+        """Returns the seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without
+        `at` those of all buckets."""
+        start = self.start - self.start % MINUTE_US      # minutes count as a whole
         end = min(self.end - self.end % MINUTE_US + MINUTE_US, now_us())
         if at is not None:
             start, end = max(start, at), min(end, at + self.minutes * MINUTE_US)
@@ -73,12 +73,13 @@ class Span:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """Width of a bucket, first and last minute, µs: parameters of the statements above."""
+        """Returns width of a bucket, first and last minute, µs: parameters of the statements above."""
         return {"width": self.minutes * MINUTE_US, "first": self.start - self.start % MINUTE_US, "last": self.end}
 
 
 def span(request: Request, seconds: int = HOUR_S) -> Span:
-    """The range a request asks for with from and to; by default the last `seconds`. Refuses what is no time."""
+    """Returns the range that a request names with from and to; by default the last `seconds`. Refuses an invalid
+    time."""
     query = Query(request)
     end, start = query.moment("to"), query.moment("from")
     end = now_us() if end is None else end
@@ -87,13 +88,13 @@ def span(request: Request, seconds: int = HOUR_S) -> Span:
 
 
 def latest(seconds: int) -> Span:
-    """The last `seconds`, minute by minute."""
+    """Returns the last `seconds`, minute by minute."""
     now = now_us()
     return Span(now - seconds * 1_000_000, now, 1)
 
 
 def newest(found: list[Any]) -> list[Any]:
-    """The newest row of each worker, of rows with hostname and worker, oldest first."""
+    """Returns the newest row of each worker, from rows with hostname and worker, oldest first."""
     return [one for _, one in sorted({(one.hostname, one.worker): one for one in found}.items())]
 
 
@@ -105,24 +106,25 @@ async def _series(request: Request, statement: str, wanted: Span, by: tuple[str,
 
 async def queue_series(request: Request, wanted: Span, *by: str, queue: str | None = None,
                        namespace: str | None = None, task: str | None = None) -> list[Any]:
-    """Sums per bucket (at, µs), oldest first. by: further columns to group by, as `q.name`."""
+    """Returns sums per bucket (at, µs), oldest first. by: further columns to group by, such as `q.name`."""
     return await _series(request, QUEUES, wanted, by, queue=queue, namespace=namespace, task=task)
 
 
 async def worker_series(request: Request, wanted: Span, *by: str, hostname: str | None = None,
                         worker: int | None = None) -> list[Any]:
-    """Sums and levels per bucket, oldest first. The five numbers of a level are NULL where nothing was measured."""
+    """Returns sums and levels per bucket, oldest first. The five numbers of a level are NULL if nothing was
+    measured."""
     return await _series(request, WORKERS, wanted, by, hostname=hostname, worker=worker)
 
 
 def hostname_and_worker(query: Query) -> dict[str, Any]:
-    """Which workers a request asks for."""
+    """Returns the filter for workers that a request names."""
     worker = query.whole("workerId", -1, -1, 2**31 - 1)
     return {"hostname": query.text("hostname"), "worker": None if worker < 0 else worker}
 
 
 def average(level: list[float | None]) -> float | None:
-    """Of a level; None where nothing was measured."""
+    """Returns the average of a level; None if nothing was measured."""
     return level[0] / level[1] if level and level[1] else None
 
 
@@ -135,7 +137,7 @@ def rate(count: int, seconds: float) -> float:
 
 
 def lag_ms(row: Any) -> dict[str, float]:
-    """Average and largest age of a message when it was delivered."""
+    """Returns average and largest age of a message at its delivery."""
     largest = row.lag_most_us // 1000 if hasattr(row, "lag_most_us") else or_zero(row.lag_most_ms[3])
     return {"avgLagMs": round(row.lag_us / row.lag_n / 1000, 1) if row.lag_n else 0, "maxLagMs": largest}
 
@@ -144,7 +146,7 @@ NO_LAG = {"avgLagMs": 0, "maxLagMs": 0}
 
 
 def worker_state(row: Any) -> dict[str, Any]:
-    """How a worker was when it was seen last."""
+    """Returns the last known state of a worker."""
     return {"hostname": row.hostname, "workerId": row.worker, "avgEventLoopLagMs": or_zero(average(row.loop_lag_ms)),
             "maxEventLoopLagMs": or_zero(row.loop_lag_ms[3]), "freeSlots": or_zero(row.free[4]),
             "dbConnections": or_zero(row.slots[4]), "jobQueueSize": or_zero(row.jobs[4]),

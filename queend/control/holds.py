@@ -1,6 +1,6 @@
 """Reads that wait for records: one statement looks at the heads of all of them, and runs only while any waits.
 
-It finds what any program committed, whoever wrote it, and sleeps at least nine times as long as it took.
+It finds what any program committed, and sleeps at least nine times as long as it took.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 TICK_S = 0.03
-READS_MOST = 1000          # that wait at once
-PARTITIONS_MOST = 4000     # that they wait for, all together
+READS_MOST = 1000          # most reads that wait at once
+PARTITIONS_MOST = 4000     # most partitions that they wait for together
 HEADS = "SELECT queend.heads(%s::text[], %s::text[])"
 
 Heads = dict[tuple[str, str], int]
@@ -26,19 +26,19 @@ class _Hold:
 
 
 class Holds:
-    """`wait` and `release` on the running loop."""
+    """Parks reads. Requires `wait` and `release` on the running loop."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
         self._held: set[_Hold] = set()
         self._watcher: asyncio.Task | None = None
         self._released = False
-        self.cuts = 0                # how often `cut` was called
+        self.cuts = 0                # number of calls of `cut`
 
     async def wait(self, heads: Heads, deadline: float, pause: float = 0.0, cuts: int | None = None) -> bool:
-        """True once a head (by queue and partition) is another, but not before `pause` seconds are over; False when the
-        loop's clock reaches `deadline`, at once when too many wait already or after `release`. cuts: the count when the
-        read began; False if `cut` was called since."""
+        """Returns True once a head (by queue and partition) changed, but not before `pause` seconds are over. Returns
+        False when the loop's clock reaches `deadline`; at once if too many wait already or after `release`. cuts: the
+        count when the read began; returns False if `cut` was called since."""
         loop = asyncio.get_running_loop()
         if self._released or cuts not in (None, self.cuts) or len(self._held) >= READS_MOST or sum(
             len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
@@ -56,12 +56,12 @@ class Holds:
             self._held.discard(hold)
 
     def release(self) -> None:
-        """The daemon is stopping: everyone who waits is answered now, and nobody waits any more."""
+        """Answers all waiting reads, and every later one at once: the daemon is stopping."""
         self._released = True
         self._wake(self._held, False)
 
     def cut(self) -> None:
-        """Answers all reads that wait now: their tokens have to be verified again."""
+        """Answers all reads that wait now, because their tokens must be verified again."""
         self.cuts += 1
         self._wake(self._held, False)
 
@@ -77,10 +77,10 @@ class Holds:
                 await asyncio.sleep(max(TICK_S, 9 * took))
                 took = await self._look()
         finally:
-            self._watcher = None        # who comes next makes another
+            self._watcher = None        # the next read starts another
 
     async def _look(self) -> float:
-        """Wakes those whose heads are others now; the seconds it took."""
+        """Wakes the reads whose heads changed. Returns the seconds it took."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
         looked = [hold for hold in self._held if hold.not_before <= begin]
@@ -92,7 +92,7 @@ class Holds:
                 row = await (await connection.execute(
                     HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
         except psycopg.Error:
-            self._wake(looked, True)        # their next read tells what is wrong
+            self._wake(looked, True)        # their next read reports the error
             return 0.0
         now = dict(zip(wanted, row[0], strict=True))
         self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)

@@ -1,8 +1,8 @@
-"""Refuses misspelled names of parameters and members: `leasetime` for leaseTime. The routes declare which there are
-(`route`). One that is a known name but for its case or one letter was meant to be that, and so was one that belongs a
-level deeper; names that are like none are passed over unless the request asks (Prefer: handling=strict). A route that
-deletes or moves (`exact`) refuses every unknown name and every empty value, whatever the settings say: a filter that is
-misspelled or empty must not mean all."""
+"""Refuses misspelled names of parameters and members: `leasetime` for leaseTime. The routes declare the known names
+(`route`). A name that equals a known one but for case or one letter counts as misspelled, as does one that belongs a
+level deeper. Other unknown names are ignored unless the request asks for strictness (Prefer: handling=strict). A route
+that deletes or moves (`exact`) refuses every unknown name and every empty value, whatever the settings say: a
+misspelled or empty filter must not mean "all"."""
 from __future__ import annotations
 
 import re
@@ -27,8 +27,8 @@ def picky(request: Request) -> bool:
 
 
 def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[str, str] | None = None) -> None:
-    """Refuses a name that is near to one of these; `every`: one that is none of them. deeper: names in lower case that
-    have their place in one of these, and where."""
+    """Refuses a name that is near to one of these; `every`: each one that is not among them. deeper: names in lower
+    case that belong into one of these, and which."""
     if name in names:
         return
     meant = ((deeper or {}).get(name.lower()) or next((other for other in names if other.lower() == name.lower()), None)
@@ -39,7 +39,7 @@ def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[st
 
 
 async def query_names(request: Request) -> None:
-    """Refuses what a route's query may not have. Reads the body of an exact route that has none, and refuses it."""
+    """Refuses unknown names of a route's query. Reads the body of an exact route that takes none, and refuses it."""
     route = ROUTES[f"{request.method} {request.scope['route'].path}"]
     if route.exact:
         await _exact_query(request, [one["name"] for one in route.query])
@@ -67,7 +67,7 @@ async def _exact_query(request: Request, names: list[str]) -> None:
 
 
 def not_empty(name: str, value: Any) -> None:
-    """Refuses the value of a filter that says nothing: null, or an empty text, list or object."""
+    """Refuses an empty value of a filter: null, or an empty text, list or object."""
     if value is None or value == "" or value == [] or value == {}:
         raise Refusal(400, f"{name} is {'null' if value is None else 'empty'}: give it a value, or leave it out",
                       "empty_value")
@@ -111,8 +111,8 @@ def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
 
 
 def there(path: str) -> list[tuple[str, bool]]:
-    """What a path answers to, of both planes: method, and whether the reference has no such path. HEAD stands beside
-    GET, but where GET delivers: it would take messages for nobody."""
+    """Returns what a path answers, on both planes: method, and whether the reference lacks such a path. HEAD stands
+    beside GET, except on deliveries: there HEAD would take messages and drop them."""
     from .openapi import HOT, OWN
 
     found = [(method.upper(), template in OWN, template in ("/livez", "/readyz"))
@@ -124,13 +124,13 @@ def there(path: str) -> list[tuple[str, bool]]:
 
 
 def methods(path: str) -> list[str]:
-    """The same with OPTIONS; none for a path that nobody answers."""
+    """Returns the methods of a path with OPTIONS; none for an unknown path."""
     found = {method for method, _ in there(path)}
     return sorted(found | {"OPTIONS"}) if found else []
 
 
 def wrong_method(request: Request) -> Refusal:
-    """A path that nobody answers, or not to this method: then the answer says to which."""
+    """Returns the refusal of an unknown path, or of a wrong method; then it lists the right ones."""
     path = request.scope["path"]
     answered = methods(path)
     if not answered:

@@ -1,5 +1,4 @@
-"""/api/v1/system/live and /api/v1/system/session: what a page that watches asks again and again, in one request; and
-who asks."""
+"""/api/v1/system/live and /api/v1/system/session: what a live page polls, in one request; and the caller's identity."""
 from __future__ import annotations
 
 import asyncio
@@ -30,9 +29,9 @@ JOBS = ("push", "pop", "ack", "transaction")
 JOB = ("requests", "items", "errors", "latencySumUs")
 COUNTED = ("deadLettered", "duplicates", "emptyPops", "dbErrors")
 SUMS = ("queues", "partitions", "pending", "processing", "deadLetters")
-# The least time between two looks; how much of it a look may take; after a failure.
+# The least time between two looks; how many times a look's duration; the pause after a failure.
 LOOK_S, SHARE, AWAY_S = 1.0, 20, 2.0
-FAR_US = 4_000_000_000_000_000            # an end so far away is none
+FAR_US = 4_000_000_000_000_000            # an end so far away means "none"
 LEVELS = {READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
 VERBS = {"push": PUSH, "pop": POP, "read": READS, "manage": MANAGE}
 
@@ -47,15 +46,15 @@ SELECT count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions,
 
 @dataclass
 class Backlog:
-    """Sums over all queues: one look for all who ask at a time, and none before twenty times as long as the last one
-    took."""
+    """Sums over all queues: one look serves all current requests, and the next one follows after twenty times its
+    duration at the earliest."""
 
     known: dict[str, Any] | None = None
     _next: float = 0.0
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def now(self, request: Request) -> dict[str, Any] | None:
-        """None while the database does not answer."""
+        """Returns the sums; None while the database does not answer."""
         async with self._lock:
             began = time.monotonic()
             if began >= self._next:

@@ -1,4 +1,4 @@
-"""Reads of the log by offset, without a group: nothing is claimed, committed or acknowledged (docs/log-read.md)."""
+"""Reads of the log by offset, without a group: claims, commits and acknowledges nothing (docs/log-read.md)."""
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +35,7 @@ PAUSE_MOST_S = 1.0
 PAGE, PAGES_MOST, OFFSETS_PAGE = 1000, 20_000, 10_000
 ARROW_PAGE = 100_000            # of /offsets as an Arrow stream
 AT_ONCE = 4                    # reads whose rows are in memory at a time; the others wait for their turn
-OWN_THREAD_FROM = 128 << 10    # bytes of rows whose answer is not made on the loop's thread
+OWN_THREAD_FROM = 128 << 10    # bytes of rows from which on the answer is made in a thread
 TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json",
          "events": "application/cloudevents-batch+json"}
 ERRORS = {0: None, 1: "UNKNOWN_TOPIC_OR_PARTITION", 2: "OFFSET_OUT_OF_RANGE"}
@@ -73,24 +73,24 @@ class Wanted:
     offset: int
     end: int
     most: int
-    number: int = 0      # the partition of this number alone; 0: whichever has the name
+    number: int = 0      # only the partition of this number; 0: any partition of the name
 
 
 @dataclass
 class Found:
-    """What a read found: the answer's bytes, and what decides whether to wait for more."""
+    """The result of a read: the answer's bytes, and what decides whether to wait for more."""
 
     answer: bytes
     records: int
     size: int                  # bytes of payload
-    behind: bool               # there is more than was given
+    behind: bool               # there is more than was returned
     unreadable: bool
     failed: bool               # an entry has an error
     heads: Heads
 
 
 class Reader:
-    """What the reads of one daemon share."""
+    """State shared by the reads of one daemon."""
 
     def __init__(self, control: Control):
         self.pool = control.pool
@@ -98,7 +98,7 @@ class Reader:
         self._seed: bytes | None = None
 
     async def seed(self) -> bytes:
-        """What ids of partitions are spelled with; the database keeps one for life."""
+        """Returns the seed for the spelling of partition ids, which never changes in a database."""
         if self._seed is None:
             async with self.pool.connection() as connection:
                 (self._seed,) = await (await connection.execute(SEED)).fetchone()
@@ -115,7 +115,8 @@ class Reader:
                 await cursor.execute(READ_ROWS, values, binary=True)
                 result = cursor.pgresult
             numbers = None
-            # After the rows: a number is never given again, so a name that has it now had it when the rows were read.
+            # After the rows: a number is never reused soon, so the holder of a name now was the holder when the rows
+            # were read.
             if columns and "id" in columns or any(w.number for w in wanted):
                 names = [w.queue for w in wanted], [w.partition for w in wanted]
                 numbers = [row.id or 0 for row in await self.rows(NUMBERS, names)]
@@ -148,8 +149,8 @@ class Reader:
 
 
 def _form(request: Request) -> str:
-    """What `format=cloudevents` asks for, else the first format of the Accept header that is known; JSON where none
-    is."""
+    """Returns the form that `format=cloudevents` asks for, else the first known format of the Accept header, else
+    JSON."""
     if request.query_params.get("format") == "cloudevents":
         return "events"
     for word in ",".join(request.headers.getlist("accept")).split(","):
@@ -160,7 +161,7 @@ def _form(request: Request) -> str:
 
 
 def _columns(call: Fields) -> tuple[str, ...] | None:
-    """Those of an Arrow answer, as the call wants them; None: the usual ones."""
+    """Returns the columns of an Arrow answer that the call wants; None: the default ones."""
     names = call.values.get("columns")
     if names is None:
         return None
@@ -250,12 +251,13 @@ async def partitions_changed(request: Request) -> Json:
               for one in items]
     seed = await reader.seed()
     numbered = [one.values.get("numbers") is True for one in items]
-    # Before the partitions: those of a queue that is made anew in between come with its new number the next time.
+    # Before the partitions: partitions of a queue that is created again in between come with its new number the next
+    # time.
     queues = ([row.id for row in await reader.rows(QUEUES, ([queue for queue, *_ in wanted],))] if any(numbered)
               else [None] * len(wanted))
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
-    places: list[tuple[dict[str, Any], bool]] = []      # whose rows come, and whether with numbers
+    places: list[tuple[dict[str, Any], bool]] = []      # whose rows are read, and whether with numbers
     for (queue, since, after, limit), number, wants in zip(wanted, queues, numbered, strict=True):
         entry: dict[str, Any] = {"queueNumber": number} if number and wants else {}
         entry |= {"partitions": [], "next": None}
@@ -313,13 +315,13 @@ async def offsets(request: Request) -> Response:
 
 
 async def _known(reader: Reader, queue: str) -> None:
-    """Refuses a queue that is not there."""
+    """Refuses an unknown queue."""
     if not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
         raise not_found("Queue")
 
 
 async def _offsets_packed(reader: Reader, call: Fields, queue: str, at: int | None) -> Response:
-    """The same as an Arrow stream. Pages go on behind a partition's number: what comes next is told by a full page."""
+    """Returns the offsets as an Arrow stream. Pages continue behind a partition's number, which a full page names."""
     behind, limit = call.whole("behind", 0, 0, 2**31 - 1), call.whole("limit", ARROW_PAGE, 1, ARROW_PAGE)
     async with reader.turns:
         async with reader.pool.connection() as connection, connection.cursor(binary=True) as cursor:

@@ -21,7 +21,7 @@ POP_SWITCH = whole(popMaintenanceMode=FLAG, message=TEXT)
 
 
 async def switch(request: Request, which: str) -> bool:
-    """Switches as the body says, which is returned."""
+    """Switches as the body says, and returns that value."""
     control = request.app.state.control
     enabled = (await body_object(request)).get("enabled")
     if not isinstance(enabled, bool):
@@ -33,7 +33,7 @@ async def switch(request: Request, which: str) -> bool:
 
 
 def database_answers(control: Any, buffer: dict[str, Any]) -> bool:
-    """One worker that has a connection is enough: the others come after it."""
+    """Returns whether any worker has a connection: the others follow it."""
     return not FATAL.intersection(control.core.database()["doubts"]) and not buffer["away"]
 
 

@@ -1,4 +1,4 @@
-"""/api/v1/messages: list, one with its payload, delete, retry, into the dead letters."""
+"""/api/v1/messages: list, one with its payload, delete, retry, move into the dead letters."""
 from __future__ import annotations
 
 from typing import Any
@@ -26,7 +26,7 @@ router = Routes("messages")
 MODE = {"hasQueueMode": FLAG, "busGroupsCount": INTEGER, "type": {"enum": ["hybrid", "queue", "bus", "none"]}}
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
-# rows of the log that a list looks at, at most; one of a status: each takes some probes more
+# most rows of the log that a list reads; fewer with a status, because each row takes more probes
 LOOK, LOOK_STATUS = 100_000, 5_000
 
 LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
@@ -117,26 +117,26 @@ async def message_list(request: Request) -> Json:
 
 
 def place(seed: bytes, number: int, queue: str, partition: str, transaction_id: str, id: str) -> dict[str, Any]:
-    """PLACE of a message. number: of the partition; id: of the message."""
+    """Returns PLACE of a message. number: of the partition; id: of the message."""
     return {"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, number),
             "queuePath": f"{queue}/{partition}", "queue": queue, "partition": partition}
 
 
 def listed(row: Any, seed: bytes) -> dict[str, Any]:
-    """The same of a row of message_list."""
+    """Returns PLACE of a row of message_list."""
     transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
     return place(seed, row.partition_id, row.queue, row.partition, transaction_id, id)
 
 
 def standing(row: Any) -> dict[str, Any]:
-    """How a message of a list stands with its consumers."""
+    """Returns the state of a listed message for its consumers."""
     return {"status": row.status, "queueStatus": row.queue_status,
             "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups},
             "leaseExpiresAt": ts3(row.lease_until or None)}
 
 
 async def origins_of(request: Request, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Of each message, by partition number and offset, what it was before it came back from the dead letters."""
+    """Returns the origin of each message, by partition number and offset: the dead letter it was redriven from."""
     if not places:
         return []
     found = await rows(request, ORIGINS, [part for part, _ in places], [offset for _, offset in places])
@@ -144,7 +144,7 @@ async def origins_of(request: Request, places: list[tuple[int, int]]) -> list[di
 
 
 def deliver_at(row: Any) -> dict[str, str]:
-    """The delivery moment of a message that has one."""
+    """Returns the delivery moment of a message that has one."""
     return {} if row.deliver_at is None else {"deliverAt": ts3(row.deliver_at)}
 
 

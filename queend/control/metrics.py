@@ -1,7 +1,6 @@
 """GET /metrics (JSON) and GET /metrics/prometheus.
 
-The families named queen_… are those dashboards of Queen MQ know; queend_… are ours and come straight from the core's
-counters.
+Families named queen_… are those that dashboards of Queen MQ know; queend_… are ours and come from the core's counters.
 """
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ from .words import INTEGER, NUMBER, whole
 router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-# as it is now, or the most so far; the rest only grows
+# gauges and maxima; the others only grow
 LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "held", "streams",
         "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
-STORE_S = 1.5               # for all that the database is asked; a scrape is answered within 2 s
-COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which it is not asked
-OUTBOX_MOST = 100_000      # counted
+STORE_S = 1.5               # for all queries; a scrape is answered within 2 s
+COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which the database is not queried
+OUTBOX_MOST = 100_000      # largest count
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o)
             AS depth, (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id
         FROM queend.outbox WHERE refused IS NULL) AS f LEFT JOIN queend.outbox USING (id)) AS oldest, (SELECT count(*)
@@ -84,7 +83,7 @@ async def prometheus(request: Request) -> Response:
     control.doctor.tell(families)
     spans(families, control)
     pools(families, control)
-    with contextlib.suppress(TimeoutError):      # what has come by then is told
+    with contextlib.suppress(TimeoutError):      # reports what has arrived by then
         async with asyncio.timeout(STORE_S):
             if not COMMITLESS.intersection(control.core.database()["doubts"]):
                 await backlogs(families, control)
@@ -114,7 +113,7 @@ def process(families: Families, control: Any) -> None:
 
 
 def engine(families: Families, stats: dict[str, Any]) -> None:
-    """The core's counters: per job type with latency histograms, per worker, and the cluster families of this
+    """Adds the core's counters: per job type with latency histograms, per worker, and the cluster families of this
     instance."""
     jobs, workers = stats["jobs"], stats["workers"]
     for key, text in JOB.items():
@@ -155,7 +154,7 @@ def engine(families: Families, stats: dict[str, Any]) -> None:
 
 
 def database(families: Families, core: Any) -> None:
-    """What is wrong with the database, and what its commits are worth."""
+    """Adds the doubts about the database, and how durable its commits are."""
     seen = core.database()
     families.gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.",
                    len(seen["doubts"]))
@@ -167,14 +166,14 @@ def database(families: Families, core: Any) -> None:
 
 
 def spans(families: Families, control: Any) -> None:
-    """Of traces: what became of those that the workers noted."""
+    """Adds what became of the spans that workers recorded."""
     if control.settings.queend_otlp_endpoint:
         families.counter("queend_spans_sent", "Spans that the collector took.", control.tracing.sent)
         families.counter("queend_spans_failed", "Spans that it did not take.", control.tracing.failed)
 
 
 def failover(families: Families, control: Any) -> None:
-    """The failover buffer: under the names the reference has for it, and in detail where there is one."""
+    """Adds the failover buffer: under the names of the reference, and in detail if there is one."""
     buffer = control.core.buffer()
     shown = buffer or NONE
     families.gauge("queen_file_buffer_pending", "Messages in the failover buffer.", shown["pending"])
@@ -197,7 +196,7 @@ def failover(families: Families, control: Any) -> None:
 
 
 def retention(families: Families, figures: Figures, most: int) -> None:
-    """What the retention service removed, and which idle groups hold back the rest: those that hold most of it."""
+    """Adds what the retention service removed, and which idle groups hold back the rest: those that hold most of it."""
     families.each("queend_retention_removed_messages", "Messages removed, by rule.", ("reason",),
                   [((reason,), figures.removed[reason]) for reason in KINDS], CounterMetricFamily)
     families.counter("queend_retention_removed_partitions", "Idle partitions removed.", figures.partitions)
@@ -210,7 +209,8 @@ def retention(families: Families, figures: Figures, most: int) -> None:
 
 
 def buckets(counts: list[int]) -> list[tuple[str, int]]:
-    """Cumulative (upper bound in seconds, count); bucket i of the core counts latencies below 2**i microseconds."""
+    """Returns cumulative (upper bound in seconds, count); bucket i of the core counts latencies below 2**i
+    microseconds."""
     total, result = 0, []
     for i, count in enumerate(counts[:-1]):
         total += count
@@ -223,7 +223,7 @@ def cluster(families: Families, name: str, text: str, value: int) -> None:
 
 
 async def outbox(families: Families, control: Any) -> None:
-    """What programs pushed inside their transactions and is not in its queue yet."""
+    """Adds messages that programs pushed inside their transactions and that are not in their queues yet."""
     try:
         ((depth, oldest, refused),) = await fetched(control.pool, OUTBOX, ())
     except psycopg.Error:
@@ -238,7 +238,7 @@ async def outbox(families: Families, control: Any) -> None:
 
 
 async def store(families: Families, control: Any) -> None:
-    """Kept figures, as fresh as those of the backlogs before."""
+    """Adds kept figures, as fresh as those of the backlogs before."""
     try:
         rows = await fetched(control.pool, DEAD, (QUEUES,))
     except psycopg.Error:

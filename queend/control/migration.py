@@ -1,4 +1,4 @@
-"""/api/v1/migration: this database copied into another one, as the dashboard asks for it."""
+"""/api/v1/migration: copies this database into another one, for the dashboard."""
 from __future__ import annotations
 
 import contextlib
@@ -27,8 +27,8 @@ PORTS = 65_535
 
 
 def address(request: Request, given: dict[str, Any], missing: str) -> Address:
-    """Where to connect. Refusal: 400 for what is missing or of another type, 403 for what the operator has not
-    listed."""
+    """Returns the target's address. Refusal: 400 for missing values or those of another type, 403 for a target that the
+    operator has not listed."""
     texts = {name: given.get(name) for name in ("host", "database", "user")}
     if not all(texts.values()):
         raise Refusal(400, missing, "invalid_request")
@@ -57,7 +57,7 @@ def transfer(request: Request) -> Transfer:
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """What cannot be done, as an answer."""
+    """Turns errors of a transfer into answers."""
     try:
         yield
     except Occupied as error:

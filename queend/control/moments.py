@@ -14,7 +14,7 @@ def now_us() -> int:
 
 
 def ts3(moment: datetime.datetime | int | None) -> str | None:
-    """UTC with milliseconds, as 2026-01-02T03:04:05.678Z; an int is microseconds since the Unix epoch."""
+    """Formats UTC with milliseconds, as 2026-01-02T03:04:05.678Z; an int is microseconds since the Unix epoch."""
     if moment is None:
         return None
     if isinstance(moment, int):
@@ -23,7 +23,7 @@ def ts3(moment: datetime.datetime | int | None) -> str | None:
 
 
 def ts0(us: int) -> str:
-    """UTC in whole seconds, as 2026-01-02T03:04:00Z."""
+    """Formats UTC in whole seconds, as 2026-01-02T03:04:00Z."""
     return (EPOCH + datetime.timedelta(microseconds=us)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

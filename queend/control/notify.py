@@ -1,5 +1,5 @@
-"""POST /internal/api/notify: somebody stored messages past this daemon; who waits for them looks now. Other daemons
-send their packets here where there is no UDP between them (docs/peers.md)."""
+"""POST /internal/api/notify: another program stored messages past this daemon, so parked pops look now. Other daemons
+send their packets here if there is no UDP between them (docs/peers.md)."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,11 +13,11 @@ from .route import Routes
 from .words import TEXT, body, record, whole
 
 router = Routes("system")
-HEAD = 108      # of a packet, whose bytes 2 and 3 say how much follows it
+HEAD = 108      # bytes of a packet's head, whose bytes 2 and 3 give the length of the rest
 
 
 def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Returns whether a request's body is packets of another daemon. The guard and the route both ask here."""
+    """Returns whether a request's body is packets of another daemon. Both the guard and the route call this."""
     return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
 
 

@@ -1,5 +1,5 @@
-"""GET /openapi.json: what the routes of the control plane declare (`route`), and by hand those that the core answers
-before Python sees them."""
+"""GET /openapi.json: what the routes of the control plane declare (`route`), and by hand the routes that the core
+answers itself."""
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +29,7 @@ async def document(request: Request) -> Json:
 
 
 def whole_document(described: dict[str, Any]) -> dict[str, Any]:
-    """The routers' description with the hot routes, every answer, and an example for every value in a path."""
+    """Returns the routers' description with the hot routes, every answer, and an example for every value in a path."""
     paths = {path: {method: dict(operation) for method, operation in methods.items()}
              for path, methods in described["paths"].items()}
     for path, methods in paths.items():
@@ -165,7 +165,7 @@ ACKED = {"index": 0, "transactionId": "order-17", "success": True, "error": None
          "partitionName": "customer-7", "leaseReleased": True, "dlq": False}
 EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.placed",
          "time": "2026-01-02T03:04:05.678Z", "partitionkey": "customer-7", "data": {"n": 1}}
-# What a path is tried with.
+# Example values of path parameters.
 EXAMPLES = {"queue": "orders", "partition": "customer-7", "group": "billing", "transaction_id": "order-17",
             "name": "order-17", "leaseId": MESSAGE["leaseId"]}
 WITH_IDS = ("/api/v1/messages/", "/api/v1/traces/")
@@ -201,7 +201,7 @@ def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(operation: dict[str, Any], request: Any, status: str, answer: Any) -> dict[str, Any]:
-    """The operation with an example of both."""
+    """Returns the operation with an example of request and answer."""
     operation["post"]["requestBody"]["content"]["application/json"]["example"] = request
     operation["post"]["responses"][status]["content"]["application/json"]["example"] = answer
     return operation
@@ -242,8 +242,8 @@ CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
 CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["partitionId"], "queueName": "orders",
                   "state_ops_applied": 1, "push_results": [{**STORED, "queueName": "totals"}], "ack_result": None}
 
-# Hot routes that the reference does not have (those of the control plane say so themselves): for the others its clients
-# know no 405.
+# Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
+# not know 405.
 OWN = {"/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {

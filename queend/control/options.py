@@ -1,5 +1,5 @@
-"""The options of a queue, declared once: configure checks by them, a queue's page shows them.
-sql/function/options.sql and docs/queue-options.md are made of them by tools/options.py."""
+"""The options of a queue, declared once: configure checks by them, and a queue's page shows them. tools/options.py
+makes sql/function/options.sql and docs/queue-options.md of them."""
 from __future__ import annotations
 
 import json
@@ -19,13 +19,13 @@ BACKOFF = {"oneOf": [
 
 
 class BadOption(ValueError):
-    """Says which option and what it must be."""
+    """An invalid option; the message names it and says what is allowed."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option. column: of queend.queues. least, most: of a whole number. own: the reference has none, so configure
-    answers it only where it was asked for."""
+    """One option. column: of queend.queues. least, most: bounds of a whole number. own: the reference lacks it, so
+    configure returns it only if it was asked for."""
 
     name: str
     kind: Literal["whole", "flag", "backoff"]
@@ -38,20 +38,21 @@ class Option:
     own: bool = False
 
     def schema(self) -> dict[str, Any]:
-        """Its value in OpenAPI."""
+        """Returns the schema of its value in OpenAPI."""
         if self.kind == "backoff":
             return BACKOFF
         return {"type": "boolean"} if self.kind == "flag" else {
             "type": "integer", "minimum": self.least, "maximum": self.most}
 
     def shape(self) -> dict[str, Any]:
-        """The same as it is answered."""
+        """Returns the schema of its value in answers."""
         return BACKOFF if self.kind == "backoff" else {"type": self.schema()["type"]}
 
     def read(self, given: Any) -> Any:
-        """What was sent, as its own type: numbers and booleans may come as text. BadOption for anything else."""
+        """Returns the value sent, as its own type: numbers and booleans may come as text. Raises BadOption for anything
+        else."""
         if self.kind == "backoff":
-            return given          # queend.backoff_read knows its forms
+            return given          # queend.backoff_read checks its forms
         if self.kind == "flag":
             if not isinstance(given, (bool, str)) or given not in TRUTH:
                 raise BadOption(f"options.{self.name} must be true or false")
@@ -130,8 +131,8 @@ SWITCHED, SWITCH = "encryptionEnabled", "encryption"       # "on" or "off": the 
 
 
 def checked(value: Any) -> dict[str, Any]:
-    """The options that were sent and are known, each of its own type; null: back to the default. BadOption names the
-    one that is wrong."""
+    """Returns the known options among those sent, each of its own type; null: back to the default. Raises BadOption
+    naming the invalid one."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -143,7 +144,7 @@ def checked(value: Any) -> dict[str, Any]:
 
 
 def shown(row: Any) -> dict[str, Any]:
-    """Every option of a queue: value, what it comes to (null: it has no effect), unit, default and whether it was asked
+    """Returns every option of a queue: value, effective value (null: no effect), unit, default and whether it was asked
     for. row: of queend.queues, with `asked`, with `backoff` as it was configured, and with `in_force`
     (queend.options_in_force)."""
     return {option.name: {"value": getattr(row, "backoff" if option.kind == "backoff" else option.column),
@@ -153,7 +154,7 @@ def shown(row: Any) -> dict[str, Any]:
 
 
 def sql() -> str:
-    """sql/function/options.sql."""
+    """Returns sql/function/options.sql."""
     rows = [f"        ('{option.name}', '{option.column}', '{json.dumps(option.default)}', "
             f"{str(not option.own).lower()}, "
             f"{f'{option.least}, {option.most}' if option.kind == 'whole' else 'NULL, NULL'})"
@@ -174,7 +175,7 @@ LANGUAGE sql IMMUTABLE AS $$
 
 
 def document() -> str:
-    """docs/queue-options.md."""
+    """Returns docs/queue-options.md."""
     lines = [HEAD]
     for option in OPTIONS:
         default = "" if option.default is None else json.dumps(option.default)

@@ -1,5 +1,5 @@
-"""The whole at a glance: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums come from the
-figures `service/stats` keeps, rates from the minutes that daemons wrote (history.py)."""
+"""Overview of everything: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums come from the kept
+figures (`service/stats`), rates from the minutes that daemons wrote (history.py)."""
 from __future__ import annotations
 
 import statistics
@@ -55,7 +55,7 @@ SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed
 LEASES = """
 SELECT coalesce(sum(g.leases), 0)::bigint AS active, coalesce(sum(g.leased), 0)::bigint AS messages
   FROM queend.stat_groups g JOIN queend.queues q ON q.id = g.queue_id"""
-# Of the latest dead letters only: they may be many.
+# Only the latest dead letters: there may be many.
 DEAD = """
 SELECT d.error, count(*) AS count,
        (SELECT count(DISTINCT x.partition_id)
@@ -67,7 +67,7 @@ STORED = f"""
 SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at, sum(m.push_messages)::bigint AS messages
   FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
  WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s AND {FILTERS} GROUP BY 1 ORDER BY 1"""
-# The same of all queues, from the rows of workers, which are fewer.
+# Stored messages of all queues, from the rows of workers, which are fewer.
 STORED_ALL = f"""
 SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at,
        sum(m.counts[{COUNTS.index("push_messages") + 1}])::bigint AS messages
@@ -75,12 +75,12 @@ SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at,
 
 
 def totals(row: Any) -> dict[str, int]:
-    """What was counted since the beginning, by the names of COUNTS."""
+    """Returns counts since the beginning, by the names of COUNTS."""
     return dict(zip(COUNTS, [*row.totals, *([0] * len(COUNTS))], strict=False))
 
 
 async def sums(request: Request) -> Any:
-    """Figures of everything together."""
+    """Returns sums over everything."""
     control = request.app.state.control
     await control.stats.fresh()
     await control.metrics.fresh()
@@ -135,7 +135,7 @@ async def status(request: Request) -> Json:
     row = await sums(request)
     counted = totals(row)
     system = {one.at: one for one in await worker_series(request, wanted)}
-    # workers count the same of all their queues
+    # workers count the sums over all their queues
     series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())
     workers = newest(await worker_series(request, latest(120), "m.hostname", "m.worker"))
     ((leases, leased),) = await rows(request, LEASES)
@@ -182,7 +182,7 @@ def _point(at: int, queue: Any, system: Any, seconds: float) -> dict[str, Any]:
 
 
 def _process(system: Any) -> dict[str, Any]:
-    """The values of PROCESS in a bucket."""
+    """Returns the values of PROCESS in a bucket."""
     user, kernel, rss, size, active = (average(getattr(system, name)) for name in (
         "cpu_user", "cpu_system", "rss", "pool_size", "pool_active"))
 

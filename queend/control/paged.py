@@ -1,4 +1,4 @@
-"""Lists that may be long: a page of them, and where the next one is."""
+"""Long lists: a page, and the link to the next one."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,13 +11,13 @@ from .route import ROUTES, Paged
 
 
 def next_page(request: Request, **there: Any) -> dict[str, str]:
-    """The header that names it (RFC 8288): the same request but for these parameters."""
+    """Returns the header that names the next page (RFC 8288): the same request but for these parameters."""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name not in there]
     return {"link": f'<{request.url.path}?{urlencode([*asked, *there.items()])}>; rel="next"'}
 
 
 class Page(Query):
-    """Which elements are asked for, as the route declares it (`route.Paged`), and the rest of the query."""
+    """The elements asked for, as the route declares it (`route.Paged`), and the rest of the query."""
 
     def __init__(self, request: Request):
         super().__init__(request)
@@ -32,16 +32,16 @@ class Page(Query):
 
     @property
     def shown(self) -> dict[str, int]:
-        """How answers name it."""
+        """Returns the page as answers name it."""
         return {"limit": self.limit, "offset": self.offset}
 
     @property
     def asked(self) -> tuple[int, int]:
-        """LIMIT and OFFSET of the statement: one more than is shown tells whether there are more."""
+        """Returns LIMIT and OFFSET of the statement: one element more than shown tells whether there are more."""
         return self.limit + 1, self.offset
 
     def of(self, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
-        """What is shown of what was found, and the answer's headers: the next page where there is one."""
+        """Returns the elements to show, and the answer's headers: the next page if there is one."""
         if len(found) <= self.limit or not self.limit:
             return found[:self.limit], {}
         return found[:self.limit], next_page(self.request, limit=self.limit, offset=self.offset + self.limit)

@@ -1,6 +1,6 @@
-"""Pause and resume of a queue, or of a group of it: pops find nothing, those that may wait do; pushes, acknowledgments
-and leases go on. It stands in the database (sql/function/paused.sql): every daemon obeys, and a restart changes
-nothing."""
+"""Pause and resume of a queue, or of one of its groups: pops find nothing, and long polls wait; pushes, acknowledgments
+and leases go on. The state is in the database (sql/function/paused.sql): every daemon obeys it, and it survives
+restarts."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -19,7 +19,7 @@ OF_GROUP = whole(queue=TEXT, consumerGroup=TEXT, paused=FLAG, changed=FLAG)
 
 
 async def switch(request: Request, queue: str, group: str | None, paused: bool) -> Json:
-    """`changed` is false where it was so. Refuses a queue or group that is not there."""
+    """Pauses or resumes. `changed` is false if no change was needed. Refuses an unknown queue or group."""
     ((outcome,),) = await rows(request, PAUSE, queue, group, paused)
     if outcome == "no_queue":
         raise not_found("Queue")

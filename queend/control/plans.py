@@ -1,5 +1,5 @@
-"""Two checks of the doctor: do the look-ups of the hot functions still go by their indexes, and do pushes wait for each
-other's lanes?"""
+"""Two checks of the doctor: whether the look-ups of the hot functions still use their indexes, and whether pushes wait
+for each other's lanes."""
 from __future__ import annotations
 
 import asyncio
@@ -9,9 +9,9 @@ from typing import Any
 
 from ..connect import HOT_PLANS
 
-LANES = 1903519076      # of their advisory locks (sql/function/push.sql)
+LANES = 1903519076      # class of their advisory locks (sql/function/push.sql)
 LOOKS, PAUSE_S = 20, 0.01
-# As the functions ask (sql/README.md, Plans): what it is for, types, look-up, arguments, index, table.
+# Look-ups as the functions make them (sql/README.md, Plans): purpose, types, look-up, arguments, index, table.
 LOOKUPS = (
     ("the newest row of a partition", "int",
      "SELECT l.base FROM queend.log l WHERE l.partition_id = $1 ORDER BY l.base DESC LIMIT 1", "0", "log_pkey", "log"),
@@ -66,7 +66,7 @@ async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
 
 
 def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The nodes of a plan that read a table."""
+    """Yields the nodes of a plan that read a table."""
     if "Relation Name" in node:
         yield node
     for inner in node.get("Plans", []):
@@ -74,8 +74,8 @@ def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
-    """Some looks within a fifth of a second: a lane in which somebody waits in most of them is crowded. A lane whose
-    holder waits for a synchronous standby is not: the check standbys tells of that."""
+    """Looks several times within a fifth of a second: a lane with waiting sessions in most looks is crowded. A lane
+    whose holder waits for a synchronous standby does not count: the check standbys reports that."""
     seen: dict[int, int] = {}
     most: dict[int, tuple[int, int, str]] = {}
     for _ in range(LOOKS):

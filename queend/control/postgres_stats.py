@@ -1,5 +1,5 @@
-"""/api/v1/analytics/postgres-stats: what PostgreSQL counts about this database. Its own figures, read from its
-views; nothing is measured here."""
+"""/api/v1/analytics/postgres-stats: PostgreSQL's own figures about this database, read from its views; queend measures
+nothing here."""
 from __future__ import annotations
 
 from typing import Any
@@ -63,7 +63,7 @@ LISTS = {
 BUFFERS = """SELECT setting AS "sharedBuffers",
         setting::bigint * pg_size_bytes(unit) / 1048576 || ' MB' AS "sharedBuffersSize"
      FROM pg_settings WHERE name = 'shared_buffers'"""
-# Only where the operator installed the extension: no right and no load of our own for it.
+# Only if the operator installed the extension: queend needs no right for it and causes no load by it.
 BUFFERED = """SELECT to_regclass('pg_buffercache') IS NOT NULL
         AND has_table_privilege(to_regclass('pg_buffercache')::oid, 'SELECT') AS there"""
 USAGE = """SELECT c.relname AS object,

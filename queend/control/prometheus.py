@@ -1,5 +1,5 @@
-"""Families of /metrics/prometheus that follow the minutes daemons write: per queue and per worker, and the sums over
-all daemons."""
+"""Families of /metrics/prometheus from the minutes that daemons write: per queue and per worker, and the sums over all
+daemons."""
 from __future__ import annotations
 
 import time
@@ -14,14 +14,14 @@ from .families import Families
 from .history import LEVELS, average, lag_ms, or_zero
 from .shared_state import REFUSED, dropped
 
-FRESH_US = 300_000_000       # who did nothing for so long is not told of
-QUEUES = 10_000              # at most
+FRESH_US = 300_000_000       # queues and workers idle for so long are left out
+QUEUES = 10_000              # most queues
 TOTALS = "SELECT t.counts FROM queend.metric_totals t"
-ENDED = "FILTER (WHERE m.bucket = %(last)s)"      # of the last minute that has ended
+ENDED = "FILTER (WHERE m.bucket = %(last)s)"      # of the last complete minute
 SUMS = ", ".join(f"coalesce(sum(m.{name}) {ENDED}, 0)::bigint AS {name}" for name in (
     "push_requests", "push_messages", "pop_messages", "pop_empty", "ack_done", "ack_failed", "transactions", "lag_us",
     "lag_n"))
-# Queues that did something lately.
+# Queues active in the last FRESH_US.
 BY_QUEUE = f"""
 SELECT q.name, {SUMS}, coalesce(max(m.lag_most_us) {ENDED}, 0) AS lag_most_us,
        coalesce(sum(m.parked) {ENDED}, 0)::float8 / greatest(max(m.samples) {ENDED}, 1) AS parked
@@ -34,7 +34,7 @@ SELECT queue, name, count(*) AS partitions, greatest((queend.now_us() - min(sinc
 COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
 LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
                coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
-# Counts of the last minute that has ended, levels of the newest.
+# Counts of the last complete minute, levels of the newest.
 BY_WORKER = f"""
 SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {COUNTED},
        (queend.now_us() - m.seen_at) / 1000000 AS age,
@@ -50,13 +50,13 @@ TALLIES = (      # of Core.tallies, in its order
     ("acked_messages", "Messages acknowledged"),
     ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
-# Without peers.
+# Values without peers.
 ALONE = {"senders": [], "refused": dict.fromkeys(REFUSED, 0),
          **dict.fromkeys(("sent", "posted", "taken", "told", "heard", "looks"), 0)}
 
 
 def pools(families: Families, control: Any) -> None:
-    """What this process has beside the core's own counters, under the names the reference has for it."""
+    """Adds what this process has beside the core's own counters, under the names of the reference."""
     workers, pool = control.core.stats()["workers"], control.pool.get_stats()
     jobs = sum(one["jobs"] - one["parked"] for one in workers)
     for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs),
@@ -79,7 +79,7 @@ def pools(families: Families, control: Any) -> None:
 
 
 def _peers(families: Families, peers: dict[str, Any] | None) -> None:
-    """What daemons tell each other (docs/peers.md); zero without peers."""
+    """Adds counts of notices between daemons (docs/peers.md); zero without peers."""
     peers = peers or ALONE
     senders = peers["senders"]
     for state in ("alive", "dead"):
@@ -100,7 +100,7 @@ def _peers(families: Families, peers: dict[str, Any] | None) -> None:
 
 
 async def minutes(families: Families, control: Any) -> None:
-    """Of the database; nothing while it does not answer."""
+    """Adds the families of the database; none while the database does not answer."""
     last, most = this_minute() - MINUTE_US, control.settings.queend_metrics_queues
     try:
         await control.metrics.fresh()

@@ -1,4 +1,4 @@
-"""Whether the database answers the control plane. A server that stands still answers neither yes nor no: without this
+"""Detects whether the database answers the control plane. A server that hangs neither answers nor refuses: without this
 every page would wait for it as long as a statement may take."""
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..service.running import Running
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane
 PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent
-LATE_S = 1.0           # a statement of a page that has waited for so long makes one ask
-COMMIT_S = 60.0        # then a commit that is waited for is tried anew: it may wait at a server that has gone
-# It writes to the log of the server (WAL) and nowhere else; its commit waits as every other one does.
+LATE_S = 1.0           # a statement of a page that has waited for so long starts a probe
+COMMIT_S = 60.0        # then a new commit is tried: the old one may wait at a server that is gone
+# Writes only to the log of the server (WAL); its commit waits as every other one does.
 WRITE = "SELECT pg_logical_emit_message(true, 'queend', '')"
 DOUBTS = {"away", "silent"}
 TEXT = "the database does not answer"
@@ -25,14 +25,14 @@ TEXT = "the database does not answer"
 
 class Pulse(Running):
     """Probes the database while the data plane doubts it, or a page waits for it. `silent`: the last probe was not
-    answered. Then statements of pages that are under way are cut off, and new ones fail at once, until a probe is
-    answered. A statement that waits for a lock, or takes long, is no silence: the probe is answered meanwhile."""
+    answered. Then running statements of pages are cut off, and new ones fail at once, until a probe is answered. A
+    statement that waits for a lock, or takes long, does not count: the probe is answered meanwhile."""
 
     def __init__(self, core: Any, conninfo: str):
         self.core, self.conninfo = core, conninfo
         self.silent = False
-        self.commit: asyncio.Task | None = None      # waited for while commits hang, or may
-        # of the statements of pages, and of figures that are written before a page: since when (the loop's clock)
+        self.commit: asyncio.Task | None = None      # awaited while commits hang, or may hang
+        # statements of pages, and of figures written before a page: when each began (the loop's clock)
         self._waits: dict[asyncio.Timeout, float] = {}
         self._writes: dict[asyncio.Timeout, float] = {}
 
@@ -53,8 +53,8 @@ class Pulse(Running):
             await self._rest(LOOK_S)
 
     def _try_commit(self, wanted: bool) -> None:
-        """Makes a commit and waits for it while commits hang, or may. When it is through, the core is told that they do
-        not. One at a time: the session of a commit that is given up stays at the server until its commit is
+        """Makes a commit and waits for it while commits hang, or may hang. When it completes, notifies the core that
+        they do not hang. One at a time: the session of an abandoned commit stays at the server until that commit is
         through."""
         if wanted and (self.commit is None or self.commit.done()):
             self.commit = asyncio.create_task(self._commits())
@@ -81,8 +81,8 @@ class Pulse(Running):
         return any(at < before for waits in (self._waits, self._writes) for at in waits.values())
 
     async def _answers(self, doubted: bool) -> bool:
-        """Returns True if the database answers. Where the data plane does not doubt it, an error is an answer: it may
-        only have no connection left for the probe."""
+        """Returns True if the database answers. If the data plane does not doubt it, an error is an answer: the server
+        may only lack a connection for the probe."""
         try:
             async with asyncio.timeout(PROBE_S):
                 async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
@@ -94,12 +94,12 @@ class Pulse(Running):
             return not doubted
 
     def stores_nothing(self) -> bool:
-        """Returns True while nothing is stored, as far as known: figures are not written before a page then."""
+        """Returns True while nothing is stored, as far as known: then figures are not written before a page."""
         return self.silent or "commits_hang" in self.core.database()["doubts"]
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Raises TimeoutError in what runs in it once nothing is stored."""
+        """Raises TimeoutError in the enclosed code once nothing is stored."""
         limit = asyncio.timeout(None)
         self._writes[limit] = asyncio.get_running_loop().time()
         try:
@@ -115,7 +115,7 @@ class Pulse(Running):
                 wait.reschedule(now)
 
     def began(self, wait: asyncio.Timeout) -> None:
-        """A statement is waited for, which silence ends."""
+        """Registers the wait for a statement, which silence ends."""
         self._waits[wait] = asyncio.get_running_loop().time()
 
     def ended(self, wait: asyncio.Timeout) -> None:
@@ -123,7 +123,7 @@ class Pulse(Running):
 
 
 class Pool(AsyncConnectionPool):
-    """Connections of pages. While the database is silent none is given."""
+    """Connections of pages. Gives none while the database is silent."""
 
     def __init__(self, pulse: Pulse, conninfo: str, **more: Any):
         self.pulse = pulse

@@ -1,5 +1,5 @@
 """Query strings of the control plane: texts, whole numbers, flags and times by name. A value of another kind is
-refused, or passed over where QUEEND_STRICT is off."""
+refused, or ignored if QUEEND_STRICT is off."""
 from __future__ import annotations
 
 import re
@@ -15,7 +15,7 @@ NUMBER = re.compile(r"\s*([+-]?[0-9]{1,18})")
 
 
 class Query:
-    """The query of a request. What is empty counts as absent."""
+    """The query of a request. An empty value counts as absent."""
 
     def __init__(self, request: Request):
         self.values = request.query_params
@@ -28,8 +28,8 @@ class Query:
         return value
 
     def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number from low to high; not strict: the number the value begins with, brought between them, the
-        default where it begins with none."""
+        """Returns a whole number from low to high. Not strict: the number at the beginning of the value, clamped to the
+        bounds, or the default if there is none."""
         value = self.values.get(name)
         if self.strict and value and not (WHOLE.fullmatch(value) and low <= int(value) <= high):
             raise Refusal(400, f"{name} must be a whole number from {low} to {high}", "invalid_number")
@@ -43,20 +43,20 @@ class Query:
         return default if not value else value in ("true", "1")
 
     def one_of(self, name: str, choices: Sequence[str]) -> str:
-        """One of these; the first where it is absent. Refuses anything else."""
+        """Returns one of these; the first if it is absent. Refuses anything else."""
         value = self.text(name) or choices[0]
         if value not in choices:
             raise Refusal(400, f"{name} must be one of {', '.join(choices)}", "invalid_request")
         return value
 
     def moment(self, name: str) -> int | None:
-        """µs since the Unix epoch of a time in ISO 8601, None where there is none; refuses anything else."""
+        """Returns µs since the Unix epoch of a time in ISO 8601, None if it is absent; refuses anything else."""
         value = self.values.get(name)
         return moment_of(name, value) if value else None
 
 
 def moment_of(name: str, value: object) -> int:
-    """µs since the Unix epoch of a time in ISO 8601; refuses anything else."""
+    """Returns µs since the Unix epoch of a time in ISO 8601; refuses anything else."""
     if isinstance(value, str) and (found := read_moment(value.encode())) is not None:
         return found
     raise Refusal(400, f"{name} must be a time in ISO 8601", "invalid_time")

@@ -25,7 +25,7 @@ router = Routes("queues")
 OPTION = whole(value=ANY, inForce=ANY, unit=TEXT, default=ANY, asked=FLAG)
 
 PARTITIONS_PAGE = Paged(500)
-CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
+CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions read per transaction
 
 ROW = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
@@ -34,7 +34,7 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
 LIST = f"""{ROW}
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
-# Of all queues: each is looked at.
+# Over all queues: each is read.
 SEARCH = ROW + """
  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
@@ -56,7 +56,7 @@ SELECT p.name, p.created_at, f.*,
 PARTITIONS = PARTITIONS_BY.format("WHERE x.queue_id = %s ORDER BY x.queue_id, x.name", "p.name")
 PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
 
-# partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
+# most partitions for live totals of a queue; those of a larger one are kept figures (`service/stats`)
 SUMMED = 5000
 SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
 TOTALS = """
@@ -66,7 +66,7 @@ SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
  FROM queend.partition_figures(%s) AS f"""
 
-CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, -%s::bigint, 0, 0)"      # whenever they were to be delivered
+CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, -%s::bigint, 0, 0)"      # whatever their delivery moment
 
 COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
@@ -104,12 +104,12 @@ async def queue_show(request: Request, queue: PathName) -> Json:
 
 
 async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:
-    """The queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an unknown
-    queue."""
+    """Returns the queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an
+    unknown queue."""
     page = Page(request)
     head = await queue_row(request, queue)
     partitions = await rows(request, PARTITIONS, head.id, page.limit, page.offset)
-    if not page.offset and len(partitions) < page.limit:      # those are all
+    if not page.offset and len(partitions) < page.limit:      # these are all partitions
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
     every = [row.id for row in await rows(request, SOME, head.id, SUMMED + 1)]
     if len(every) <= SUMMED:
@@ -119,7 +119,7 @@ async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any]
 
 
 async def queue_row(request: Request, queue: str) -> Any:
-    """The queue with its options and kept figures; refuses an unknown one."""
+    """Returns the queue with its options and kept figures; refuses an unknown one."""
     found = await rows(request, ONE, queue)
     if not found:
         raise not_found("Queue")
@@ -127,7 +127,7 @@ async def queue_row(request: Request, queue: str) -> Any:
 
 
 def counts_of(row: Any) -> dict[str, int]:
-    """The six counts of a partition or queue."""
+    """Returns the six counts of a partition or queue."""
     return {"total": row.total or 0, "pending": row.pending or 0, "processing": row.processing or 0,
             "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
 
@@ -188,12 +188,12 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
 
 
 def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
-    """What every list says of a queue first."""
+    """Returns the first members of a queue in every list."""
     return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task,
             "createdAt": ts3(row.created_at), **({"paused": True} if getattr(row, "paused", False) else {})}
 
 
 def queue_line(row: Any, seed: bytes) -> dict[str, Any]:
-    """A queue in a list of them."""
+    """Returns a queue as an element of a list."""
     return {**queue_head(row, seed), "partitions": row.partitions,
             "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}

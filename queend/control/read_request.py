@@ -1,4 +1,4 @@
-"""The bodies of the log reads: `entries` of an object, every field checked before anything is read."""
+"""The bodies of log reads: `entries` of an object, every field checked before anything is read."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,7 @@ INT8_MAX = 2**63 - 1
 
 
 class Fields:
-    """An object of a request. Each method gives one field or refuses the request (400) naming it."""
+    """An object of a request. Each method returns one field or refuses the request (400) naming it."""
 
     def __init__(self, values: dict[str, Any], where: str = ""):
         self.values = values
@@ -27,7 +27,7 @@ class Fields:
         return self._name("queue", self.values.get("queue"), 1)
 
     def partition(self) -> str:
-        """A name; a number is taken as it is spelled, absent means Default."""
+        """Returns a name; a number counts as spelled, absent means Default."""
         value = self.values.get("partition")
         if is_whole(value):
             value = str(value)
@@ -40,7 +40,7 @@ class Fields:
         return value
 
     def whole(self, name: str, default: int | None, low: int = 0, high: int = INT8_MAX) -> int:
-        """A whole number from low to high. default None: it must be there."""
+        """Returns a whole number from low to high. default None: it is required."""
         value = self.values.get(name)
         if value is None and default is not None:
             return default
@@ -50,7 +50,7 @@ class Fields:
         return value
 
     def budget(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number, brought between low and high, as the reference does: published clients send what their
+        """Returns a whole number, clamped to low and high, as the reference does: published clients send what their
         program set, and an answer says where it ended."""
         value = self.values.get(name)
         if value is None:
@@ -60,7 +60,7 @@ class Fields:
         return min(max(value, low), high)
 
     def moment(self, name: str, required: bool = False) -> int | None:
-        """µs since the Unix epoch, of ISO 8601 or milliseconds since the epoch."""
+        """Returns µs since the Unix epoch, from ISO 8601 or milliseconds since the epoch."""
         value = self.values.get(name)
         if value is None and not required:
             return None
@@ -82,7 +82,7 @@ async def fields_of(request: Request) -> Fields:
 
 
 async def entries_of(request: Request) -> tuple[Fields, list[Fields]]:
-    """The request's object, and its `entries`: 1 to 1024 objects."""
+    """Returns the request's object, and its `entries`: 1 to 1024 objects."""
     body = await fields_of(request)
     entries = body.values.get("entries")
     if not isinstance(entries, list) or not 1 <= len(entries) <= ENTRIES_MOST:

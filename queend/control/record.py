@@ -1,4 +1,4 @@
-"""Records of the log as the control plane names and reads them; the formats are in docs/inside/storage.md."""
+"""Names and payloads of log records for the control plane; the formats are in docs/inside/storage.md."""
 from __future__ import annotations
 
 import uuid
@@ -12,15 +12,15 @@ PARTITION_MOST = 2**31 - 1
 
 
 def partition_number(seed: bytes, text: str) -> int | None:
-    """The number of a partition that is named as on the wire, or in decimals; None for what cannot be one."""
+    """Returns the number of a partition given in its wire spelling or in decimals; None for any other text."""
     if text.isascii() and text.isdigit():
         return int(text) if len(text) <= 10 and int(text) <= PARTITION_MOST else None
     return read_partition_number(seed, text.encode())
 
 
 def opened(row: Any) -> tuple[bytes, str, str]:
-    """(payload as JSON, transactionId, message id) of a row with payload or body, n, place, and transaction_id and
-    id as far as the database knows them."""
+    """Returns (payload as JSON, transactionId, message id) of a row with payload or body, n, place, and transaction_id
+    and id as far as the database knows them."""
     if row.body is None:
         return row.payload.encode(), row.transaction_id, row.id
     payload, text, message = record_read(row.body, row.n, row.place)
@@ -29,5 +29,5 @@ def opened(row: Any) -> tuple[bytes, str, str]:
 
 
 def embedded(payload: bytes) -> orjson.Fragment:
-    """A payload in an answer, as it is."""
+    """Embeds a payload in an answer, unchanged."""
     return orjson.Fragment(payload)

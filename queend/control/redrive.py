@@ -1,8 +1,8 @@
-"""Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither.
+"""Redrives dead letters into a queue: stores them as new messages and deletes the dead letters, both or neither.
 
 In its own queue the new message of a dead letter is for the group it was a dead letter of
-(docs/inside/decisions/messages.md). What was moved among them by hand, away from all groups, comes back to all of
-them, and so does what goes into another queue. The new message says in its headers what it was at first."""
+(docs/inside/decisions/messages.md). A message that was moved there by hand for all groups comes back to all of them, as
+does a message redriven into another queue. The new message names its origin in its headers."""
 from __future__ import annotations
 
 import json
@@ -35,7 +35,7 @@ NOTE = """INSERT INTO queend.traces (partition_id, record_id, transaction_id, gr
       FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS u (id, group_name, data)
       JOIN queend.dead_letters d ON d.id = u.id"""
 ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
-# they are not removed as idle
+# keeps these partitions from removal as idle ones
 KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"
 RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
 PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[],
@@ -47,13 +47,13 @@ ADDRESS = """SELECT queend.address_add(u.part, u.first, u.last, u.name)
 
 @dataclass
 class Row:
-    """A row of the log to be."""
+    """A row to be stored in the log."""
 
     partition: int
-    group: str | None      # the only one it is for
+    group: str | None      # the only group it is for
     skip: int
     ids: list[uuid.UUID] = field(default_factory=list)
-    records: list[tuple[bytes, tuple[bytes | None, ...]]] = field(default_factory=list)      # as record_row wants them
+    records: list[tuple[bytes, tuple[bytes | None, ...]]] = field(default_factory=list)      # as record_row takes them
     size: int = 0
 
 
@@ -86,7 +86,7 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             json.dumps({"transactionId": str(id), "queue": name, "partition": part}, ensure_ascii=False)
             for id, (name, part) in zip(made, names, strict=True)]))
         await cursor.execute(DELETE, ([one.id for one in dead],))
-        # The lanes are held from here to the commit: nothing but it follows.
+        # The lanes are held from here to the commit, which follows at once.
         bounds = {part: [one for row in rows if row.partition == part for one in row.ids] for part in set(parts)}
         stored = await (await cursor.execute(PUSH, (
             sorted({part & 63 for part in parts}), [row.partition for row in rows], [row.skip for row in rows],
@@ -103,10 +103,10 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
 
 
 def _payload(dead: Any, new: bytes | None, queue: str, encrypted: bool) -> tuple[bytes, str | None]:
-    """What is stored, and the id of the key it is sealed with."""
+    """Returns the payload to store, and the id of the key it is sealed with."""
     if new is None:
         return moved(dead, opened(dead)[0], queue, encrypted)
-    # what was sealed is never stored in clear
+    # sealed payloads are never stored in clear
     return sealed(queue, new) if encrypted or dead.seal is not None else (new, None)
 
 
@@ -134,7 +134,7 @@ def _rows(groups: list[str | None], dead: list[Any], parts: list[int],
 
 
 def _headers(dead: Any) -> bytes:
-    """The headers of the new message: as they were, and its origin. Of one that comes back again the first origin."""
+    """Returns the headers of the new message: the old ones, and its origin; after a second redrive the first origin."""
     headers = dead.headers or "{}"
     if origin_of(headers):
         return headers.encode()
@@ -144,7 +144,7 @@ def _headers(dead: Any) -> bytes:
 
 
 def origin_of(headers: str | None) -> dict[str, Any]:
-    """What headers say of the message that a redriven dead letter was at first."""
+    """Returns what headers say of the origin of a redriven dead letter."""
     if not headers or '"originTransactionId"' not in headers:
         return {}
     found = json.loads(headers)

@@ -1,5 +1,5 @@
-"""/api/v1/resources: partitions, what is left of a queue, namespaces, tasks; and POST /api/v1/stats/refresh.
-Sums are kept figures."""
+"""/api/v1/resources: partitions, further resources of a queue, namespaces, tasks; and POST /api/v1/stats/refresh. Sums
+are kept figures."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -18,7 +18,7 @@ from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, parameter,
 router = Routes("queues")
 SPACE = {"queues": INTEGER, "partitions": INTEGER, "messages": whole(total=INTEGER, pending=INTEGER)}
 
-# From a name on, those that begin with something: both are a range of the index of names.
+# Partitions from a name on, and those with a prefix: both are a range of the index of names.
 PARTITIONS_FROM = PARTITIONS_BY.format(
     "WHERE x.queue_id = %s AND x.name >= %s AND x.name <= %s AND (%s::text IS NULL OR x.name > %s) "
     "ORDER BY x.queue_id, x.name", "p.name")

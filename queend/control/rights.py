@@ -1,4 +1,4 @@
-"""What the token of a request may do with a queue, for routes that learn only by themselves which queue it is."""
+"""Rights of a request's token on a queue, for routes that learn only themselves which queue it is."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,14 +11,14 @@ from .answer import Refusal
 
 
 def limits(request: Request) -> Any:
-    """The queue rules of the request's token; None: it has no limits, or there are no tokens."""
+    """Returns the queue rules of the request's token; None if it has no limits, or tokens are off."""
     grant = getattr(request.state, "grant", None)
     return grant and grant.rules
 
 
 def permit(request: Request, verb: int, *queues: str | None, group: str | None = None) -> None:
-    """Refuses a token that lacks one of the verbs for one of these queues, on behalf of the group. None: there is no
-    such queue, which only tokens without limits pass."""
+    """Refuses a token that lacks one of the verbs for one of these queues, on behalf of the group. None stands for an
+    unknown queue: only tokens without limits pass."""
     rules = limits(request)
     for queue in queues if rules is not None else ():
         if queue is None or not allows(rules, queue, verb, group):

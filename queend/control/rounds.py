@@ -1,4 +1,4 @@
-"""What the doctor finds, as metrics."""
+"""The doctor's findings as metrics."""
 from __future__ import annotations
 
 import asyncio
@@ -12,8 +12,8 @@ EVERY_S = 60.0      # between two rounds
 
 
 class Rounds:
-    """The findings as metrics. One round of all checks at a time, at most one a minute, and only while somebody
-    scrapes: a scrape tells of the last round and begins the next one, for which it does not wait."""
+    """Runs rounds of all checks: one at a time, at most one a minute, and only while scrapes come. A scrape shows the
+    last round and starts the next one without waiting for it."""
 
     def __init__(self, control: Any):
         self.control = control

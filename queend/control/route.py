@@ -1,6 +1,6 @@
-"""A route of the control plane is declared once, above the function that answers it: who may, about which queues it
-is, what it is asked and what it answers. The levels (`auth/levels`), the OpenAPI document (`openapi`), the names a
-request may use (`known`) and the pages of its list (`paged`) come from there."""
+"""Declarations of the control plane's routes, each above the function that answers it: level, queues, request and
+answer. They supply the levels (`auth/levels`), the OpenAPI document (`openapi`), the names a request may use (`known`)
+and the pages of its list (`paged`)."""
 from __future__ import annotations
 
 import importlib
@@ -20,9 +20,8 @@ OFFSET_MOST = 10_000_000
 
 @dataclass(frozen=True)
 class Paged:
-    """How a list is asked for: elements of an answer unless `limit` says otherwise, and at most. far: the largest
-    offset; 0: there is none. search: by a part of a name. sorts: orders it can be in, the first one unless asked
-    otherwise."""
+    """The paging of a list: default number of elements, and the most. far: the largest offset; 0: no offset. search: by
+    a part of a name. sorts: possible orders, the first one is the default."""
 
     limit: int = 1000
     most: int = 10_000
@@ -33,7 +32,7 @@ class Paged:
 
     @property
     def query(self) -> list[dict[str, Any]]:
-        """As OpenAPI has it."""
+        """Returns the parameters in the form of OpenAPI."""
         asked = [parameter("limit", {**INTEGER, "minimum": self.least, "maximum": self.most, "default": self.limit},
                            "most elements of the answer")]
         if self.far:
@@ -48,9 +47,9 @@ class Paged:
 
 @dataclass(frozen=True)
 class Declared:
-    """answer: a schema. query: parameters as OpenAPI has them. own: the reference server has no such path, so its
-    clients can be told a wrong method by 405. exact: the route deletes or moves what its filters leave. So it refuses
-    unknown names, empty values and parts of a request it does not read (`known`)."""
+    """A declared route. answer: a schema. query: parameters as OpenAPI has them. own: the reference server lacks the
+    path, so its clients may get 405 for a wrong method. exact: the route deletes or moves what its filters select. So
+    it refuses unknown names, empty values and parts of a request it does not read (`known`)."""
 
     answer: dict[str, Any] | None
     query: Sequence[dict[str, Any]] = ()
@@ -76,8 +75,8 @@ class Routes(APIRouter):
                 query: Sequence[dict[str, Any]] = (), *, where: str = "", body: Any = None, example: Any = None,
                 own: bool = False, tag: str = "", page: Paged | None = None, exact: bool = False,
                 **more: Any) -> Callable:
-        """route: "METHOD /path". where: as in auth/levels. body: what is sent, as OpenAPI has it; example: one.
-        page: of a list. exact: as in Declared. more: as FastAPI knows it."""
+        """Declares a route. route: "METHOD /path". where: as in auth/levels. body: the schema of the request; example:
+        of it. page: of a list. exact: as in Declared. more: as FastAPI takes it."""
         method, path = route.split()
         ROUTES[route] = Declared(answer, [*query, *(page.query if page else ())], example, own, page,
                                  exact)
@@ -87,8 +86,8 @@ class Routes(APIRouter):
 
 
 def routers() -> list[Routes]:
-    """Those of every file of this folder, by what they are about. Some need the compiled part, which the command
-    line does not."""
+    """Returns the routers of every file of this folder, by their subject. Some need the compiled part, which the
+    command line does not."""
     from . import __path__ as folder
 
     for file in pkgutil.iter_modules(folder):

@@ -1,4 +1,4 @@
-"""GET /api/v1/messages/scheduled: what waits for its delivery moment (docs/delays.md)."""
+"""GET /api/v1/messages/scheduled: messages that wait for their delivery moment (docs/delays.md)."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -15,9 +15,9 @@ from .shapes import PAGINATION, QUEUE
 from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, whole
 
 router = Routes("messages")
-LOOK = 100_000      # runs looked at for a queue
+LOOK = 100_000      # runs read for a queue
 
-# Runs of neighbours with one moment. The partition of some may be gone: its schedule is removed a little later.
+# Runs of neighbours with one moment. Some may belong to a deleted partition: its schedule is removed later.
 LIST = """
 SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition, q.name AS queue, r.transaction_id
   FROM (SELECT x.* FROM (SELECT y.* FROM queend.schedule y WHERE y.due > (SELECT queend.now_us())

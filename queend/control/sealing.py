@@ -1,4 +1,4 @@
-"""Payloads of encrypted queues as the control plane reads and writes them (docs/encryption.md)."""
+"""Payloads of encrypted queues, read and written by the control plane (docs/encryption.md)."""
 from __future__ import annotations
 
 from typing import Any
@@ -8,8 +8,9 @@ from .answer import Refusal
 
 
 def revealed(row: Any, payload: bytes) -> tuple[bytes, bool]:
-    """(the payload as it was pushed, whether it is stored sealed) of a row with queue, encrypted (the queue's
-    option) and seal (the id of its key). What cannot be opened stays as it is stored; the log is told."""
+    """Returns (the payload as it was pushed, whether it is stored sealed) of a row with queue, encrypted (the queue's
+    option) and seal (the id of its key). A payload that cannot be opened stays as it is stored, and a log line says
+    so."""
     if row.seal is None and not row.encrypted:
         return payload, False
     plain = seal_opened(row.queue, row.seal, payload)
@@ -17,8 +18,8 @@ def revealed(row: Any, payload: bytes) -> tuple[bytes, bool]:
 
 
 def sealed(queue: str, payload: bytes) -> tuple[bytes, str]:
-    """What an encrypted queue stores of a payload, and the id of its key. Refusal(500) without a key: never stored
-    in clear instead."""
+    """Returns the sealed payload for an encrypted queue, and the id of its key. Refusal(500) without a key: a payload
+    is never stored in clear instead."""
     try:
         return seal_payload(queue, payload)
     except LookupError:
@@ -26,9 +27,9 @@ def sealed(queue: str, payload: bytes) -> tuple[bytes, str]:
 
 
 def moved(row: Any, payload: bytes, queue: str, encrypted: bool) -> tuple[bytes, str | None]:
-    """What is stored when a stored record (a row as above) goes into a queue: the payload and the id of its key.
-    What is sealed stays so, as it is in its own queue, sealed anew for another, whether that is encrypted or not.
-    Refusal(500) if that takes a key that is not here."""
+    """Returns what to store when a stored record (a row as in `revealed`) moves into a queue: the payload and the id of
+    its key. A sealed payload stays sealed: unchanged in its own queue, sealed again for any other, encrypted or not.
+    Refusal(500) if that needs a missing key."""
     shaped = row.seal is not None or row.encrypted and seal_envelope(payload)
     if shaped and queue == row.queue:
         return payload, row.seal

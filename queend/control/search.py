@@ -1,5 +1,5 @@
 """GET /api/v1/messages/search: messages by a text of their payloads, of one queue or of several, one after the other. A
-request looks at a bounded part of the log and says where to go on; nothing is locked, and no snapshot is kept from one
+request searches a bounded part of the log and returns where to go on; it locks nothing, and keeps no snapshot from one
 request to the next."""
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .words import FLAG, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter
 
 router = Routes("messages")
 
-TEXT_MOST = 1000                # characters of what is looked for
+TEXT_MOST = 1000                # longest search text in characters
 # Bounds of one request.
 RECORDS = 10_000                # messages
 BYTES = 16 << 20                # unpacked
-LOOK = 100_000                  # rows of the log, those of other queues among them
+LOOK = 100_000                  # rows of the log, including those of other queues
 MS = 1000
 EVER, START = 2**63 - 1, 10**18 - 1      # START: a place before the first message of a queue
-WAITING = 16                    # requests that wait for others, at most
+WAITING = 16                    # most requests that wait for others
 AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})(?:\.([0-9]{1,10}))?")
-NAMED = 100                     # queues that a request names, at most
-LISTED = 1000                   # queues that a request which names none goes through
+NAMED = 100                     # most queues that a request names
+LISTED = 1000                   # queues that a request without names goes through
 
 QUEUES = """SELECT q.id, q.name, q.encryption_enabled AS sealed FROM queend.queues q
      WHERE q.id >= %s AND (%s::text[] IS NULL OR q.name = ANY (%s::text[])) ORDER BY q.id LIMIT %s"""
@@ -107,8 +107,8 @@ async def message_search(request: Request) -> Json:
 
 
 async def _queues(request: Request, first: int) -> tuple[list[Any], int | None]:
-    """The queues to search, from a number on, and the number to go on from, None at the end. Those the request names,
-    which all have to be there, else those that its token may read."""
+    """Returns the queues to search, from a number on, and the number to continue from, None at the end. These are the
+    queues that the request names, all of which must exist, else those that its token may read."""
     names = [name for name in dict.fromkeys(request.query_params.getlist("queue")) if name]
     if len(names) > NAMED:
         raise Refusal(400, f"queue is given {len(names)} times: at most {NAMED}", "invalid_request")
@@ -134,7 +134,7 @@ async def _found(request: Request, queue: Any, query: Page, texts: list[bytes], 
             await cursor.execute(ROWS, (queue.id, query.text("partition"), from_, at, behind, below, RECORDS, BYTES,
                                         LOOK, MS))
             *log, end = await cursor.fetchall()
-        # of a row that was left in the middle the rest
+        # of a row left in the middle, only the rest
         left = below if log and (log[0][3], log[0][0]) == (at, behind) else EVER
         hits, searched, unreadable, left_off = await asyncio.to_thread(
             payloads_search, queue.name.encode(), queue.sealed, texts, log, from_, to, left, most)
@@ -145,8 +145,8 @@ async def _found(request: Request, queue: Any, query: Page, texts: list[bytes], 
 
 
 class Searches:
-    """One at a time: it has megabytes in memory, and a connection for a second. What waits for it holds a request of
-    the control plane, so few may."""
+    """Runs one search at a time: it has megabytes in memory, and a connection for a second. A waiting search occupies a
+    request of the control plane, so only WAITING may wait."""
 
     def __init__(self) -> None:
         self.lock, self.waiting = asyncio.Lock(), 0
@@ -172,8 +172,8 @@ def _required(query: Page, name: str) -> str:
 
 
 def _place(after: str | None, to: int) -> tuple[int, int, int, int]:
-    """What `next` of an answer says: moment, partition and offset to go on behind, and the queue's number (0: the
-    first one)."""
+    """Parses `next` of an answer: moment, partition and offset to continue behind, and the queue's number (0: the first
+    one)."""
     if after is None:
         return to, -1, 0, 0
     found = AFTER.fullmatch(after)
@@ -184,8 +184,8 @@ def _place(after: str | None, to: int) -> tuple[int, int, int, int]:
 
 
 def spellings(text: str) -> list[bytes]:
-    """A text as writers of JSON have it: without blanks behind colons and commas, or with; what is not ASCII as it is,
-    or spelled out in small or large letters."""
+    """Returns the spellings of a text in JSON: without blanks behind colons and commas, or with; non-ASCII characters
+    as they are, or escaped in small or large letters."""
     close = re.sub(r',\s+(?=")', ",", re.sub(r'":\s+', '":', text))
     wide = re.sub(r',(?=")', ", ", re.sub(r'":(?=.)', '": ', close, flags=re.S))
     found = [spelled for one in (text, close, wide)
@@ -198,7 +198,7 @@ def _escaped(text: str, write: Callable[[str], str] = str) -> str:
 
 
 async def _told(request: Request, queue: str, hits: list[Any]) -> list[dict[str, Any]]:
-    """The messages as lists show them; those that were deleted are left out."""
+    """Returns the messages as lists show them; deleted ones are left out."""
     if not hits:
         return []
     stands = await rows(request, STANDS, [hit[0] for hit in hits], [hit[1] for hit in hits])

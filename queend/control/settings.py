@@ -24,7 +24,7 @@ async def settings_list(request: Request) -> Json:
     settings = request.app.state.control.settings
     try:
         origin = origins(settings)
-    except ConfigError:      # the file is another than it was at the start
+    except ConfigError:      # the file has changed since the start
         origin = dict.fromkeys(Settings.model_fields, "")
     return Json([{
         "name": name.upper(), "value": _text(masked(settings, name)), "default": _text(field.default),

@@ -1,4 +1,4 @@
-"""Parameters and parts of answers that several routes have, described with the pieces of `words`."""
+"""Parameters and parts of answers that several routes share, described with the pieces of `words`."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,13 +14,13 @@ SIX_COUNTS = whole(total=INTEGER, pending=INTEGER, processing=INTEGER, completed
 HEAD = {"id": ID, "name": TEXT, "namespace": TEXT, "task": TEXT, "createdAt": TIME}
 MESSAGES = whole(total=INTEGER, pending=INTEGER, processing=INTEGER)
 PLACE = {"id": ID, "transactionId": TEXT, "partitionId": ID, "queuePath": TEXT, "queue": TEXT, "partition": TEXT}
-# of a message that came back from the dead letters: what it was at first
+# origin of a redriven message
 ORIGIN = {"originTransactionId": TEXT, "originQueue": TEXT, "originPartition": TEXT, "originOffset": INTEGER}
 WAS = {"timestamp": "2026-01-02T03:04:05.678Z"}
 
 
 def each(kind: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Members of one kind."""
+    """Returns members of one kind."""
     return dict.fromkeys(names, kind)
 
 

@@ -1,4 +1,4 @@
-"""What daemons share with each other: two switches, which are kept in the database, and what they tell each other
+"""State shared by daemons: two switches, which are stored in the database, and the notices between them
 (docs/peers.md). /api/v1/system/shared-state and its two other names."""
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def told(peers: dict[str, Any]) -> dict[str, Any]:
 
 
 def dropped(peers: dict[str, Any]) -> int:
-    """Packets that were not taken, without this daemon's own."""
+    """Returns the number of dropped packets, without this daemon's own."""
     return sum(peers["refused"].values()) - peers["refused"]["own"]

@@ -1,13 +1,13 @@
 """A check of the doctor: the standbys that commits wait for, and those that stream.
 
-A role without pg_monitor sees which senders of WAL there are, but not how far they are: the check leaves that out."""
+A role without pg_monitor sees which senders of WAL exist, but not how far they are: the check leaves that out."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any
 
-LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or says nothing for longer while it is behind
-LONG_S = 1.0                           # a commit takes longer only where no standby confirms it
+LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or silent for longer while behind
+LONG_S = 1.0                           # a commit takes longer only if no standby confirms it
 
 SETTING = """
 SELECT pg_is_in_recovery() AS standby, current_setting('synchronous_standby_names') AS named,

@@ -1,6 +1,5 @@
-"""A web application at /, never anything below /api: files of a folder the operator names, index.html for every other
-path a browser may ask for; or the dashboard of this package (docs/dashboard.md), of which only its own files are
-answered."""
+"""A web application at /, never below /api: files of a folder that the operator names, with index.html for every other
+path a browser may ask for. Or the dashboard of this package (docs/dashboard.md), which serves only its own files."""
 from __future__ import annotations
 
 import asyncio
@@ -43,13 +42,13 @@ GUARDED = {
 
 
 def folder(wanted: str) -> Path | None:
-    """The folder of a web application: `wanted`, else the first of the usual places that is one."""
+    """Returns the folder of a web application: `wanted`, else the first of the usual places that exists."""
     return next((path.resolve() for path in map(Path, [wanted] if wanted else USUAL) if path.is_dir()), None)
 
 
 def open_files(settings: Settings) -> Callable[[str], bool]:
-    """What says of a path (raw, with its first slash) whether it may be a file. Anyone may have those: they show no
-    data."""
+    """Returns a function that tells whether a path (raw, with its first slash) may be a file. Files need no token: they
+    show no data."""
     if folder(settings.webapp_root) is not None:
         return lambda path: not OURS.match(path.lstrip("/"))
     if settings.queend_dashboard:
@@ -58,7 +57,7 @@ def open_files(settings: Settings) -> Callable[[str], bool]:
 
 
 def serve(app: FastAPI, settings: Settings) -> None:
-    """Adds the route, last of all, if there is something to serve."""
+    """Adds the route, after all others, if there is something to serve."""
     root = folder(settings.webapp_root)
     if root is None:
         if settings.queend_dashboard and page():
@@ -77,7 +76,7 @@ def serve(app: FastAPI, settings: Settings) -> None:
 
 @cache
 def page() -> dict[str, tuple[bytes, dict[str, str]]]:
-    """The files of the dashboard by their paths: content, headers. They are few, small, and never change."""
+    """Returns the files of the dashboard by their paths: content, headers. They are few, small, and never change."""
     files = {}
     for file in sorted(DASHBOARD.rglob("*")):
         path, kind = file.relative_to(DASHBOARD).as_posix(), TYPES.get(file.suffix)
@@ -96,8 +95,8 @@ async def dashboard(request: Request, path: PathName) -> Response:
 
 
 def find(root: Path, path: str) -> Path:
-    """The file of a decoded path without its first slash. Refuses whatever leads out of the folder, links followed,
-    and assets that are not there."""
+    """Returns the file of a decoded path without its first slash. Refuses paths that lead out of the folder, links
+    followed, and missing assets."""
     try:
         file = (root / path.lstrip("/")).resolve()
         if not file.is_relative_to(root) or ".." in Path(path).parts:
@@ -113,7 +112,7 @@ def find(root: Path, path: str) -> Path:
 
 
 def keeping(path: str) -> str:
-    """How long a file may be kept: for ever where another content has another name."""
+    """Returns how long a file may be cached: without end if another content would have another name."""
     if path.startswith("assets/") or HASHED.search(path):
         return FOREVER
     return NEVER if path == "index.html" else HOUR

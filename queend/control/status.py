@@ -1,4 +1,4 @@
-"""/api/v1/status/queues: the queues as the dashboard shows them, one with its partitions, its newest messages."""
+"""/api/v1/status/queues: the queues for the dashboard, one with its partitions, its newest messages."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -78,7 +78,8 @@ def _latest(*moments: int | None) -> int | None:
 async def status_messages(request: Request, queue: PathName) -> Json:
     """The queue's messages without payloads, newest first; empty for an unknown queue."""
     page = Page(request)
-    # What is newest is mostly within the queue's last minute; only else is everything looked through for it.
+    # The newest messages are mostly within the queue's last minute; a search of everything follows only if they are
+    # not.
     kept = await rows(request, NEWEST, queue)
     found = await rows(request, MESSAGES_OF, queue, max(kept[0].newest - RECENT_US, 0), page.limit, page.offset,
                        LOOK) if kept else []

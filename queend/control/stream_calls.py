@@ -1,5 +1,5 @@
-"""What the streams of one daemon share in the control plane: connections, and whose turn it is. Cycles are the
-core's."""
+"""State shared by the streams of one daemon in the control plane: connections, and the order of calls. Cycles belong to
+the core."""
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +12,8 @@ from .pulse import Pool, Pulse
 
 
 class Streams:
-    """`open` and `close` on the same running loop. Connections are opened when a stream comes."""
+    """Calls of streams. Requires `open` and `close` on the same running loop. Connections are opened at the first
+    stream."""
 
     def __init__(self, settings: Settings, conninfo: str, pulse: Pulse):
         turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers

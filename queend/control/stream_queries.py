@@ -1,4 +1,4 @@
-"""GET /streams/v1/queries: the streams that are registered (docs/streams.md)."""
+"""GET /streams/v1/queries: the registered streams (docs/streams.md)."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -12,7 +12,7 @@ from .route import Paged, Routes
 from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, whole
 
 router = Routes("streams")
-COUNT_MOST = 10_000      # keys of a stream that are counted
+COUNT_MOST = 10_000      # largest count of a stream's keys
 
 LIST = """
 SELECT s.query_uuid, s.name, s.source_queue, s.sink_queue, s.config_hash, s.created_at, s.updated_at,

@@ -26,14 +26,14 @@ NAME_BYTES, KEY_BYTES, KEYS_MOST = 255, 2048, 100_000
 REGISTER = "SELECT * FROM queend.stream_register(%s, %s, %s, %s, %s)"
 STATE = "SELECT * FROM queend.stream_state(%s, %s, %s, %s, %s, %s)"
 SOURCE = "SELECT q.source_queue FROM queend.stream_queries q WHERE q.name = %s"
-GROUP = "streams.{}"       # clients pop so for a query of that name
+GROUP = "streams.{}"       # the group that clients pop with for a query of that name
 SOURCE_OF = "SELECT q.source_queue, q.name FROM queend.stream_queries q WHERE q.query_uuid = %s"
 MISMATCH = ("config_hash mismatch: operator chain changed for queryId '{}'. Pass reset:true to wipe existing state, or "
             "use a new queryId.")
 
 
 def text_of(values: dict[str, Any], name: str, most: int = NAME_BYTES) -> str:
-    """A text; empty where it is absent or null. Refuses what is too long or no text."""
+    """Returns a text; empty if it is absent or null. Refuses texts that are too long and values that are not texts."""
     value = values.get(name)
     if value is None:
         return ""
@@ -43,7 +43,7 @@ def text_of(values: dict[str, Any], name: str, most: int = NAME_BYTES) -> str:
 
 
 def required(values: dict[str, Any], name: str) -> str:
-    """A text that is not empty. What is missing, empty or no text is told in the words clients know."""
+    """Returns a text that is not empty. Refuses anything else in the words that clients know."""
     if not isinstance(values.get(name), str) or not values[name]:
         raise Refusal(400, f"{name} is required", "invalid_request")
     return text_of(values, name)
@@ -67,7 +67,7 @@ async def register(request: Request) -> Json:
     deleted."""
     values = await body_object(request, strict=True)
     name, source, hash_ = (required(values, key) for key in ("name", "source_queue", "config_hash"))
-    text_of(values, "name", NAME_BYTES - len(GROUP.format("")))      # its group has a bound, too
+    text_of(values, "name", NAME_BYTES - len(GROUP.format("")))      # the name of its group is limited, too
     sink = text_of(values, "sink_queue") or None
     streams = request.app.state.control.streams
     async with (streams.registering, streams.pool.connection() as connection,

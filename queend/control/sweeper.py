@@ -1,7 +1,7 @@
-"""Removes the rows of deleted queues, a little at a time, while nobody waits for it.
+"""Removes the rows of deleted queues in the background, a portion at a time.
 
-Wakes when this daemon deleted a queue, and once a minute for what a daemon that is gone may have left. Any number of
-daemons may sweep one database at once.
+Wakes when this daemon deleted a queue, and once a minute for leftovers of ended daemons. Any number of daemons may
+sweep one database at once.
 """
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from psycopg_pool import AsyncConnectionPool
 
 from ..service.running import Running
 
-ROWS = 1000      # per transaction: the partition's lane is held so long
+ROWS = 1000      # per transaction, which holds the partition's lane
 IDLE_S = 60.0
 BUSY_S = 1.0     # after a lane was busy or the database was away
 
 
 class Sweeper(Running):
-    """`open` and `close` on the same running loop."""
+    """The background service. Requires `open` and `close` on the same running loop."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
@@ -32,7 +32,7 @@ class Sweeper(Running):
             await self._rest(pause)
 
     async def _sweep(self) -> bool:
-        """Sweeps until nothing is left or nothing moves; whether nothing is left."""
+        """Sweeps until nothing is left or nothing can be swept. Returns whether nothing is left."""
         async with self.pool.connection() as connection:
             while True:
                 removed, partitions = await (

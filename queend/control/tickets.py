@@ -1,5 +1,6 @@
-"""Tickets for streams of messages. A page cannot set a header of an EventSource or a WebSocket, so who has a token asks
-for a ticket and names it in the query of the stream: once, within seconds, at the same path (core/auth/ticket)."""
+"""Tickets for streams of messages. A page cannot set a header of an EventSource or a WebSocket. So a client with a
+token asks for a ticket and names it in the query of the stream: once, within seconds, at the same path
+(core/auth/ticket)."""
 from __future__ import annotations
 
 import secrets
@@ -25,7 +26,7 @@ def minted(request: Request, queue: str) -> Json:
     path: bytes = request.scope["raw_path"].partition(b"?")[0].removesuffix(END.encode())
     grant = getattr(request.state, "grant", None)
     if grant is not None:
-        if not allows_some(grant.rules, queue, POP):      # which group it pops for, the stream says
+        if not allows_some(grant.rules, queue, POP):      # the stream names the group that it pops for
             raise Refusal(403, lacking(POP, queue), "forbidden")
         core = request.app.state.control.core
         if request.state.epoch != core.grants_epoch():

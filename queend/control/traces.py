@@ -1,4 +1,4 @@
-"""/api/v1/traces: what programs note about messages; by message, by name, and the names there are."""
+"""/api/v1/traces: what programs record about messages; by message, by name, and the list of names."""
 from __future__ import annotations
 
 from typing import Any
@@ -25,8 +25,8 @@ TRACE = {"id": TEXT, "event_type": TEXT, "data": ANY, "consumer_group": TEXT, "w
          "trace_names": array(TEXT)}
 
 TRACES_MOST = 10_000      # of one message
-TOTAL_MOST = 100_000      # counted; there may be more
-NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names looked at; traces of a name counted
+TOTAL_MOST = 100_000      # largest count; there may be more
+NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names read; traces of a name counted
 NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100      # bytes, but of NAMES_MOST
 ID_MOST = 255             # characters of a transactionId, as everywhere
 

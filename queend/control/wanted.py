@@ -1,4 +1,4 @@
-"""Which messages an erasure wants: by transactionId, by a text of the payload, by a value at a place of it."""
+"""The filter of an erasure: by transactionId, by a text of the payload, by a value at a place in it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Wanted:
-    """All that is set has to fit. ids: keys of records; texts: spellings of the text; path: steps of a JSON Pointer."""
+    """A filter whose set conditions must all match. ids: keys of records; texts: spellings of the text; path: steps of
+    a JSON Pointer."""
 
     partition: str | None
     ids: frozenset[bytes]
@@ -31,8 +32,8 @@ class Wanted:
         return bool(self.texts) or self.path is not None
 
     def fits(self, key: bytes, payload: bytes | None, headers: str | None = None) -> bool | None:
-        """Whether a record is wanted; None if the filter needs a payload that cannot be read. key: of its
-        transactionId; payload: None where it cannot be read; headers: they tell what a redriven one was at first."""
+        """Returns whether a record matches; None if the filter needs a payload that cannot be read. key: of its
+        transactionId; payload: None if it cannot be read; headers: they name the origin of a redriven one."""
         if self.ids and key not in self.ids and self._origin(headers) not in self.ids:
             return False
         if not self.by_payload:
@@ -54,7 +55,7 @@ class Wanted:
 
 
 def wanted_of(body: dict[str, Any]) -> Wanted:
-    """Reads the filter of a request's body; refuses one that names nothing."""
+    """Reads the filter of a request's body; refuses an empty filter."""
     if not any(name in body for name in KEYS):
         raise Refusal(400, f"A filter is required: give one of {', '.join(KEYS)}", "filter_required")
     ids, path = body.get("transactionIds", []), body.get("path")
@@ -81,7 +82,7 @@ def _steps(path: str | None) -> tuple[str, ...] | None:
 
 
 def _found(value: Any, path: tuple[str, ...]) -> Any:
-    """What stands at a place of a JSON value; MISSING where there is no such place."""
+    """Returns the value at a place in a JSON value; MISSING if there is no such place."""
     for step in path:
         if isinstance(value, dict) and step in value:
             value = value[step]
@@ -93,7 +94,7 @@ def _found(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON: true is not 1, inside of objects and arrays neither."""
+    """Returns whether two values are equal as JSON: true is not 1, inside of objects and arrays neither."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""Pieces of JSON Schema and OpenAPI of which routes make the descriptions of what they take and answer."""
+"""Pieces of JSON Schema and OpenAPI for the routes' descriptions of requests and answers."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +12,7 @@ MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("strin
 SOME_TIME = {**MAYBE, "format": "date-time"}
 JSON = {"type": ["object", "array"]}
 TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
-# Of a stream.
+# Of a stream query.
 QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
 MESSAGE = {"id": "019b7d3c-1f2e-7000-8000-000000000001", "transactionId": "order-17", "traceId": None, "data": {"n": 1},
            "producerSub": None, "createdAt": "2026-01-02T03:04:05.678901Z",
@@ -34,12 +34,12 @@ def record(required: list[str], **properties: Any) -> dict[str, Any]:
 
 
 def whole(*maybe: str, **properties: Any) -> dict[str, Any]:
-    """An object that has these members and no others: all of them but those of `maybe`, which may be missing."""
+    """Returns an object schema with exactly these members: all are required except those of `maybe`."""
     return {**record([name for name in properties if name not in maybe], **properties), "additionalProperties": False}
 
 
 def like(schema: dict[str, Any], example: Any) -> dict[str, Any]:
-    """The schema with an example."""
+    """Returns the schema with an example."""
     return {**schema, "examples": [example]}
 
 

@@ -1,1 +1,1 @@
-"""What the daemon does besides answering requests."""
+"""Background services of the daemon, besides answering requests."""

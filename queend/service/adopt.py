@@ -1,9 +1,9 @@
-"""Folders of the failover buffer whose database was moved: by a dump and a restore, or by pg_upgrade, it became another
-one.
+"""Folders of the failover buffer whose database was moved: a dump and a restore, or pg_upgrade, gave it another
+identity.
 
-What such a folder holds is stored in the database that is there now only when somebody who knows says so (`queend
-failover adopt`). The seed of the schema moves with the data, so a folder that knows its seed can tell a database
-that was moved from a strange one.
+Messages of such a folder are stored in the present database only at an operator's command (`queend failover adopt`).
+The seed of the schema moves with the data. So a folder that knows its seed can tell a database that was moved from a
+foreign one.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MARK = 0x63655251
 
 @dataclass(frozen=True)
 class Found:
-    """A folder with messages for another database. moved: its database has the seed of this one; None: the folder
-    does not know."""
+    """A folder with messages for another database. moved: its database has the seed of this one; None: the folder does
+    not know its seed."""
 
     path: Path
     messages: int
@@ -31,7 +31,7 @@ class Found:
 
 
 def find(root: Path, identity: Identity) -> list[Found]:
-    """The folders of other databases below `root`."""
+    """Returns the folders of other databases below `root`."""
     if not root.is_dir():
         return []
     found = []
@@ -44,7 +44,7 @@ def find(root: Path, identity: Identity) -> list[Found]:
 
 
 def adopt(found: Found, identity: Identity) -> None:
-    """From now on the folder is of this database: the next daemon that takes it stores what is in it. Raises
+    """Assigns the folder to this database: the next daemon that takes the folder stores its messages. Raises
     FolderError."""
     lock = take(found.path)
     if lock is None:
@@ -56,8 +56,8 @@ def adopt(found: Found, identity: Identity) -> None:
 
 
 def _waiting(path: Path) -> tuple[int, int]:
-    """How many messages of the folder are not stored yet, and when the first was taken (µs); damaged bytes end a
-    file's count."""
+    """Returns how many messages of the folder are not stored yet, and when the first was taken (µs); damaged bytes end
+    a file's count."""
     messages, oldest = 0, 0
     first, at = _position(path)
     for segment in sorted(path.glob("*.seg")):

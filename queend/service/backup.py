@@ -1,7 +1,7 @@
 """A backup of everything a daemon keeps: a dump of its database by PostgreSQL's own program, and its failover buffer.
 
-The buffer is copied first. What is drained while the dump is made is in both then, and stored once when it is drained
-again: the ids of messages in the buffer are always looked up. The way back is service/restore.
+The buffer is copied first. So messages drained while the dump is made are in both. They are stored once when they are
+drained again, because ids of buffered messages are always looked up. service/restore is the way back.
 """
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from .migrate import FOREIGN
 CHUNK = 1 << 20
 FORMAT = 1
 TABLES = "queend"
-SURFACE = ("queen", "queen_streams")      # made anew by every release (sql/queen)
+SURFACE = ("queen", "queen_streams")      # created again by every release (sql/queen)
 FACTS = {"made": str, "postgres": int, "sha256": str, "bytes": int, "buffers": int}
 FILE = {"file": str, "bytes": int, "sha256": str}      # of the failover buffer
-Heard = Callable[[float], None]      # so many more bytes
+Heard = Callable[[float], None]      # called with the number of further bytes
 
 
 class BackupError(RuntimeError):
-    """There is no backup, or it cannot be restored; the message says why."""
+    """The backup was not made, or it cannot be restored; the message says why."""
 
 
 def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: Heard) -> dict[str, Any]:
     """Writes a backup into a new folder, all of it or nothing, and returns the contents of its backup.json.
 
-    Raises BackupError where `queend restore` could not bring the backup back: no client programs that fit the server,
-    or tables that need objects of other schemas. everything: dumps the other schemas of the database, too.
+    Raises BackupError if `queend restore` could not bring the backup back: no client programs match the server, or
+    tables need objects of other schemas. everything: dumps the other schemas of the database, too.
     """
     work = _new_folder(target)
     try:
@@ -80,7 +80,8 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
 
 
 def _new_folder(target: Path) -> Path:
-    """Makes a hidden folder beside `target` and returns it. Raises BackupError if `target` exists or cannot be made."""
+    """Creates a hidden folder beside `target` and returns it. Raises BackupError if `target` exists or cannot be
+    created."""
     if os.path.lexists(target):
         raise BackupError(f"{target} is there already")
     parent = target.absolute().parent
@@ -97,7 +98,7 @@ def _new_folder(target: Path) -> Path:
 
 
 def schemas_of(connection: psycopg.Connection) -> list[str]:
-    """Returns the schemas that belong to queend in this database. Where another program has tables in `queen` or
+    """Returns the schemas that belong to queend in this database. If another program has tables in `queen` or
     `queen_streams`, those two are not queend's."""
     foreign = connection.execute(FOREIGN).fetchone() != (None,)
     return [name for (name,) in connection.execute(
@@ -106,7 +107,7 @@ def schemas_of(connection: psycopg.Connection) -> list[str]:
 
 
 def clients(server: int, written_by: int = 0) -> binaries.Binaries:
-    """Returns the client programs for this server. Raises BackupError where none fit."""
+    """Returns the client programs for this server. Raises BackupError if none match."""
     try:
         return binaries.clients(server, written_by)
     except binaries.BinariesError as error:
@@ -114,7 +115,8 @@ def clients(server: int, written_by: int = 0) -> binaries.Binaries:
 
 
 def told(source: Path) -> dict[str, Any]:
-    """What a backup says of itself. Raises BackupError where it is none, or of another version."""
+    """Returns the contents of a backup's backup.json. Raises BackupError if the folder is not a backup, or of another
+    version."""
     try:
         with opened(source / "backup.json") as file:
             made = json.load(file)
@@ -138,7 +140,7 @@ def told(source: Path) -> dict[str, Any]:
 
 
 def _is(value: object, kind: type) -> bool:
-    """True for a value of exactly this type; numbers of a backup are not negative."""
+    """Returns True for a value of exactly this type; numbers of a backup are not negative."""
     return type(value) is kind and (not isinstance(value, int) or value >= 0)
 
 
@@ -199,7 +201,7 @@ def _checked(process: subprocess.Popen, name: str, errors: Any) -> None:
 
 
 def written(errors: Any) -> str:
-    """Returns what a program wrote into this file, at most 4000 bytes."""
+    """Returns the output of a program in this file, at most 4000 bytes."""
     errors.seek(0)
     return errors.read(4000).decode(errors="replace").strip()
 
@@ -231,7 +233,7 @@ def _copy_buffers(root: Path, target: Path) -> tuple[int, list[dict[str, Any]]]:
             try:
                 size, mark = copy(file, into / file.name)
             except FileNotFoundError:
-                continue      # drained meanwhile: it is in the dump
+                continue      # drained meanwhile: its messages are in the dump
             files.append({"file": f"{count}/{file.name}", "bytes": size, "sha256": mark})
         count += 1
     return count, files
@@ -264,7 +266,7 @@ def digest(path: Path, heard: Heard) -> tuple[int, str]:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """Yields the bytes of a regular file. Raises BackupError where it cannot be read."""
+    """Yields the bytes of a regular file. Raises BackupError if it cannot be read."""
     with readable(path), opened(path) as file:
         while chunk := file.read(CHUNK):
             yield chunk
@@ -272,7 +274,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raises BackupError with the path where the system refuses to read it."""
+    """Raises BackupError with the path if the system refuses to read it."""
     try:
         yield
     except OSError as error:

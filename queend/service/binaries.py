@@ -1,7 +1,7 @@
-"""The PostgreSQL programs the embedded cluster runs: where they are, and who may execute them.
+"""The PostgreSQL programs of the embedded cluster: where they are, and which account may execute them.
 
-PostgreSQL refuses to run as root, so a root daemon starts it under another account. That account cannot enter a
-virtual environment below /root; the programs are then copied once to a folder everybody can read.
+PostgreSQL refuses to run as root, so a root daemon starts it under another account. That account cannot enter a virtual
+environment below /root; then the programs are copied once to a world-readable folder.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ACCOUNTS = ("queend", "postgres", "nobody")
 
 
 class BinariesError(RuntimeError):
-    """No PostgreSQL that can be used; the message says what was tried."""
+    """No usable PostgreSQL was found; the message says what was tried."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """The operating system account a cluster runs as."""
+    """The operating system account of a cluster."""
 
     uid: int
     gid: int
@@ -42,7 +42,8 @@ class Account:
         return self.uid == os.geteuid()
 
     def become(self) -> dict:
-        """Keyword arguments of subprocess that drop to this account for good; empty when it is ours already."""
+        """Returns keyword arguments of subprocess that switch to this account for good; empty if the process has it
+        already."""
         return {} if self.is_self else {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
@@ -55,9 +56,9 @@ class Binaries:
 
 
 def account_for(data: Path) -> Account:
-    """The account that owns `data`, or, where it does not exist yet, the one a new cluster gets.
+    """Returns the account that owns `data`, or, if `data` does not exist yet, the account for a new cluster.
 
-    Ourselves unless we are root; root takes the first of queend, postgres and nobody that exists.
+    That is this process's account unless it is root; root takes the first existing one of queend, postgres and nobody.
     """
     if data.exists():
         uid = data.stat().st_uid
@@ -81,7 +82,8 @@ def name_of(uid: int) -> str:
 
 
 def _entry(uid: int, why: str) -> pwd.struct_passwd:
-    """A container may run as a number that has no name, and a folder that was copied may belong to one."""
+    """Returns the entry of an account. A container may run as a number without a name, and a copied folder may belong
+    to one."""
     try:
         return pwd.getpwuid(uid)
     except KeyError:
@@ -93,9 +95,10 @@ def _account(entry: pwd.struct_passwd) -> Account:
 
 
 def find(account: Account, major: int | None = None) -> Binaries:
-    """PostgreSQL programs `account` can execute: the embedded ones, else the system's newest of at least version 15.
+    """Returns PostgreSQL programs that `account` can execute: the embedded ones, else the system's newest of at least
+    version 15.
 
-    `major`: take only this major version (a cluster's files belong to one). Raises BinariesError.
+    `major`: only this major version (a cluster's files belong to one). Raises BinariesError.
     """
     tried = []
     for folder in [*_embedded(), *_system()]:
@@ -171,13 +174,13 @@ def _system() -> list[Path]:
 
 
 def _major_in(folder: Path) -> int:
-    """Returns the number a folder of one major version is named by, 0 if there is none."""
+    """Returns the major version in a folder's name, 0 if there is none."""
     number = folder.name.removeprefix("pgsql-")
     return int(number) if number.isdecimal() else 0
 
 
 def _version(folder: Path, account: Account) -> int | None:
-    """Major version told by `postgres --version` run as `account`; None if it cannot be run."""
+    """Returns the major version printed by `postgres --version` run as `account`; None if it cannot be run."""
     try:
         done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, cwd="/", env={},
                               timeout=20, **account.become())
@@ -202,14 +205,14 @@ def _shared_copy(folder: Path) -> Path | None:
                 _copy(package, target)
             except OSError:
                 continue
-        # Whoever could write here could choose what we execute.
+        # Write access here would be the right to choose the programs that the daemon executes.
         if all(p.stat().st_uid == 0 and not p.stat().st_mode & 0o022 for p in (shared, target)):
             return target / package.name / folder.parent.name / "bin"
     return None
 
 
 def _copy(package: Path, target: Path) -> None:
-    """Copies what a server needs (not headers, static libraries or client tools), complete or not at all."""
+    """Copies the parts a server needs (no headers, static libraries or client tools), completely or not at all."""
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
         work.chmod(0o755)

@@ -1,17 +1,17 @@
-"""The folder of the failover buffer: one for each daemon, locked for as long as it runs.
+"""The folder of the failover buffer: one for each daemon, locked as long as the daemon runs.
 
-Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first that holds messages and that no other
-has, else the first that no other has. So daemons that share a host never share a file, and what one that was killed
-left behind is drained by the next that starts, or, when it has been gone for QUEEND_BUFFER_ADOPT_MS, by one that runs
-and has nothing in its own folder: segment after segment moves there.
+Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first unlocked folder with messages, else the
+first unlocked one. So daemons on one host never share a file. The folder of a killed daemon is drained by the next
+daemon that starts. Or, after it was unlocked for QUEEND_BUFFER_ADOPT_MS, a running daemon with an empty folder adopts
+it: segment after segment moves there.
 
-A folder names its owner, by host and port, so that a daemon that comes back finds its own records and stores them
-before anything newer. Where another daemon is adopting them, the returning one asks for the folder (the file `wanted`)
-and waits up to RETURN_S: the adopter stores the segment that it has moved, and lets go. A segment that an adopter had
+A folder names its owner, by host and port, so that a restarted daemon finds its own records and stores them before
+newer ones. If another daemon is adopting them, the restarted one asks for the folder (the file `wanted`) and waits up
+to RETURN_S: the adopter stores the segment that it has moved, and releases the folder. A segment that an adopter had
 moved when it was killed is in the folder that the file `adopter` names; the owner waits for it as long.
 
-What a folder holds belongs to one database: the file `database` says which. It is written once the database is
-known, and a folder of another is left alone.
+The messages of a folder belong to one database, which the file `database` names. It is written once the database is
+known, and folders of other databases stay untouched.
 """
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class FolderError(RuntimeError):
 
 
 class Folder:
-    """A locked folder. `path` is None when the settings want no buffer. identity: of the database, None: not known
-    yet, then `claim` follows."""
+    """A locked folder. `path` is None if the settings want no buffer. identity: of the database; None: not known yet,
+    and `claim` follows."""
 
     def __init__(self, settings: Settings, identity: str | None = None):
         self.path: Path | None = None
         self.lock = -1
         self.identity = identity
         self.adopt_s = settings.queend_buffer_adopt_ms / 1000
-        # a port that the kernel chooses is another one next time
+        # a port that the kernel chooses changes at each start
         self.owner = f"{socket.gethostname()}:{settings.port}" if settings.port else ""
-        self._alone: dict[Path, float] = {}              # folders nobody has, since when
-        self._adopting: tuple[Path, int] | None = None    # one of them, and its lock
+        self._alone: dict[Path, float] = {}              # unlocked folders, and since when
+        self._adopting: tuple[Path, int] | None = None    # the one being adopted, and its lock
         self.found: set[Path] = set()      # segments, at the start
-        self.foreign: list[Path] = []      # folders with messages for other databases, which nobody else has
+        self.foreign: list[Path] = []      # unlocked folders with messages for other databases
         if not settings.queend_buffer_bytes:
             return
         try:
@@ -104,7 +104,7 @@ class Folder:
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
 
     def _returned(self, path: Path) -> int | None:
-        """The lock of this daemon's own folder, which its adopter gives back. None: not within RETURN_S."""
+        """Returns the lock of this daemon's own folder, which its adopter gives back; None: not within RETURN_S."""
         (path / "wanted").touch(mode=0o600)
         lock = _until(lambda: take(path))
         (path / "wanted").unlink(missing_ok=True)
@@ -114,7 +114,8 @@ class Folder:
         return lock
 
     def claim(self, identity: str) -> bool:
-        """The database is known now. False: what was found in the folder belongs to another."""
+        """Assigns the folder to the database, which is known now. Returns False if the messages found there belong to
+        another."""
         self.identity = identity
         if self.path is None or (belongs_to(self.path) == identity and belongs_to(self.path).lineage
                                  == getattr(identity, "lineage", "")):
@@ -128,8 +129,8 @@ class Folder:
         return True
 
     def part(self) -> Path | None:
-        """When the claim failed and nobody writes any more: what was taken since the start goes into a folder
-        without a database, which the next start will find. Its path, None: there was nothing."""
+        """Moves what was taken since the start into a folder without a database, which the next start will find.
+        Requires that the claim failed and all writes have ended. Returns its path, None if there was nothing."""
         assert self.path
         taken = set(self.path.glob("*.seg")) - self.found
         if not taken:
@@ -146,8 +147,8 @@ class Folder:
         raise FolderError(f"failover buffer: all {MOST} folders in {self.path.parent} are taken")
 
     def adopt(self, offer: Callable[[str, int], None]) -> None:
-        """One look at the other folders: the oldest segment of one whose daemon is gone is offered. Call it again
-        and again."""
+        """Looks once at the other folders: offers the oldest segment of a folder whose daemon is gone. Must be called
+        again and again."""
         if self.path is None or self.identity is None or not self.adopt_s:
             return
         now = time.monotonic()
@@ -158,7 +159,7 @@ class Folder:
                 if of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
                     self._alone.pop(path, None)
                 elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := take(path)) is not None:
-                    if of_another(path, self.identity):      # it was, for a moment, somebody else's
+                    if of_another(path, self.identity):      # another daemon had locked it since the last look
                         os.close(lock)
                         continue
                     self._adopting = path, lock
@@ -168,7 +169,7 @@ class Folder:
             return
         path, lock = self._adopting
         if any(self.path.glob("*.seg")):
-            return      # the segment that was moved last is not stored yet, or this daemon buffers
+            return      # the last moved segment is not stored yet, or this daemon buffers
         numbers = sorted(int(one.stem) for one in path.glob("*.seg") if one.stem.isdigit())
         if numbers and not (path / "wanted").exists():
             write(path / "adopter", f"{self.path.name}\n")
@@ -191,7 +192,7 @@ class Folder:
 
 
 class Identity(str):
-    """Which database it is; another for each copy. lineage: what it shares with its copies, empty: not known."""
+    """The identity of a database; each copy has another. lineage: common to all copies; empty: not known."""
 
     lineage: str
 
@@ -202,17 +203,17 @@ class Identity(str):
 
 
 def root_of(settings: Settings) -> Path:
-    """Where the folders are."""
+    """Returns the folder that holds the folders."""
     return (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
 
 
 def folders(root: Path) -> list[Path]:
-    """Those of daemons, by number."""
+    """Returns the folders of daemons, by number."""
     return sorted((one for one in root.iterdir() if one.name.isdigit() and one.is_dir()), key=lambda one: int(one.name))
 
 
 def holds_messages(settings: Settings) -> bool:
-    """Is there a folder that nobody has, with messages in it?"""
+    """Returns whether there is an unlocked folder with messages in it."""
     try:
         return any(any(one.glob("*.seg")) and not _locked(one) for one in folders(root_of(settings)))
     except OSError:
@@ -220,14 +221,14 @@ def holds_messages(settings: Settings) -> bool:
 
 
 def mark(path: Path, identity: str) -> None:
-    """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies
-    stands beside."""
+    """Assigns the folder to that database. Older versions read `database` as a whole, so the lineage stands in a file
+    beside it."""
     write(path / "lineage", f"{getattr(identity, 'lineage', '')}\n")
     write(path / "database", f"{identity}\n")
 
 
 def belongs_to(path: Path) -> Identity:
-    """Which database a folder's messages are for; empty: whichever comes first."""
+    """Returns the database that a folder's messages are for; empty: the first one that claims it."""
     return Identity(_read(path / "database"), _read(path / "lineage"))
 
 
@@ -239,13 +240,13 @@ def _read(path: Path) -> str:
 
 
 def of_another(path: Path, identity: str | None) -> bool:
-    """Does it hold messages for a database that is not this one?"""
+    """Returns whether a folder holds messages for another database than this one."""
     return identity is not None and belongs_to(path) not in ("", identity) and \
         ((path / "quarantine").exists() or any(path.glob("*.seg")))
 
 
 def take(path: Path) -> int | None:
-    """Locks a folder: an open file that holds the lock. None: another daemon has it."""
+    """Locks a folder. Returns an open file that holds the lock; None: another daemon has it."""
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,7 +257,7 @@ def take(path: Path) -> int | None:
 
 
 def _await_adopter(path: Path) -> None:
-    """Waits, up to RETURN_S, until the daemon that adopted from this folder has stored what it had moved."""
+    """Waits, up to RETURN_S, until the daemon that adopted from this folder has stored the segment it had moved."""
     name = _read(path / "adopter")
     if name.isdigit():
         other = path.parent / name
@@ -266,7 +267,7 @@ def _await_adopter(path: Path) -> None:
 
 
 def _until(look: Callable[[], Any]) -> Any:
-    """What `look` returns as soon as that is not None; None after RETURN_S."""
+    """Calls `look` until it returns something, and returns that; None after RETURN_S."""
     end = time.monotonic() + RETURN_S
     while (seen := look()) is None and time.monotonic() < end:
         time.sleep(PAUSE_S)

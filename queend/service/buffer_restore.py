@@ -1,8 +1,8 @@
 """Brings the failover buffer of a backup back: checks it, copies it into a hidden folder, then renames the copies.
 
-The hidden folder lies beside the folders of daemons, which have numbers for names: a daemon ignores it. The copy is
-made before the transaction of the restore, so a buffer that cannot be written leaves the database as it was. What a
-restore that was killed left behind is removed by the next restore.
+The hidden folder lies beside the folders of daemons, which have numbers for names, so a daemon ignores it. The copy is
+made before the transaction of the restore, so a buffer that cannot be written leaves the database as it was. The next
+restore removes what a killed restore left behind.
 """
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Copied:
 
 
 def checked(source: Path, made: dict[str, Any], heard: Heard) -> list[Path]:
-    """Returns the folders of the failover buffer in a backup. Raises BackupError unless each holds the files that
-    backup.json lists, as they were written, and no others. Links are refused: they would bring in files from
-    elsewhere. A backup without a list must have as many folders as backup.json tells."""
+    """Returns the folders of the failover buffer in a backup. Raises BackupError unless each holds exactly the files
+    that backup.json lists, as they were written. Links are refused, because they would bring in files from elsewhere. A
+    backup without a list must have as many folders as backup.json says."""
     root = source / "buffer"
     with readable(root):
         found = _walked(root)

@@ -1,4 +1,4 @@
-"""Files that a crash of the machine leaves whole: the old one or the new one, never a part."""
+"""Files that survive a crash of the machine as a whole: the old one or the new one, never a part."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Of a file its contents, of a folder its names."""
+    """Flushes a path to the disk: a file's contents, or a folder's names."""
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(opened)
@@ -15,7 +15,7 @@ def sync(path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """The whole file or nothing of it, for this account alone."""
+    """Writes the whole file or nothing, readable for this account alone."""
     partial = path.with_suffix(".new")
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(text)
@@ -25,5 +25,5 @@ def write(path: Path, text: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused it, and of which file."""
+    """Returns why the system refused an operation, and the file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

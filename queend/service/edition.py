@@ -1,5 +1,4 @@
-"""Which functions a database has: a number that only grows, their edition, and the oldest edition whose daemons they
-serve.
+"""The edition of a database's functions, a number that only grows, and the oldest edition whose daemons they serve.
 
 Both stand in sql/function/edition.sql and are installed with the functions, in one transaction
 (docs/inside/decisions/versions.md).
@@ -16,18 +15,18 @@ NUMBERS = re.compile(r"^\s*SELECT (\d+), (\d+)\s*$", re.M)
 
 
 class Edition(NamedTuple):
-    """number 0: functions that carry none, of versions before there were numbers."""
+    """An edition. number 0: functions of versions before editions existed."""
 
     number: int = 0
     serves: int = 0
 
     def serves_daemon(self, other: Edition) -> bool:
-        """Whether a daemon of that edition can work with these functions."""
+        """Returns whether a daemon of that edition can work with these functions."""
         return self.serves <= other.number <= self.number
 
 
 def edition_in(folder: Path) -> Edition:
-    """Of these SQL files."""
+    """Returns the edition of these SQL files."""
     path = folder / "function" / "edition.sql"
     if not path.exists():
         return Edition()
@@ -37,7 +36,7 @@ def edition_in(folder: Path) -> Edition:
 
 
 def edition_of(connection: psycopg.Connection) -> Edition:
-    """Of the database."""
+    """Returns the edition of the database."""
     if connection.execute("SELECT to_regprocedure('queend.edition()')").fetchone() == (None,):
         return Edition()
     found = connection.execute("SELECT edition, serves FROM queend.edition()").fetchone()

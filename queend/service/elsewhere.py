@@ -1,6 +1,6 @@
-"""A database that a request names: connected to with what the request brought and nothing of the daemon's own, and
-never waited for without an end. A server that goes silent costs a thread until the operating system gives it up;
-nobody waits for that thread.
+"""A database that a request names: connected with the values of the request and none of the daemon's own, and with a
+limit on every wait. A server that goes silent costs a thread until the operating system gives up; no caller waits for
+that thread.
 """
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from .. import session
 from ..config import listed
 from ..connect import roots
 
-NOWHERE = "/dev/null/none"      # a file that cannot be: libpq looks for others where it is given none
+NOWHERE = "/dev/null/none"      # a file that cannot exist: without one, libpq looks for its default files
 CONNECT_S = 5
 MOST = 4                        # threads at once
 TARGET = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\],]+)(?::([0-9]{1,5}))?/([^,]+)")
 
-# What an address may lead to: libpq's errors, and those of looking up a name that is none.
+# Errors of an unreachable address: libpq's, and those of looking up an invalid name.
 UNREACHABLE = (psycopg.Error, OSError, ValueError)
 
 
 def targets_read(text: str) -> set[tuple[str, int, str]]:
-    """`host[:port]/database` with commas: host, port, database. ValueError for what is none."""
+    """Parses `host[:port]/database` with commas. Returns host, port, database. Raises ValueError for an invalid
+    element."""
     found = set()
     for one in listed(text):
         match = TARGET.fullmatch(one)
@@ -56,11 +57,12 @@ class Address:
     verify: bool = True       # with ssl: the server's certificate and name
 
     def among(self, targets: set[tuple[str, int, str]]) -> bool:
-        """Has the operator listed it? A folder of a socket cannot be."""
+        """Returns whether the operator has listed it. The folder of a socket cannot be listed."""
         return any((self.host.lower(), int(self.port), database) in targets for database in (self.database, "*"))
 
     def conninfo(self) -> str:
-        """Whatever libpq would take from the environment, or from files of the daemon's account, is given."""
+        """Returns the connection string. It sets everything that libpq would take from the environment or from files of
+        the daemon's account."""
         own = {option.keyword.decode(): (option.compiled or b"").decode()
                for option in psycopg.pq.Conninfo.get_defaults() if option.envvar
                and option.keyword not in (b"service", b"servicefile")}
@@ -75,16 +77,16 @@ class Address:
 
 
 class Cut(Exception):
-    """Nobody waits for this work any more."""
+    """The caller does not wait for this work any more."""
 
 
 class Crowded(Exception):
-    """As many threads as there may be have work that has not ended."""
+    """As many threads as allowed have unfinished work."""
 
 
 class Work:
-    """Something that blocks, on a thread of its own. `run` returns what it returns, or raises TimeoutError when a
-    step took longer than `step_s`, Cut after `cut`; its connections are closed under it then."""
+    """Blocking work on a thread of its own. `run` returns its result. It raises TimeoutError if a step took longer than
+    `step_s`, and Cut after `cut`; then the connections of the work are closed."""
 
     _alive: set[Work] = set()
 
@@ -97,19 +99,19 @@ class Work:
         self._result: asyncio.Future[Any] | None = None
 
     def step(self) -> None:
-        """On its thread: another step begins."""
+        """Begins another step. Called on the thread of the work."""
         self._moved = time.monotonic()
         if self._over:
             raise Cut
 
     def connect(self, conninfo: str, options: str = "", **more: Any) -> psycopg.Connection:
-        """On its thread."""
+        """Connects. Called on the thread of the work."""
         self.step()
         rest, settings = session.parted(conninfo, **({"options": options} if options else {}))
         connection = psycopg.connect(rest, **more)
         try:
             with self._lock:
-                # stays the same socket, whoever closes the other
+                # stays the same socket even if the other descriptor is closed
                 self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
             self.step()
             if settings:
@@ -123,7 +125,7 @@ class Work:
         return connection
 
     def cut(self) -> None:
-        """From any thread."""
+        """Ends the work. May be called from any thread."""
         with self._lock:
             self._over = True
             for one in self._sockets:
@@ -133,7 +135,7 @@ class Work:
             self._result.get_loop().call_soon_threadsafe(self._settle, None, Cut())
 
     async def run(self, work: Callable[..., Any], *given: Any) -> Any:
-        """work(self, *given)."""
+        """Runs work(self, *given) on the thread."""
         if len(Work._alive) >= MOST:
             raise Crowded
         self._result = asyncio.get_running_loop().create_future()

@@ -1,15 +1,15 @@
-"""A PostgreSQL of our own: created, started and stopped by the daemon, reachable only through a socket in its data
+"""An embedded PostgreSQL: created, started and stopped by the daemon, reachable only through a socket in its data
 folder.
 
 Layout of the data folder: `lock` (held while a daemon uses it), `pg/` (the cluster, mode 0700, owned by the account it
 runs as; its socket lies there too), `postgres.log`, and `creating` or `created`: whether the cluster is complete.
 
-A start may find anything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of
-one, files that name processes which are gone. Only one daemon gets past the lock; then whatever runs in the folder is
-ended (service/leftovers).
+A start may find everything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of
+one, files that name ended processes. Only one daemon gets the lock; then it ends all processes that run in the folder
+(service/leftovers).
 
 Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link
-without walking the real path, so the account needs no access to the folders above (a checkout below /root stays
+without walking the real path. So the account needs no access to the folders above (a checkout below /root stays
 closed), and a path longer than a socket address allows does no harm.
 """
 from __future__ import annotations
@@ -47,8 +47,8 @@ RAW = re.compile(r"^(?!\d{4}-\d\d-\d\d |\s)(.+)", re.M)      # lines written bef
 TOLD_BYTES = 4000      # end of the log that is searched for the reason
 PR_SET_PDEATHSIG = 1
 OURS = {"lock", "pg", "creating", "created", "postgres.log", "postgres.log.1", "buffer"}
-LOCK_S = 2.0  # how long another daemon's lock is waited for
-# Nothing of ours: PG… variables, a preloaded library or a locale would change what the server does.
+LOCK_S = 2.0  # how long the daemon waits for another daemon's lock
+# None of the daemon's variables: PG… variables, a preloaded library or a locale would change what the server does.
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C", "TZ": "UTC"}
 _libc = ctypes.CDLL(None)  # loaded before any fork
 
@@ -61,7 +61,7 @@ class Embedded:
     """One cluster below `folder`; `start` and `stop` may alternate. Not thread safe.
 
     settings: further server settings (name → value), put on the server's command line after ours.
-    major: PostgreSQL major version for a new cluster; None takes what is found first.
+    major: PostgreSQL major version for a new cluster; None takes the first one found.
     """
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None, major: int | None = None):
@@ -91,7 +91,8 @@ class Embedded:
         return self.conninfo()
 
     def begin(self) -> str:
-        """The same without the wait. Call it from a thread that lives as long as the server is to."""
+        """Starts the cluster as `start` does, without the wait. Must be called from a thread that lives as long as the
+        server is to."""
         try:
             self._take_lock()
             self._prepare()
@@ -110,9 +111,9 @@ class Embedded:
 
     def await_ready(self, timeout: float = 60.0, recovery: float = math.inf,
                     enough: Callable[[], bool] = lambda: False) -> bool:
-        """Waits until it serves. False: it still recovers after `recovery` seconds, or `enough` said so. From any
-        thread. Raises EmbeddedError if it ends, or answers nobody for `timeout` seconds; then nothing of it runs any
-        more."""
+        """Waits until the server serves. Returns False if it still recovers after `recovery` seconds, or `enough`
+        returned true. May be called from any thread. Raises EmbeddedError if the server ends, or answers no attempt for
+        `timeout` seconds; then all of its processes have ended."""
         begin = heard = time.monotonic()      # heard: when it last answered anything
         server = self._server
         assert server is not None
@@ -123,7 +124,7 @@ class Embedded:
             except psycopg.OperationalError as error:
                 why = session.told(error)
             now = time.monotonic()
-            # starting up, in recovery: however long that takes, beginning anew takes longer
+            # starting up, in recovery: however long that takes, a restart takes longer
             if "the database system is " in why:
                 heard = now
                 if now - begin > recovery:
@@ -140,25 +141,25 @@ class Embedded:
             time.sleep(min(0.1, 0.01 + (now - begin) / 20))      # each attempt is a process of the server
 
     def conninfo(self) -> str:
-        """How to connect, valid in this process."""
+        """Returns the connection string, valid in this process."""
         return f"host={self._socket_folder()} port={self.settings.get('port', PORT)} user={ROLE} dbname={DATABASE}"
 
     @property
     def pid(self) -> int | None:
-        """The server's process id while it runs."""
+        """Returns the server's process id while it runs."""
         return self._server.pid if self._server and self._server.poll() is None else None
 
     def exited(self) -> bool:
-        """True if the server was started and is gone without our asking."""
+        """Returns True if the server was started and ended without a stop."""
         return self._server is not None and self._server.poll() is not None
 
     def restart(self, timeout: float = 60.0) -> None:
-        """Starts the server again after it went away, and waits until it serves. Raises EmbeddedError."""
+        """Starts the server again after it ended, and waits until it serves. Raises EmbeddedError."""
         self.begin_again()
         self.await_ready(timeout)
 
     def begin_again(self) -> None:
-        """The same without the wait."""
+        """Starts the server again as `restart` does, without the wait."""
         self._server = None
         try:
             self._clear()
@@ -167,8 +168,8 @@ class Embedded:
             raise EmbeddedError(str(error)) from error
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout` seconds, or where
-        nothing is to be written."""
+        """Stops the server by a fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout`
+        seconds, or if there is nothing to write."""
         self._halt(timeout)
         for fd in (self._opened, self._lock):
             if fd is not None:
@@ -193,8 +194,8 @@ class Embedded:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                # One that was killed a moment ago may not have let go yet, and one that has just come may not have
-                # signed.
+                # A daemon killed just before may still hold the lock, and one that just started may not have written
+                # its name yet.
                 if time.monotonic() < deadline:
                     time.sleep(0.01)
                     continue
@@ -207,7 +208,7 @@ class Embedded:
         self._lock = fd
 
     def _close_folder(self) -> None:
-        """Nobody else may enter it. One that has other things in it, such as /tmp, is not ours to close."""
+        """Closes the folder to other accounts. A folder with other things in it, such as /tmp, stays open."""
         if self.folder.stat().st_uid == os.geteuid() and all(path.name in OURS for path in self.folder.iterdir()):
             self.folder.chmod(0o700)
 
@@ -230,7 +231,7 @@ class Embedded:
         if self.data.exists():
             if not (self.folder / "creating").exists() and any(self.data.iterdir()):
                 raise EmbeddedError(f"{self.data} exists and was not made by queend; set QUEEND_DATA_DIR")
-            # an interrupted initdb, which may go on: nothing was ever stored in it
+            # an interrupted initdb, which may go on: no message was ever stored in it
             if (self.folder / "creating").exists():
                 leftovers.kill(self.data)
                 shutil.rmtree(self.data)
@@ -279,8 +280,9 @@ class Embedded:
                 **self.account.become())
 
     def _write_access(self) -> None:
-        """Who may connect: the account it runs as and the account of the daemon, told by the kernel, no passwords."""
-        # `all` leaves out those that copy the cluster (pg_basebackup)
+        """Writes the access rules: the account that the server runs as and the account of the daemon, identified by the
+        kernel, without passwords."""
+        # `all` leaves out connections that copy the cluster (pg_basebackup)
         self._write("pg_hba.conf", "local all all peer map=queend\nlocal replication all peer map=queend\n")
         users = {self.account.name, binaries.name_of(os.geteuid())}
         self._write("pg_ident.conf", "".join(f'queend "{user}" {ROLE}\n' for user in sorted(users)))
@@ -293,10 +295,10 @@ class Embedded:
             path.write_text(text)  # in place: owner and mode stay
 
     def _clear(self) -> None:
-        """Ends what a killed daemon or a server that died left in the folder: our lock proves that no other daemon
-        uses it."""
+        """Ends what a killed daemon or a dead server left in the folder: our lock proves that no other daemon uses
+        it."""
         leftovers.end(self.data)
-        # Nobody is in there: a file that is left names a process that died, or by now a stranger.
+        # No process is left: a remaining file names an ended process, or a number that another process has by now.
         for path in (self.data / "postmaster.pid", *self.data.glob(".s.PGSQL.*.lock")):
             path.unlink(missing_ok=True)
 
@@ -356,7 +358,7 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
     """Server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket only."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring,
-    # and each turn of it waits for a commit.
+    # and each turn of the ring waits for a commit.
     buffers = max(64, min(memory // 8, 4 << 30) >> 20)
     return {
         "listen_addresses": "",
@@ -367,11 +369,11 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
         "synchronous_commit": "on",
         "fsync": "on",
         "full_page_writes": "on",
-        # A checkpoint makes the next write of every page a full page of WAL: seldom is cheap.
+        # A checkpoint makes the next write of every page a full page of WAL: rare checkpoints are cheap.
         "checkpoint_timeout": "15min",
         "max_wal_size": "4GB",
-        # What a checkpoint's time of full speed needs is kept: a WAL file that must be made, not renamed, holds up a
-        # commit for 40 ms.
+        # Keeps enough WAL for the full speed of one checkpoint interval: a WAL file that must be created, not renamed,
+        # delays a commit by 40 ms.
         "min_wal_size": "2GB",
         "checkpoint_completion_target": "0.9",
         "wal_buffers": "16MB",
@@ -389,11 +391,11 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
 
 
 def dying_with(parent: int, number: int) -> Callable[[], None]:
-    """For the child between fork and exec: a killed daemon takes its PostgreSQL along, so that nothing is left
-    running unattended."""
+    """Returns a function for the child between fork and exec: a killed daemon then ends its PostgreSQL, too, so that no
+    server runs unattended."""
     def die_with_parent() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:      # killed before we asked to be told
+        if os.getppid() != parent:      # killed before the request to be notified
             os._exit(1)
 
     return die_with_parent

@@ -1,6 +1,6 @@
 """Overwrites payloads of deleted records that SQL could not overwrite: those of compressed rows (queend.erasures).
 
-A route that deletes calls `settle` in its own transaction. What programs deleted in SQL is found here once a second,
+A route that deletes calls `settle` in its own transaction. Deletions by SQL of programs are found here once a second,
 by any daemon."""
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WAITS = "SELECT * FROM queend.erase_waits(%s, %s)"
 
 
 async def settle(connection: psycopg.AsyncConnection, part: int, least: int) -> None:
-    """Overwrites all payloads of a partition that wait, within the caller's transaction. least: QUEEND_COMPRESS_FROM.
-    Does nothing where another transaction has the partition."""
+    """Overwrites all waiting payloads of a partition, within the caller's transaction. least: QUEEND_COMPRESS_FROM.
+    Does nothing if another transaction has the partition."""
     async with connection.cursor(binary=True) as cursor:
         while await settle_some(cursor, part, least):
             pass
@@ -44,7 +44,7 @@ async def settle_some(cursor: psycopg.AsyncCursor, part: int, least: int) -> boo
 
 
 class Eraser(Running):
-    """`open` and `close` on the same running loop."""
+    """The background service. Requires `open` and `close` on the same running loop."""
 
     def __init__(self, pool: AsyncConnectionPool, settings: Settings):
         self.pool, self.settings = pool, settings
@@ -61,18 +61,18 @@ class Eraser(Running):
                 await self._rest(POLL_S)
 
     async def _look(self, after: int) -> int:
-        """Settles the next partitions behind this one. The last of them, 0 at the end."""
+        """Settles the next partitions behind this one. Returns the last of them, 0 at the end."""
         async with self.pool.connection() as connection:
             parts = [part for part, in await (await connection.execute(WAITS, (after, PARTITIONS))).fetchall()]
             for part in parts:
                 try:
                     await self._settle(connection, part)
-                except ValueError as error:      # a row in no known format: the others do not wait for it
+                except ValueError as error:      # a row of unknown format: the others do not wait for it
                     self._failed("erase_refused", error, partition=part)
         return parts[-1] if len(parts) == PARTITIONS else 0
 
     async def _settle(self, connection: psycopg.AsyncConnection, part: int) -> None:
-        """As `settle`, a transaction for each step: nobody waits long for the partition."""
+        """Settles a partition with a transaction for each step, so that the partition is never locked for long."""
         more = True
         while more:
             async with connection.transaction(), connection.cursor(binary=True) as cursor:

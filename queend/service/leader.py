@@ -1,4 +1,5 @@
-"""One of several daemons works for all: it holds a session's advisory lock, for as long as that session lives."""
+"""Leader election: one of several daemons works for all. It holds a session's advisory lock as long as that session
+lives."""
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,7 @@ class Leader:
         self.connection: psycopg.AsyncConnection | None = None
 
     async def lead(self) -> bool:
-        """Whether this one works. Raises psycopg.Error when the database cannot be asked."""
+        """Returns whether this daemon works. Raises psycopg.Error if the database cannot be asked."""
         if self.connection is None:
             await self._connect()
             if not await self._take():
@@ -42,7 +43,7 @@ class Leader:
             raise
 
     async def leave(self) -> None:
-        """Somebody else may work from now on."""
+        """Gives the lock up, so that another daemon may work from now on."""
         if self.connection is not None:
             with contextlib.suppress(psycopg.Error):
                 await self.connection.close()
@@ -54,7 +55,7 @@ class Leader:
 
 
 class Turns(Leader):
-    """The same for a service that takes the lock for each piece of work: `lead`, then `rest`. The session stays in
+    """A Leader for a service that takes the lock for each piece of work: `lead`, then `rest`. The session stays in
     between."""
 
     async def lead(self) -> bool:

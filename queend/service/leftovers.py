@@ -1,7 +1,7 @@
-"""Processes of PostgreSQL that run in the folder of a cluster: which they are, and how they are ended.
+"""Processes of PostgreSQL that run in the folder of a cluster: finding and ending them.
 
-A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder,
-or it has that folder open, as all that we start have from their first moment. A number in a file, or a name alone,
+A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder, or
+it has that folder open, as every process that we start has from the beginning. A number in a file, or a name alone,
 proves nothing.
 """
 from __future__ import annotations
@@ -18,8 +18,8 @@ PROGRAMS = ("postgres", "initdb")
 FAST_S = 5.0          # for a fast shutdown: sessions end, a checkpoint is written
 IMMEDIATE_S = 5.0     # for an immediate one: the server gives its own processes as long
 ORPHANS_S = 2.0       # for processes whose server is gone
-GONE_S = 10.0         # for what was killed: its memory is given back
-STUCK_S = 0.5         # a server that looks stuck for so long is
+GONE_S = 10.0         # for killed processes: their memory is given back
+STUCK_S = 0.5         # a server that looks stuck for so long counts as stuck
 
 
 class LeftoverError(RuntimeError):
@@ -34,7 +34,7 @@ class Process:
 
 
 def inside(data: Path) -> list[Process]:
-    """The cluster's processes, as far as this process may see them."""
+    """Returns the cluster's processes, as far as this process may see them."""
     try:
         here = _place(data)
     except FileNotFoundError:
@@ -44,10 +44,10 @@ def inside(data: Path) -> list[Process]:
 
 def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S,
         reap: Callable[[], object] = lambda: None) -> None:
-    """Ends them all and returns when none is left: asks for a fast shutdown, after `fast_s` for an immediate one,
-    and kills what is still there `immediate_s` after that. A server that has no checkpoint to write is not asked for
-    a fast one: during a recovery it would never end (version 18). reap: called again and again, for the parent of
-    the server. Raises LeftoverError."""
+    """Ends them all and returns when all have ended: asks for a fast shutdown, after `fast_s` for an immediate one, and
+    kills the rest `immediate_s` after that. Skips the fast shutdown for a server that has no checkpoint to write:
+    during a recovery it would never end (version 18). reap: called again and again, for the parent of the server.
+    Raises LeftoverError."""
     begin = time.monotonic()
     said: dict[int, int] = {}
     stuck_since: float | None = None
@@ -70,7 +70,7 @@ def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S,
             kill_at = immediate_at + immediate_s
         for one in found:
             number = signal.SIGKILL if now >= kill_at else signal.SIGQUIT if now >= immediate_at else signal.SIGINT
-            # The server ends its own processes, unless it is gone or does not get to it.
+            # The server ends its own processes, unless it is gone or hangs.
             if (keeper is None or one is keeper or number == signal.SIGKILL) and said.get(one.pid) != number:
                 said[one.pid] = number
                 _send(data, one.pid, number)
@@ -91,14 +91,14 @@ def _place(path: str | Path) -> tuple[int, int]:
 
 
 def _look(pid: str, here: tuple[int, int]) -> Process | None:
-    """That process, if it is one of the cluster's."""
+    """Returns the process if it is one of the cluster's."""
     proc = Path("/proc", pid)
     try:
         if (proc / "comm").read_text().strip() not in PROGRAMS or not _in_folder(proc, here):
             return None
         parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
         title = (proc / "cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
-    except (OSError, ValueError, IndexError):      # it has just ended, or is somebody else's
+    except (OSError, ValueError, IndexError):      # it has just ended, or belongs to another account
         return None
     return Process(int(pid), parent, title)
 
@@ -108,7 +108,7 @@ def _in_folder(proc: Path, here: tuple[int, int]) -> bool:
         return True
     if there != _place("/"):
         return False
-    for entry in os.scandir(proc / "fd"):      # as we started it, and not in its folder yet
+    for entry in os.scandir(proc / "fd"):      # started by us, and not in its folder yet
         with suppress(OSError):
             if _place(entry.path) == here:
                 return True
@@ -116,7 +116,7 @@ def _in_folder(proc: Path, here: tuple[int, int]) -> bool:
 
 
 def _keeper(data: Path, found: list[Process]) -> Process | None:
-    """The server itself, which the others are children of."""
+    """Returns the server, the parent of the other processes."""
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
     except (OSError, ValueError):
@@ -130,13 +130,13 @@ def _recovers(found: list[Process]) -> bool:
 
 
 def _stuck(keeper: Process, found: list[Process]) -> bool:
-    """Nobody is left who would write a checkpoint, or whose end it could wait for."""
+    """Returns whether no process is left that would write a checkpoint or whose end the server could wait for."""
     return all(one is keeper or " io worker" in one.title or one.title.endswith(" checkpointer") for one in found)
 
 
 def _send(data: Path, pid: int, number: int) -> None:
-    """The process that is called so now gets the signal if it is still one of the cluster's: numbers are given
-    again."""
+    """Sends a signal to the process that has this number if it still is one of the cluster's, because numbers are
+    reused."""
     with suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(pid)
         try:

@@ -1,10 +1,10 @@
 """Push and pop maintenance: two switches for all daemons of a database.
 
-They are rows of queend.system_state. Every daemon looks twice a second, and keeps what it saw in a file beside the
-failover buffer, so that it obeys from its first request on even if it is started while the database is away.
+They are rows of queend.system_state. Every daemon reads them twice a second, and keeps the values in a file beside the
+failover buffer. So it obeys them from its first request on, even if it starts while the database is away.
 
-With its first look, and the first one after the database was away, it notes the moment: leases that ran out
-meanwhile say nothing about their consumers (sql/function/lapse.sql).
+With its first read, and the first one after the database was away, it stores the moment: leases that expired in between
+do not count against their consumers (sql/function/lapse.sql).
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .running import Running
 
 EVERY_S = 0.5
 KEYS = {"push": "maintenance_mode", "pop": "pop_maintenance_mode"}
-# The last row is a setting of the server, which the doctor compares with what it was.
+# The last row is a setting of the server, which the doctor compares with its earlier value.
 LOOK = """SELECT key, value FROM queend.system_state WHERE key = ANY(%s)
           UNION ALL SELECT 'standbys', to_jsonb(current_setting('synchronous_standby_names'))"""
 SET = """INSERT INTO queend.system_state (key, value, changed_at) VALUES (%s, %s, queend.now_us())
@@ -32,19 +32,20 @@ AWAY = "away"
 
 
 class Maintenance(Running):
-    """`open` and `close` on the same running loop. folder: where to remember the switches, None: nowhere."""
+    """The background service. Requires `open` and `close` on the same running loop. folder: where to remember the
+    switches; None: they are not remembered."""
 
     def __init__(self, core: Any, pool: AsyncConnectionPool, folder: Path | None):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
         self._standbys = ""      # the last value of synchronous_standby_names that was seen and not empty
-        self._away = True        # this daemon, or its database, until a look says otherwise
-        self._changes = 0        # switched here: a look that began before is out of date
-        self.switched: Callable[[], None] = lambda: None      # here: others are to look
+        self._away = True        # this daemon, or its database, until a read succeeds
+        self._changes = 0        # switched here: a read that began before is out of date
+        self.switched: Callable[[], None] = lambda: None      # called after a switch here, to notify other daemons
 
     def open(self) -> None:
-        """Before the core answers its first request."""
+        """Loads the remembered switches. Must be called before the core answers its first request."""
         try:
             if self.file:
                 self._apply(json.loads(self.file.read_text()))
@@ -55,7 +56,7 @@ class Maintenance(Running):
         super().open()
 
     async def switch(self, which: str, on: bool) -> None:
-        """which: push or pop. For all daemons, from now on for this one. Raises psycopg.Error."""
+        """Switches maintenance for all daemons; takes effect here at once. which: push or pop. Raises psycopg.Error."""
         async with self.pool.connection() as connection:
             await connection.execute(SET, (KEYS[which], Jsonb({"enabled": on})))
         self._changes += 1
@@ -88,7 +89,7 @@ class Maintenance(Running):
             self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
 
     def note_standbys(self, named: str) -> str:
-        """Takes note of synchronous_standby_names. Returns the last value that was not empty, "" if there was none."""
+        """Records synchronous_standby_names. Returns the last value that was not empty, "" if there was none."""
         self._standbys = named or self._standbys
         return self._standbys
 

@@ -1,9 +1,9 @@
-"""What this daemon does, sampled and written down a minute at a time.
+"""Metrics of this daemon, sampled and written a minute at a time.
 
-Levels (processor, memory, pools, what waits) are measured every METRICS_SAMPLE_INTERVAL_MS; counts the core keeps
-anyway. When a minute ends, what was counted in it is set apart. Every METRICS_AGGREGATE_INTERVAL_S, when a page is
-asked for what is not written yet, and at the end, it is added to the minute's rows (`sql/migrate/0018_metrics.sql`).
-Rows older than METRICS_RETENTION_DAYS go.
+Levels (processor, memory, pools, waiting requests) are measured every METRICS_SAMPLE_INTERVAL_MS; the core keeps counts
+itself. When a minute ends, its counts are set apart. They are added to the minute's rows
+(`sql/migrate/0018_metrics.sql`) every METRICS_AGGREGATE_INTERVAL_S, when a page asks for unwritten ones, and at the
+end. Rows older than METRICS_RETENTION_DAYS are removed.
 """
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ MINUTE_US = 60_000_000
 CLEAN_S = 600.0
 CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
-PAGE_AGE_S = 0.05          # what a page shows of this daemon is at most so much older than the page, or
-SHARE = 20                 # so many times what writing it took
-# Of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
+PAGE_AGE_S = 0.05          # figures of this daemon on a page are at most so much older than the page, or
+SHARE = 20                 # so many times as long as writing them took
+# Counts of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
 COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages",
           "transactions", "requests", "errors", "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us",
           "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n")
 OF_QUEUES = len(COUNTS) - 4
-NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is no sum
-MINUTES = 60               # are remembered while nothing can be written; then the oldest two become one
-PORTION = 1000             # queues of one statement: whoever is cancelled while it is sent loses the connection
+NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is not a sum
+MINUTES = 60               # kept while nothing can be written; then the oldest two are merged
+PORTION = 1000             # queues of one statement: a cancellation while it is sent costs the connection
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
@@ -47,12 +47,12 @@ CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.
 
 
 def this_minute() -> int:
-    """Where it begins, µs."""
+    """Returns where the current minute begins, µs."""
     return int(time.time()) // 60 * MINUTE_US
 
 
 def memory() -> tuple[int, int]:
-    """Virtual and resident size of this process in bytes."""
+    """Returns virtual and resident size of this process in bytes."""
     with open("/proc/self/statm") as file:
         virtual, resident = file.read().split()[:2]
     return int(virtual) * resource.getpagesize(), int(resident) * resource.getpagesize()
@@ -76,7 +76,7 @@ class Levels:
 
 
 class Minute:
-    """What came in one minute and is not written yet. workers: how many."""
+    """The unwritten figures of one minute. workers: number of workers."""
 
     def __init__(self, workers: int) -> None:
         self.queues: dict[tuple[int, int], list[int]] = {}       # (queue, worker) → as Core.tallies
@@ -86,7 +86,7 @@ class Minute:
         self.levels = [Levels() for _ in range(workers)]
 
     def add(self, key: tuple[int, int], more: list[int], lag_most: int) -> None:
-        """What a queue did on a worker."""
+        """Adds what a queue did on a worker."""
         one = self.queues.get(key)
         if one is None:
             self.queues[key] = [*more, lag_most]
@@ -100,25 +100,25 @@ class Minute:
             self.levels[key[1]].add(lag_most_ms=lag_most / 1000)
 
     def portions(self) -> list[list[tuple[int, int]]]:
-        """(queue, worker) of those that did something, in order, as many as one statement tells of. The last portion
-        tells of the workers, too: it is there where no queue did anything."""
+        """Returns (queue, worker) of the active queues, in order, in portions of one statement. The last portion also
+        stands for the workers: it exists even if no queue was active."""
         keys = sorted(self.queues.keys() | {(queue, 0) for queue in self.parked})
         return [keys[i:i + PORTION] for i in range(0, max(len(keys), 1), PORTION)]
 
     def values(self, keys: list[tuple[int, int]]) -> list[int]:
-        """The numbers of metrics_keep of a portion."""
+        """Returns the numbers of a portion for metrics_keep."""
         return [value for key in keys for value in (
             *self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples)]
 
     def drop(self, keys: list[tuple[int, int]]) -> None:
-        """A portion is written."""
+        """Drops a portion that was written."""
         for key in keys:
             self.queues.pop(key, None)
             if key[1] == 0:
                 self.parked.pop(key[0], None)
 
     def take(self, other: Minute) -> None:
-        """Adds what another one has; its levels are lost."""
+        """Adds the counts of another minute; its levels are lost."""
         for key, counts in other.queues.items():
             self.add(key, counts[:SUMS], counts[SUMS])
         for mine, theirs in zip(self.workers, other.workers, strict=True):
@@ -126,24 +126,25 @@ class Minute:
 
 
 class Metrics(Running):
-    """`open` and `close` on the same running loop. core: of this process; pool: the control plane's."""
+    """The background service. Requires `open` and `close` on the same running loop. core: of this process; pool: the
+    control plane's."""
 
     def __init__(self, settings: Settings, core: Any, pool: AsyncConnectionPool):
         self.settings, self.core, self.pool = settings, core, pool
         self.hostname, self.pid, self.port = socket.gethostname(), os.getpid(), settings.port
         self.key_told = False
         self._bucket = this_minute()
-        self._minutes: dict[int, Minute] = {}       # where they begin, µs; oldest first
-        self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → what is counted in minutes
-        # queue → its sums of Core.tallies since the start; they never fall while the queue is there
+        self._minutes: dict[int, Minute] = {}       # by beginning, µs; oldest first
+        self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → counts already in minutes
+        # queue → its sums of Core.tallies since the start; they never fall while the queue exists
         self.totals: dict[str, list[int]] = {}
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task] = set()
         self._kept_at = self._cost = 0.0
         self.stores_nothing: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
-        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
-        self.steps = 0      # of writing, so far
+        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends the enclosed work in that case
+        self.steps = 0      # writing steps so far
 
     async def close(self) -> None:
         if self._task is not None:
@@ -174,7 +175,7 @@ class Metrics(Running):
                 await self._clean()
 
     def _open(self) -> Minute:
-        """The minute that things are counted in."""
+        """Returns the minute that receives counts now."""
         if self._bucket not in self._minutes:
             self._minutes[self._bucket] = Minute(len(self.core.stats()["workers"]))
         return self._minutes[self._bucket]
@@ -187,7 +188,7 @@ class Metrics(Running):
                        for values in zip(*((one["slots"], one["jobs"] - one["parked"]) for one in workers),
                                          strict=True))
         busy = min(slots, jobs)
-        # One process, one set of its levels: they stand with the first worker.
+        # One process has one set of levels, which stands with the first worker.
         minute.levels[0].add(cpu_user=round((now.ru_utime - before.ru_utime) / passed_s * 10_000),
                              cpu_system=round((now.ru_stime - before.ru_stime) / passed_s * 10_000), rss=resident,
                              virtual=virtual, pool_size=slots + pool["pool_size"],
@@ -205,17 +206,16 @@ class Metrics(Running):
         self._count_sealed(sum(one["sealed"] for one in workers))
 
     def _count_sealed(self, sealed: int) -> None:
-        """Half of what a key may seal (docs/encryption.md): told once."""
+        """Logs once that a key has sealed half of what it may seal (docs/encryption.md)."""
         if sealed >= SEALED_MOST and not self.key_told:
             self.key_told = True
             log.line("warn", "key_half_used", f"{sealed} payloads were sealed since the start; change the key before "
                                               "all daemons together come to 2^32")
 
     def _count(self) -> None:
-        """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""
+        """Adds what the core counted since the last call to the open minute, which then ends if its time is over."""
         minute = self._open()
-        # There may be 100 000 queues, and nothing else of this loop runs meanwhile: one that did nothing costs two
-        # look-ups.
+        # There may be 100 000 queues, and nothing else of this loop runs meanwhile: an idle queue costs two look-ups.
         tallies: dict[tuple[int, int], tuple[int, ...]] = {}
         had, before, totals = self.totals, self._seen, {}
         for queue, name, worker, counts in self.core.tallies():
@@ -227,7 +227,7 @@ class Metrics(Running):
                 continue
             more = [*counts] if seen is None else [*map(sub, counts, seen)]
             if min(more) < 0:
-                more = [*counts]      # the core forgot the queue, with its server, and counts it anew
+                more = [*counts]      # the core forgot the queue, with its server, and counts from 0
             minute.add(key, more, lag_most)
             total[:] = map(add, total, more)
         self.totals = totals
@@ -242,16 +242,16 @@ class Metrics(Running):
             self._minutes[following].take(self._minutes.pop(oldest))
 
     async def fresh(self) -> None:
-        """Writes what came since the last write, before a page answers."""
+        """Writes what was counted since the last write, before a page answers."""
         if time.monotonic() - self._kept_at > max(PAGE_AGE_S, SHARE * self._cost) and not self.stores_nothing():
             with suppress(TimeoutError):
                 async with self.writing():
                     await self.keep()
 
     async def keep(self) -> None:
-        """Adds to the database what came since the last time; what cannot be written now is written the next time,
-        to the minute in which it came. Who waits for it may be cancelled, the writing goes on: of a statement that is
-        cut off nobody would know whether it was done."""
+        """Adds what was counted since the last write to the database. What cannot be written now is written the next
+        time, to the minute in which it was counted. The caller may be cancelled, but the writing goes on: the outcome
+        of an interrupted statement would be unknown."""
         task = asyncio.create_task(self._keep())
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -265,7 +265,7 @@ class Metrics(Running):
             try:
                 async with self.pool.connection() as connection:
                     for bucket in list(self._minutes):
-                        one = self._minutes.pop(bucket)       # what comes from here on is another share of it
+                        one = self._minutes.pop(bucket)       # later counts are another share of it
                         try:
                             await self._write(connection, bucket, one)
                         except BaseException:
@@ -279,7 +279,7 @@ class Metrics(Running):
             self._cost = self._kept_at - began
 
     async def _write(self, connection: Any, bucket: int, one: Minute) -> None:
-        """Portion by portion; what was written is no longer in `one`."""
+        """Writes portion by portion, and removes written ones from `one`."""
         portions = one.portions()
         for keys in portions:
             workers, levels = (one.workers, one.levels) if keys is portions[-1] else ([], [])
@@ -297,7 +297,7 @@ class Metrics(Running):
         self._minutes = {bucket: one, **self._minutes}
 
     def _workers(self) -> list[list[int]]:
-        """The first of COUNTS of each worker, since the start."""
+        """Returns the first of COUNTS of each worker, since the start."""
         result = []
         for operations, worker in zip(self.core.operations(), self.core.stats()["workers"], strict=True):
             push, pop, ack, transaction = (operations[name] for name in ("push", "pop", "ack", "transaction"))

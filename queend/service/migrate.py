@@ -2,10 +2,10 @@
 surface when they changed.
 
 All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date
-costs a few small queries and no lock. What a newer release has installed is never replaced (service/edition).
+costs a few small queries and no lock. Parts installed by a newer release are never replaced (service/edition).
 
-A step that changes a table needs a lock that waits for every transaction which has so much as read it, and keeps all
-who come after waiting meanwhile. So it asks for no longer than LOCK_MS, and tries again a moment later.
+A step that changes a table needs a lock that waits for every transaction which has even read it, and blocks all later
+ones meanwhile. So it waits at most LOCK_MS for the lock, and tries again after PAUSE_S.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .. import session
 from .buffer import Identity
 from .edition import Edition, edition_in, edition_of
 
-# Session lock of migrations; any number nobody else takes ("queend" in ASCII).
+# Session lock of migrations; an arbitrary number ("queend" in ASCII).
 LOCK = 0x717565656E64
 OLDEST_SERVER = 150000
-# Rows of schema_migrations below 1 hold the checksum of what is re-created as a whole.
+# Rows of schema_migrations below 1 hold the checksum of a part that is created again as a whole.
 SURFACE = -1
 RECREATED = {0: ("function", "former"), SURFACE: ("queen",)}
 LOCK_MS = 300
@@ -41,7 +41,7 @@ class MigrationError(RuntimeError):
 
 
 class MigrationBusy(MigrationError):
-    """A lock was not to be had in time; nothing of that step was kept. Later it may be."""
+    """A lock was not available in time; nothing of that step was kept. A later attempt may succeed."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Step:
 
 
 def sql_folder() -> Path:
-    """Where the SQL files are: inside the installed package, or beside it in a checkout."""
+    """Returns the folder of the SQL files: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "sql", package.parent / "sql"):
         if (folder / "migrate").is_dir():
@@ -62,8 +62,8 @@ def sql_folder() -> Path:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The migrations in order, then the functions (those that serve former releases last), then the public surface
-    (views and functions of the schema queen)."""
+    """Returns the migrations in order, then the functions (those that serve former releases last), then the public
+    surface (views and functions of the schema queen)."""
     found = []
     for path in sorted((folder / "migrate").glob("*.sql")):
         match = MIGRATION.fullmatch(path.name)
@@ -80,11 +80,11 @@ def steps(folder: Path) -> list[Step]:
 
 
 def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[str]:
-    """Applies what is missing and returns the names of the steps applied (empty: nothing to do, or a newer release has
-    done it and serves this one too).
+    """Applies missing steps and returns their names (empty: nothing to do, or a newer release has done it and serves
+    this one too).
 
-    Raises MigrationError if an applied migration was changed since, if the database is newer than this version and
-    does not serve it, of too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if others kept a
+    Raises MigrationError if an applied migration was changed since, if the database is newer than this version and does
+    not serve it, of too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if other sessions kept a
     lock for `patience_s` seconds; psycopg.OperationalError if the server cannot be reached.
     """
     with session.connect(conninfo, autocommit=True) as connection:
@@ -93,7 +93,7 @@ def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIE
 
 def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
                  patience_s: float = PATIENCE_S) -> list[str]:
-    """The same over a connection, which commits by itself."""
+    """Migrates over an open connection, which must be in autocommit mode. Result and errors are those of `migrate`."""
     folder = folder or sql_folder()
     wanted = steps(folder)
     deadline = time.monotonic() + patience_s
@@ -104,7 +104,7 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
         raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every "
                              "name; queend needs one made with ENCODING 'UTF8'")
     if connection.execute(FOREIGN).fetchone() != (None,):
-        # Somebody else's tables: the daemon works without its surface in SQL.
+        # Tables of another program: the daemon works without its surface in SQL.
         wanted = [step for step in wanted if step.name != "queen"]
     if not _missing(connection, wanted, folder):
         return []
@@ -122,15 +122,15 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
 
 
 def identity_of(conninfo: str) -> Identity:
-    """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if
-    it cannot be reached."""
+    """Returns the identity of a database, which differs for every other one, also for a copy. Raises
+    psycopg.OperationalError if it cannot be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
         return Identity(*connection.execute(IDENTITY).fetchone())
 
 
 def editions(conninfo: str) -> tuple[Edition, Edition]:
-    """Of the functions of this version, and of those in the database. Raises psycopg.OperationalError if it cannot
-    be reached."""
+    """Returns the editions of this version's functions and of those in the database. Raises psycopg.OperationalError if
+    it cannot be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
         return edition_in(sql_folder()), edition_of(connection)
 
@@ -139,7 +139,7 @@ IDENTITY = """
 SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'),
     encode(sha256(c.seed), 'hex') FROM queend.catalog c, pg_control_system() s, pg_database d
  WHERE d.datname = current_database()"""
-# A table of the reference server stands where a view of ours would: it has one of those schemas in this database.
+# Finds a table of the reference server in the place of one of our views: it has one of those schemas in this database.
 FOREIGN = """
 SELECT min(c.relname) FROM pg_class c
  WHERE c.relnamespace IN (to_regnamespace('queen'), to_regnamespace('queen_streams')) AND c.relkind IN ('r', 'p')"""
@@ -153,7 +153,7 @@ CREATE TABLE IF NOT EXISTS queend.schema_migrations (
 )"""
 
 
-# Who may be what a step waits for: the transaction that has kept a lock in our schemas for longest.
+# Finds what a step probably waits for: the transaction that has kept a lock in our schemas for longest.
 HOLDER = """
 SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce(nullif(a.application_name, ''),
     a.usename), to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
@@ -192,7 +192,7 @@ def missing(applied: dict[int, str], theirs: Edition, wanted: list[Step], folder
 
 
 def _take_turn(connection: psycopg.Connection, deadline: float) -> None:
-    """One migrates at a time; the others wait, however long that takes, as far as they are patient."""
+    """Takes the lock of migrations. One session migrates at a time; the others wait until their deadline."""
     while connection.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,)).fetchone() == (False,):
         _wait(deadline, "another queend is migrating the database")
 
@@ -229,7 +229,7 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
             before = _functions_named(connection, everything)
             for path, text in texts.items():
                 _recreate(connection, text, before)
-            # A new signature leaves the old function behind, untouched, and a call could mean either.
+            # A new signature leaves the old function in place, and a call could mean either.
             for row in before.keys() & _functions_named(connection, everything).keys():
                 connection.execute(f"DROP FUNCTION {before[row]}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
@@ -242,9 +242,9 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
 
 
 def _recreate(connection: psycopg.Connection, text: str, before: dict[str, str]) -> None:
-    """Runs statements of `CREATE OR REPLACE`, all of a file or, where one of its functions cannot be replaced, one
-    by one: only that function is dropped first, for views may depend on the others. before: the functions that
-    nothing of the step has replaced yet."""
+    """Runs the `CREATE OR REPLACE` statements of a file together. If one of its functions cannot be replaced, runs them
+    one by one and drops only that function first, because views may depend on the others. before: the functions that
+    the step has not replaced yet."""
     try:
         with connection.transaction():
             connection.execute(text)
@@ -260,7 +260,7 @@ def _recreate(connection: psycopg.Connection, text: str, before: dict[str, str])
 
 
 def _functions_named(connection: psycopg.Connection, names: list[tuple[str, str]]) -> dict[str, str]:
-    """Place of the catalogue row (it moves when the function is replaced) → signature."""
+    """Returns place of the catalogue row (it moves when the function is replaced) → signature."""
     return dict(connection.execute(
         "SELECT p.ctid::text, p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace"
         " WHERE s.nspname || '.' || p.proname = ANY(%s) AND p.prokind = 'f'", ([".".join(name) for name in names],)))

@@ -1,6 +1,6 @@
-"""Daemons of one database tell each other what they committed (docs/peers.md). The data plane does it over UDP
-(core/peer); here are the names of peers, looked up again and again, packets that go over HTTP instead, and what a
-packet asks of the control plane."""
+"""Notices between daemons of one database about what they committed (docs/peers.md). The data plane sends them over UDP
+(core/peer). Here are the repeated look-up of peers' names, packets over HTTP instead, and requests of a packet to the
+control plane."""
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +21,7 @@ from .running import Running
 
 RESOLVE_S = 30.0
 TIMEOUT_S = 2.0
-PAUSE_S = 1.0             # after a post that failed: what came meanwhile is dropped, the peer sees that some is missing
+PAUSE_S = 1.0             # after a post that failed: packets meanwhile are dropped, and the peer notices the gap
 AT_ONCE = 16              # packets of one post
 PATH = "/internal/api/notify"
 MOST = 64                 # addresses
@@ -31,7 +31,7 @@ SO_RCVBUFFORCE = 33       # socket(7); the module has no name for it
 
 
 class Peers(Running):
-    """`begin` before the core starts, `open` and `close` on the running loop."""
+    """The background service. Requires `begin` before the core starts, `open` and `close` on the running loop."""
 
     def __init__(self, settings: Settings, maintenance: Maintenance):
         self.settings, self.maintenance = settings, maintenance
@@ -39,11 +39,11 @@ class Peers(Running):
         self.urls = urls_read(settings.queen_peers)
         self.on = bool(settings.queen_sync_enabled and (self.names or self.urls))
         self.links: list[Link] = []
-        self._known: dict[str, set[str]] = {}      # addresses of a name, as found last
+        self._known: dict[str, set[str]] = {}      # addresses of a name, as last found
         self._unknown: set[str] = set()
 
     def begin(self) -> None:
-        """Hears and tells as soon as the core runs. OSError: a port cannot be had."""
+        """Starts receiving and sending as soon as the core runs. Raises OSError if a port is not available."""
         if not self.on:
             return
         from .._core import peers_begin  # here: the command line does not need the compiled part
@@ -55,13 +55,13 @@ class Peers(Running):
         sockets = bound(settings.address(), settings.queen_udp_notify_port,
                         settings.queen_sync_recv_buffer_mb) if self.names else []
         port = settings.queen_udp_notify_port if self.names else settings.port or os.getpid()
-        name = re.sub(r"[^!-~]", "?", f"{socket.gethostname()}:{port}")[-31:]      # its end tells twins apart
+        name = re.sub(r"[^!-~]", "?", f"{socket.gethostname()}:{port}")[-31:]      # its end tells similar names apart
         peers_begin(name, settings.queen_sync_secret.encode(), sockets, settings.queen_sync_heartbeat_ms,
                     settings.queen_sync_dead_threshold_ms, bool(self.urls))
         log.line("info", "peers", f"{name} tells {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
 
     def tell(self, maintenance: bool = False) -> None:
-        """Everybody is to look at what was committed; maintenance: at the switches."""
+        """Asks every peer to look at what was committed; maintenance: at the switches."""
         if self.on:
             from .._core import peers_tell
 
@@ -114,7 +114,7 @@ class Peers(Running):
         peers_addresses(list(found))
 
     async def _look_up(self, host: str) -> set[str]:
-        """Its addresses; those it had before while nobody knows it."""
+        """Returns its addresses; the earlier ones while no server resolves the name."""
         try:
             known = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_DGRAM)
         except OSError as error:
@@ -127,7 +127,7 @@ class Peers(Running):
         return self._known[host]
 
     def figures(self) -> dict[str, Any] | None:
-        """What was told and heard since the start; None: there are no peers."""
+        """Returns counts of sent and received notices since the start; None without peers."""
         if not self.on:
             return None
         from .._core import peers_stats
@@ -136,7 +136,7 @@ class Peers(Running):
 
 
 class Link:
-    """The way to a peer over HTTP: one connection, one post at a time, each with all that came meanwhile."""
+    """The connection to a peer over HTTP: one post at a time, each with all packets that came meanwhile."""
 
     def __init__(self, url: str, batch_s: float):
         self.url, self.batch_s = url, batch_s
@@ -145,11 +145,11 @@ class Link:
         self._waiting: list[bytes] = []
         self._some = asyncio.Event()
         self._connection: http.client.HTTPConnection | None = None
-        self._thread = ThreadPoolExecutor(1, "peer")      # a peer that hangs keeps nobody else waiting
+        self._thread = ThreadPoolExecutor(1, "peer")      # a peer that hangs delays no other
         self._task = asyncio.create_task(self._run())
 
     def put(self, packets: list[bytes]) -> None:
-        """The newest AT_ONCE wait; a peer that misses one looks at everything."""
+        """Queues packets. The newest AT_ONCE wait; a peer that misses one looks at everything."""
         self._waiting = [*self._waiting, *packets][-AT_ONCE:]
         self._some.set()
 
@@ -196,7 +196,8 @@ class Link:
 
 
 def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
-    """UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every address."""
+    """Returns UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every
+    address."""
     wanted: dict[int, Any] = {}
     try:
         found = socket.getaddrinfo(None if host in EVERY else host, port, type=socket.SOCK_DGRAM,
@@ -210,7 +211,7 @@ def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
         for family, address in wanted.items():
             one = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             made.append(one)
-            try:      # beyond what the system allows, for who may
+            try:      # beyond the system's limit, if this process may
                 one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer_mb << 20)
             except PermissionError:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_mb << 20)

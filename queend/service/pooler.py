@@ -1,9 +1,8 @@
-"""Is there a pooler between us and PostgreSQL, and does it leave a session whole?
+"""Detects a pooler between the daemon and PostgreSQL, and whether it keeps sessions whole.
 
-Settings, prepared statements and advisory locks of the daemon belong to sessions. PgBouncer with `pool_mode =
-session` keeps one server connection for each of ours, for as long as it lasts. In its other modes every transaction
-gets any connection: plans would be made without our settings, and two daemons could both be the one that removes old
-messages.
+Settings, prepared statements and advisory locks of the daemon belong to sessions. PgBouncer with `pool_mode = session`
+keeps one server connection for each of ours, as long as it lasts. In its other modes every transaction gets any
+connection: plans would be made without our settings, and two daemons could both remove old messages.
 """
 from __future__ import annotations
 
@@ -18,21 +17,21 @@ REFUSED = ("between the daemon and PostgreSQL is a pooler that shares server con
 
 
 class PoolerError(RuntimeError):
-    """Sessions are not ours; the message is for the operator."""
+    """A pooler shares our sessions; the message is for the operator."""
 
 
 async def check(conninfo: str) -> bool:
-    """True: there is a pooler, and sessions are whole. Raises PoolerError where they are not, psycopg.Error where
-    nothing is there."""
+    """Returns True if there is a pooler that keeps sessions whole. Raises PoolerError if it does not, psycopg.Error if
+    no server answers."""
     one = await session.AsyncConnection.connect(conninfo, autocommit=True)
     try:
         mine = await _pid(one)
         if mine == one.info.backend_pid:
-            return False      # what the server told at the start is true: nobody stands between
+            return False      # what the server reported at the start is true: there is no pooler
         other = await session.AsyncConnection.connect(conninfo, autocommit=True)
         try:
-            # While `one` rests, a pooler that shares gives `other` the server connection that `one` used last; or,
-            # where it deals them in turn, gives `one` another afterwards.
+            # While `one` rests, a sharing pooler gives `other` the server connection that `one` used last. A pooler
+            # that deals them in turn gives `one` another one afterwards.
             try:
                 await other.execute("BEGIN")
             except psycopg.Error as error:

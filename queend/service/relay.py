@@ -1,8 +1,8 @@
-"""Moves what programs pushed inside their own transactions (the outbox) into its queues, as soon as it has committed.
+"""Moves what programs pushed inside their own transactions (the outbox) into its queues, as soon as it is committed.
 
-Every daemon looks; the database lets one of them move at a time (queend.relay), so when one ends another takes over at
-once. The daemon that moved wakes those who wait in it, and tells the others by NOTIFY. Only this service sends that:
-programs that push do not, because transactions that notify wait for each other at their commit.
+Every daemon looks. The database lets one of them move at a time (queend.relay), so if one ends another takes over at
+once. The daemon that moved wakes its own waiters, and notifies the other daemons by NOTIFY. Only this service sends
+NOTIFY. Programs that push do not, because transactions that notify wait for each other at their commit.
 """
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .._core import verdict
 from .running import Running
 
 CHANNEL = "queend_relay"
-ROWS = 1000            # per transaction: the lanes of their partitions are held so long
+ROWS = 1000            # per transaction, which holds the lanes of their partitions
 POLL_S = 0.2           # between two looks into an empty outbox
-MARK_S = 1.0           # between two notes of how far the outbox has been emptied
-AFRESH_S = 60.0        # until all of it is looked at once more
-BUSY_S = 1.0           # until another try after the database was away
-# As the hot connections: a plan made while a table was small must not be a scan (sql/README.md).
+MARK_S = 1.0           # between two records of how far the outbox has been emptied
+AFRESH_S = 60.0        # until the whole outbox is searched again
+BUSY_S = 1.0           # until another attempt after the database was away
+# As on the hot connections, a plan made while a table was small must not be a scan (sql/README.md).
 SETTINGS = ("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off;"
             " SET jit = off")
 
 
 class Relay(Running):
-    """`open` and `close` on the same running loop. conninfo: of the control plane."""
+    """The background service. Requires `open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, conninfo: str, core: Any):
         self.conninfo, self.core = conninfo, core
@@ -70,8 +70,8 @@ class Relay(Running):
                     self.core.look()
 
     async def _empty(self, connection: psycopg.AsyncConnection, low: int) -> tuple[bool, bool]:
-        """Moves what there is. Whether there was anything; and whether nothing is left, as far as another daemon is
-        not at it."""
+        """Moves all waiting messages. Returns whether there were any, and whether none is left, unless another daemon
+        is moving them."""
         some = careful = False
         while True:
             try:
@@ -83,7 +83,7 @@ class Relay(Running):
                 if careful or not _own(error):
                     raise
                 log.line("warn", "relay_refused", str(error).strip())
-                careful = True      # one by one, until the one at fault is marked
+                careful = True      # one by one, until the faulty one is marked
                 continue
             if not rows or rows[0][1] < 0:
                 return some, not rows
@@ -93,8 +93,8 @@ class Relay(Running):
 
 
 def _own(error: psycopg.Error) -> bool:
-    """Can it be a message's own fault? Anything else is the database's and ends the connection. (0A000: its queue is
-    encrypted.)"""
+    """Returns whether a message may cause the error. Any other error is the database's and ends the connection. (0A000:
+    its queue is encrypted.)"""
     return verdict(error.sqlstate) == "data" or isinstance(error, psycopg.errors.FeatureNotSupported)
 
 

@@ -1,8 +1,8 @@
-"""A backup's way back into a database, in one transaction: all of it, or the database stays as it was.
+"""Restores a backup into a database in one transaction: all of it, or the database stays as it was.
 
-One psql session holds the transaction: it drops the schemas that are to be replaced, then runs the SQL that pg_restore
-makes of the dump. pg_restore writes COMMIT last. If pg_restore dies before, psql sees the end of its input without a
-COMMIT; if psql dies, the server rolls back. Both die with the command that started them.
+One psql session holds the transaction: it drops the schemas to be replaced, then runs the SQL that pg_restore makes of
+the dump. pg_restore writes COMMIT last. If pg_restore dies before, psql sees the end of its input without a COMMIT; if
+psql dies, the server rolls back. Both die with the command that started them.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     tag: str
 
     def belongs_to(self, schemas: tuple[str, ...] | list[str]) -> bool:
-        """True for objects in one of these schemas, and for the schemas themselves."""
+        """Returns True for objects in one of these schemas, and for the schemas themselves."""
         if self.schema != "-":
             return self.schema in schemas
         tag = self.tag if self.kind == "SCHEMA" else self.tag.removeprefix("SCHEMA ")
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a restore will do. drops: schemas to drop; cleans: drops the other objects of the dump, too; entries: of the
+    """The steps of a restore. drops: schemas to drop; cleans: drops the other objects of the dump, too; entries: of the
     dump; left_out: schemas of the dump that stay out."""
 
     dump: Path
@@ -73,13 +73,13 @@ class Plan:
 
 
 def holds(conninfo: str) -> bool:
-    """True if the database has objects in a schema of queend."""
+    """Returns True if the database has objects in a schema of queend."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         return bool(_filled(connection))
 
 
 def plan(source: Path, made: dict[str, Any], conninfo: str, replace: bool) -> Plan:
-    """Decides how a backup goes into a database, and changes nothing. Raises BackupError where it cannot go there."""
+    """Decides how a backup goes into a database, and changes nothing. Raises BackupError if it cannot go there."""
     dump = source / "database.dump"
     with psycopg.connect(conninfo, autocommit=True) as connection:
         _usable(connection)
@@ -201,8 +201,8 @@ def _filled(connection: psycopg.Connection) -> list[str]:
 
 
 def _await_alone(conninfo: str) -> None:
-    """Raises BackupError if a daemon uses the database. A daemon that has just ended may leave sessions for a moment:
-    they get GONE_S seconds."""
+    """Raises BackupError if a daemon uses the database. Sessions of a daemon that has just ended get GONE_S seconds to
+    close."""
     deadline = time.monotonic() + GONE_S
     with psycopg.connect(conninfo, autocommit=True, application_name="queend restore") as connection:
         while connection.execute(SESSIONS).fetchone() == (True,):
@@ -245,7 +245,7 @@ def _known(programs: Binaries, dump: Path) -> None:
 
 
 def _returns(words: str, entries: list[Entry]) -> bool:
-    """True if the dump has the object that these words name."""
+    """Returns True if the dump has the object that these words name."""
     return any(f"{entry.schema} {entry.tag}".startswith((words + " ", words + "(")) for entry in entries)
 
 

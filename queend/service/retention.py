@@ -1,10 +1,10 @@
 """Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long or
-outlived the ttl, and cursors of what is gone. What went is written down in `queend.retention_history`.
+outlived the ttl, and cursors of deleted partitions and groups. Records removals in `queend.retention_history`.
 
-Any number of daemons may run it on one database; one of them works, the others look every interval whether it still
-does: its advisory lock belongs to its session and ends with it. Every step is one small transaction of
-`queend.retain`. After each the service rests as long as the step took, half of one processor at most, unless the run
-is late: what is pushed faster than that has to go as fast.
+Any number of daemons may run it on one database; one of them works. The others check every interval whether it still
+does: its advisory lock belongs to its session and ends with it. Every step is one small transaction of `queend.retain`.
+After each the service rests as long as the step took, so it uses at most half of one processor. It skips the rests
+while the run is late, so that it keeps up with pushes.
 """
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..config import Settings
 from .leader import Leader
 from .running import Running
 
-LOCK = 0x71756575_01       # session lock of the one that works
-PARTITIONS = 1000          # looked at per step
-CURSORS = 1000             # looked at per step
-# cursors nobody can reach, idle partitions and old history; sooner where retention is looked after often
+LOCK = 0x71756575_01       # session lock of the working daemon
+PARTITIONS = 1000          # read per step
+CURSORS = 1000             # read per step
+# between removals of unreachable cursors, idle partitions and old history; shorter if the retention interval is short
 TIDY_S = 3600.0
-BUSY_S = 1.0               # until another try after the database was away
+BUSY_S = 1.0               # until another attempt after the database was away
 REASONS = {1: "expired", 2: "completed", 3: "waited"}
-# as the history names them
+# the history's names
 KINDS = {"expired": "retention", "completed": "completed_retention", "waited": "max_wait_time_eviction", "ttl": "ttl"}
 QUEUES = """SELECT id, name, queend.now_us() AS now, CASE WHEN retention_enabled THEN retention_seconds ELSE 0 END, CASE
         WHEN retention_enabled THEN completed_retention_seconds ELSE 0 END, max_wait_time_seconds, CASE
@@ -50,20 +50,20 @@ class Figures:
     rows: int = 0                            # of the log
     partitions: int = 0                      # idle ones
     runs: int = 0
-    working: bool = False                    # it is the one
+    working: bool = False                    # this daemon holds the lock
     seconds: float = 0.0                     # the last run, rests included
     # (queue, group) → messages that only wait for this group to consume them
     pinned: dict[tuple[str, str], int] | None = None
 
 
 class Retention(Running):
-    """`open` and `close` on the same running loop. conninfo: of the control plane."""
+    """The background service. Requires `open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
         self.settings = settings
         self.figures = Figures(Counter(), pinned={})
-        # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own
-        # commit.
+        # A removal that a crash undoes is repeated. A client that was given an offset above it has flushed it with its
+        # own commit.
         self._leader = Leader(conninfo, LOCK, "SET synchronous_commit = off")
         self._late = 0.0      # when the present run stops resting
 
@@ -95,7 +95,7 @@ class Retention(Running):
                 "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
 
     async def _lead(self) -> bool:
-        """Whether this one works: it holds the lock as long as its session lives."""
+        """Returns whether this daemon works: it holds the lock as long as its session lives."""
         self.figures.working = await self._leader.lead()
         return self.figures.working
 
@@ -125,7 +125,7 @@ class Retention(Running):
         self.figures.seconds = time.monotonic() - began
 
     async def _clean(self) -> None:
-        """Idle partitions, and what was written down too long ago."""
+        """Removes idle partitions, and history that is too old."""
         if self.settings.partition_cleanup_days:
             ((before,),) = await self._leader.rows(
                 "SELECT queend.now_us() - %s * 86400000000::bigint", self.settings.partition_cleanup_days)
@@ -175,7 +175,7 @@ class Retention(Running):
                              [KINDS[word] for word in removed], list(removed.values()))
 
     async def _pinned(self, pinned: Counter[tuple[int, int | None]]) -> None:
-        """Who holds back what would go otherwise; told once when it begins."""
+        """Records the groups that hold messages back, and logs each once when it begins."""
         names = {}
         if pinned:
             for queue, name, group, title in await self._leader.rows(

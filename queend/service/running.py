@@ -12,7 +12,7 @@ from .. import log
 
 @dataclass(frozen=True)
 class Failing:
-    """Passes of a service that fail one after the other. since: the first of them, seconds since the epoch."""
+    """Consecutive failed passes of a service. since: the first of them, seconds since the epoch."""
 
     since: float
     passes: int
@@ -20,7 +20,7 @@ class Failing:
 
 
 class Running:
-    """Base of services; what they do is `_run`, which is cancelled in the end."""
+    """Base of services; their work is `_run`, which is cancelled in the end."""
 
     failing: Mapping[str, Failing] = {}      # by the log event of the failure; read by the doctor
     _task: asyncio.Task | None = None
@@ -30,12 +30,12 @@ class Running:
         raise NotImplementedError
 
     def wake(self) -> None:
-        """There is something to look at, such as settings that have changed. From the loop it runs on."""
+        """Wakes the service for new work, such as changed settings. Requires its own loop."""
         if self._woken is not None:
             self._woken.set()
 
     async def _rest(self, seconds: float) -> bool:
-        """Sleeps so long; True: not to the end, it was woken."""
+        """Sleeps so long. Returns True if it was woken earlier."""
         assert self._woken is not None
         try:
             await asyncio.wait_for(self._woken.wait(), max(0.0, seconds))
@@ -45,7 +45,7 @@ class Running:
         return True
 
     def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
-        """Logs a pass that failed, and keeps it for the doctor until `_done`."""
+        """Logs a failed pass, and keeps it for the doctor until `_done`."""
         text = str(error).strip()
         log.line("warn", event, text, **more)
         before = self.failing.get(event)
@@ -53,7 +53,7 @@ class Running:
                                                        before.passes + 1 if before else 1, text)}
 
     def _done(self, event: str) -> None:
-        """Notes a pass that did not fail."""
+        """Records a pass that did not fail."""
         if event in self.failing:
             self.failing = {name: one for name, one in self.failing.items() if name != event}
 

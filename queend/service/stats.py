@@ -1,10 +1,10 @@
-"""Keeps the figures of queues and groups, so that a page asks for a sum and not for 100 000 partitions.
+"""Keeps the figures of queues and groups, so that a page reads a sum instead of 100 000 partitions.
 
-A look finds the partitions that changed since the one before and brings their part of the sums up to date
-(`sql/function/stats.sql`). One look at a time works on a database: it holds a session lock. Every STATS_INTERVAL_MS
-one of the daemons looks, every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, a thousand per
-transaction, for a tenth of the time at most. Where there are few partitions a page looks itself before it answers:
-figures of a small database are of this moment, those of a large one as old as the interval at most.
+A look finds the partitions that changed since the last one and updates their part of the sums
+(`sql/function/stats.sql`). One look at a time works on a database: it holds a session lock. Every STATS_INTERVAL_MS one
+of the daemons looks. Every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, 1000 per transaction,
+for at most a tenth of the time. With few partitions a page looks itself before it answers: figures of a small database
+are of this moment, those of a large one at most as old as the interval.
 """
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .running import Running
 LOCK = 0x71756575_03
 PAGE = 1000                # partitions per transaction
 ROWS = 1_000_000           # of the log between two looks; beyond, everything is walked through
-PAGE_ROWS = 20_000         # the same when a page looks: that much it does not read
+PAGE_ROWS = 20_000         # the same limit for the look of a page: it does not read so much
 SMALL = 10_000             # up to so many partitions every page looks itself, and visits all that changed
-WAIT_S = 2.0               # for a look that is under way
-FRESH_S = 10.0             # a page waits no longer for a look of its own
-WALK = 0.1                 # of the time between two looks a walk may take; what is left of it goes on with the next
+WAIT_S = 2.0               # for a running look
+FRESH_S = 10.0             # longest wait of a page for its own look
+WALK = 0.1                 # of the time between two looks a walk may take; the rest of it goes on with the next
 PAUSE_S = 1.0              # after the database was away
 NEVER = 1e9
 
@@ -44,25 +44,25 @@ KEEP = "SELECT queend.stats_keep(%s, %s)"
 
 @dataclass
 class Look:
-    """What one look did."""
+    """The result of one look."""
 
     changed: int = 0       # partitions visited because they changed
     walked: int = 0        # partitions visited on a walk
-    skipped: bool = False  # another daemon was at it
+    skipped: bool = False  # another daemon was looking
 
 
 class Stats(Running):
-    """`open` and `close` on the same running loop. conninfo: of the control plane."""
+    """The background service. Requires `open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
         self.settings = settings
-        # All of it can be made again: nobody waits for the disk.
+        # Everything can be computed again: commits do not wait for the disk.
         self._leader = Turns(conninfo, LOCK, "SET synchronous_commit = off; SET statement_timeout = 0")
         self._lock = asyncio.Lock()
         self._began = 0.0      # the last look; monotonic
         self._partitions = 0
         self.stores_nothing: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
-        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends what runs in it then
+        self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends the enclosed work in that case
 
     async def close(self) -> None:
         await super().close()
@@ -95,22 +95,22 @@ class Stats(Running):
             await self._rest(pause)
 
     async def fresh(self) -> None:
-        """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks
-        it next and tells."""
+        """Looks before a page answers, if there are few partitions. Never raises for the database: the page's own query
+        then reports the error."""
         asked = time.monotonic()
         if self._partitions > SMALL or self.stores_nothing():
             return
         try:
             await asyncio.wait_for(self._lock.acquire(), WAIT_S)
-        except TimeoutError:      # the first walk through many, or a refresh
+        except TimeoutError:      # the first walk through many partitions, or a refresh
             return
         try:
-            if self._began < asked:      # else one began after the question
+            if self._began < asked:      # otherwise one began after the question
                 async with self.writing(), asyncio.timeout(FRESH_S):
                     await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
         except (psycopg.Error, TimeoutError) as error:
             self._failed("stats_failed", str(error) or "the database does not answer")
-            await self._leader.leave()      # and with the session goes the lock
+            await self._leader.leave()      # the session ends, and its lock with it
         finally:
             self._lock.release()
 
@@ -131,9 +131,9 @@ class Stats(Running):
         return look
 
     async def _work(self, rows: int, full: bool, whole: bool, walk_s: float) -> Look:
-        """full: a walk through everything begins. whole: all that changed is visited; else not more than a page may
-        wait for, the rest is left to the service. walk_s: how long it walks where a walk is due, one page of it at
-        least."""
+        """Runs one look. full: begins a walk through everything. whole: visits all that changed; otherwise no more than
+        a page may wait for, and the service visits the rest. walk_s: how long to walk if a walk is due, at least one
+        page."""
         look = Look()
         self._began = time.monotonic()
         ((since, queues, parts),) = await self._leader.rows(CHANGED, rows, whole, whole or self._partitions <= SMALL)

@@ -1,9 +1,8 @@
 """Keeps the index of the log by time summarized.
 
-What other programs committed is found once a second through the BRIN index on created_at, and a block range without
-a summary has to be read as a whole. PostgreSQL summarizes when an automatic vacuum comes by: with its usual minute
-between two looks that is a minute of pushes to read again every second. So each block range gets its summary here as
-soon as it is full.
+Records that other programs committed are found once a second through the BRIN index on created_at. A block range
+without a summary has to be read as a whole. PostgreSQL summarizes at an automatic vacuum: at its default interval that
+is a minute of pushes to read again every second. So each block range gets its summary here as soon as it is full.
 """
 from __future__ import annotations
 
@@ -19,19 +18,20 @@ PAUSE_S = 60.0       # after the server refused
 RANGES = 1000        # at most per statement
 PAGES = 128          # of a block range, as the migration made the index
 FULL = f"SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES}"
-# A vacuum of the log holds the lock that summarizing takes. Asking first spares the server's log an error per second
-# while one goes on.
+# A vacuum of the log holds the lock that summarizing takes. Asking first saves the server's log an error per second
+# during a vacuum.
 BUSY = """SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass
         AND l.mode = 'ShareUpdateExclusiveLock')"""
 
 
 class Summary(Running):
-    """`open` and `close` on the same running loop. Any number of daemons may do it; a range is summarized once."""
+    """The background service. Requires `open` and `close` on the same running loop. Any number of daemons may run it; a
+    range is summarized once."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
-        self._done: int | None = None      # ranges known to be summarized; None: not looked yet
+        self._done: int | None = None      # ranges known to be summarized; None: no look yet
 
     async def _run(self) -> None:
         while True:
@@ -47,8 +47,8 @@ class Summary(Running):
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary.
-        Nothing while a vacuum is at work."""
+        """Summarizes the ranges that were filled since the last look; the first time, all without a summary. Does
+        nothing during a vacuum."""
         async with self.pool.connection() as connection:
             (full,) = await (await connection.execute(FULL)).fetchone()
             if self._done is not None and full <= self._done:
@@ -58,7 +58,8 @@ class Summary(Running):
             if busy:
                 return
             async with connection.transaction():
-                # The lock is that of a vacuum, which must neither be waited for nor be cancelled for waiting too long.
+                # The lock is that of a vacuum. The vacuum must not be waited for, nor be cancelled for waiting too
+                # long.
                 await connection.execute("SET LOCAL lock_timeout = '100ms'")
                 if self._done is None:
                     await connection.execute("SELECT brin_summarize_new_values('queend.log_by_time')")

@@ -1,5 +1,5 @@
-"""What others put into the database, or set for it, that takes away a part of what queend does there. Told at the start
-and by the doctor."""
+"""Objects or settings of other programs in the database that disable a part of queend. Logged at the start, and shown
+by the doctor."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from .. import session
 
 
 class Notice(NamedTuple):
-    """event: of the log. level: of the doctor's finding."""
+    """A finding. event: of the log. level: of the doctor's finding."""
 
     event: str
     level: str
@@ -26,8 +26,8 @@ SELECT n.nspname AS schema, count(*)::int AS tables, sum(pg_total_relation_size(
        min(c.relname) FILTER (WHERE c.relname = 'messages') AS messages
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname IN ('queen', 'queen_streams') AND c.relkind IN ('r', 'p') GROUP BY n.nspname ORDER BY n.nspname"""
-# What a session cannot set back by itself (session_replication_role needs a superuser), or does not know on every
-# version (transaction_timeout).
+# Settings that a session cannot set back by itself (session_replication_role needs a superuser), or that some versions
+# do not know (transaction_timeout).
 SETTINGS = """
 SELECT current_setting('session_replication_role') AS triggers,
        coalesce(nullif(current_setting('transaction_timeout', true), '0'), '') AS limit"""
@@ -60,7 +60,7 @@ def of_settings(rows: list[dict[str, Any]]) -> Iterator[Notice]:
 
 
 def surroundings(conninfo: str) -> list[Notice]:
-    """Returns what is told at the start. Raises psycopg.OperationalError if the database cannot be reached."""
+    """Returns the findings to log at the start. Raises psycopg.OperationalError if the database cannot be reached."""
     with session.connect(conninfo, autocommit=True, row_factory=dict_row) as connection:
         return [*of_tables(connection.execute(TABLES).fetchall()),
                 *of_settings(connection.execute(SETTINGS).fetchall())]

@@ -1,6 +1,6 @@
-"""Sends spans of traces to a collector, by OTLP over HTTP (JSON): what the data plane noted of pushes, deliveries,
-acknowledgments and cycles (core/net/spans). Nobody waits for it: the data plane keeps so many, what does not fit and
-what the collector does not take is dropped and counted."""
+"""Sends spans of traces to a collector, by OTLP over HTTP (JSON): spans that the data plane recorded of pushes,
+deliveries, acknowledgments and cycles (core/net/spans). Nothing waits for it: the data plane keeps a limited number.
+Spans beyond that, and those that the collector refuses, are dropped and counted."""
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +31,8 @@ OK, FAILED = 1, 2
 
 
 class Tracing(Running):
-    """`open` and `close` on the same running loop. Nothing without QUEEND_OTLP_ENDPOINT."""
+    """The background service. Requires `open` and `close` on the same running loop. Does nothing without
+    QUEEND_OTLP_ENDPOINT."""
 
     def __init__(self, settings: Settings, core: Any):
         self.settings, self.core = settings, core
@@ -46,7 +47,7 @@ class Tracing(Running):
             super().open()
 
     async def close(self) -> None:
-        """What is there is sent, if the collector takes it."""
+        """Sends the remaining spans, if the collector takes them."""
         if self._task is not None:
             await super().close()
             with contextlib.suppress(TimeoutError):
@@ -86,13 +87,13 @@ class Tracing(Running):
             collector.close()
 
     def body(self, found: list[tuple[Any, ...]]) -> bytes:
-        """An ExportTraceServiceRequest."""
+        """Returns an ExportTraceServiceRequest."""
         return orjson.dumps({"resourceSpans": [{"resource": self.resource, "scopeSpans": [
             {"scope": {"name": "queend", "version": __version__}, "spans": [span(one) for one in found]}]}]})
 
 
 def span(one: tuple[Any, ...]) -> dict[str, Any]:
-    """A span as messaging conventions have it."""
+    """Returns a span in the form of the messaging conventions."""
     kind, trace, parent, start, end, status, count, offset, queue, partition, group = one
     name, operation, role = KINDS[kind]
     return {"traceId": trace, "spanId": secrets.token_hex(8), "parentSpanId": parent, "flags": 0x101,
@@ -106,14 +107,14 @@ def span(one: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def attributes(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those that have a value."""
+    """Yields the attributes that have a value."""
     for name, value in values.items():
         if value not in (None, ""):
             yield {"key": name, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
 
 
 def headers(text: str) -> Iterator[tuple[str, str]]:
-    """name=value, with commas."""
+    """Parses name=value pairs with commas."""
     for one in listed(text):
         name, _, value = one.partition("=")
         yield name.strip(), value.strip()

@@ -1,7 +1,7 @@
-"""One database copied into another: all that queend keeps, from one snapshot, counted on both sides.
+"""Copies one database into another: all that queend keeps, from one snapshot, counted on both sides.
 
-The target's schemas `queend` and `queen` are dropped and made anew by the migrations; then table after table goes
-over two connections as binary COPY, on a thread of its own.
+The target's schemas `queend` and `queen` are dropped and created by the migrations. Then table after table goes over
+two connections as binary COPY, on a thread of its own.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", 
               "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (),
               "retention_history": ("retention_history",), "system_metrics": (), "worker_metrics": (),
               "worker_metrics_summary": (), "queue_lag_metrics": ()}
-# what is counted, under the names that clients know; others under their own
+# counted tables, under the names that clients know; others under their own
 COUNTED = {"queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT count(*) FROM queend.partitions",
            "messages": "SELECT COALESCE(sum(n), 0)::bigint FROM queend.log",
            "partition_consumers": "SELECT count(*) FROM queend.cursors",
@@ -31,7 +31,7 @@ COUNTED = {"queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT
            "dead_letter_queue": "SELECT count(*) FROM queend.dead_letters",
            "retention_history": "SELECT count(*) FROM queend.retention_history",
            "message_traces": "SELECT count(*) FROM queend.traces"}
-# all that is kept: no figures that are computed anew, no notes of the migrations
+# all tables that are kept: no figures that are computed again, no records of the migrations
 TABLES = """SELECT c.relname FROM pg_class c
      WHERE c.relnamespace = 'queend'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
         AND c.relname <> 'schema_migrations' ORDER BY c.relname"""
@@ -41,24 +41,24 @@ SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.
      FROM pg_sequence s JOIN pg_depend d ON d.objid = s.seqrelid AND d.deptype IN ('a', 'i')
      JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid JOIN pg_class c ON c.oid = a.attrelid
      WHERE c.relnamespace = 'queend'::regnamespace"""
-# Offsets are never given twice: where the messages stay behind, the target goes on where the source is.
+# Offsets are never reused: if the messages stay behind, the target goes on where the source is.
 FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
         WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
 SESSION = f"{session.UNHURRIED} -c timezone=UTC"
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
      WHERE n.nspname IN ('queend', 'queen') AND EXISTS (SELECT FROM pg_depend d
         WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
-CHECK_S = 10.0           # to see whether a server answers
-CONFIRM_S = 600.0        # how long a request that was refused may be confirmed
+CHECK_S = 10.0           # for a server to answer a check
+CONFIRM_S = 600.0        # how long a refused request may be confirmed
 ASKED_MOST = 16
 
 
 class TransferError(Exception):
-    """What cannot be done, in words for whoever asked."""
+    """A transfer that cannot be done; the message is for the client."""
 
 
 class Occupied(TransferError):
-    """The target has something that would be lost."""
+    """The target has data that would be lost."""
 
 
 def reachable(work: Work, target: Address) -> None:
@@ -67,13 +67,14 @@ def reachable(work: Work, target: Address) -> None:
 
 
 def occupied(work: Work, target: Address) -> list[str]:
-    """Schemas of the target that would be dropped and are not empty."""
+    """Returns schemas of the target that would be dropped and are not empty."""
     with work.connect(target.conninfo(), autocommit=True) as connection:
         return [name for (name,) in connection.execute(OCCUPIED)]
 
 
 def compare(work: Work, source: str, target: Address) -> list[dict]:
-    """Rows counted on both sides, -1 where that fails: table, sourceCount, targetCount, match. Raises TransferError."""
+    """Returns rows counted on both sides, -1 if that fails: table, sourceCount, targetCount, match. Raises
+    TransferError."""
     counts = []
     for side, conninfo in (("source", source), ("target", target.conninfo())):
         try:
@@ -95,13 +96,13 @@ def _count(work: Work, connection: psycopg.Connection, text: str) -> int:
 
 
 class Transfer:
-    """At most one at a time. All of it belongs to the loop; what blocks has threads of its own."""
+    """Runs at most one transfer at a time. All of it belongs to the loop; blocking work has threads of its own."""
 
     def __init__(self, source: str, step_s: float):
         self.source, self.step_s = source, step_s
         self.state, self.step, self.error, self.lines = "idle", "", "", []
         self._since = self._until = 0.0
-        # targets whose contents were told, and until when they may be overwritten
+        # targets whose contents were reported, and until when they may be overwritten
         self._asked: dict[Address, float] = {}
         self._works: set[Work] = set()
         self._task: asyncio.Task | None = None
@@ -119,7 +120,7 @@ class Transfer:
         return {"status": self.state, "currentStep": self.step, "elapsedSeconds": round(elapsed, 3), **more}
 
     async def answers(self, target: Address) -> bool:
-        """Can the target be reached, as this user? Raises Crowded."""
+        """Returns whether the target can be reached, as this user. Raises Crowded."""
         try:
             await self._run(CHECK_S, reachable, target)
         except (*UNREACHABLE, TimeoutError, Cut):
@@ -127,15 +128,15 @@ class Transfer:
         return True
 
     async def compare(self, target: Address) -> list[dict]:
-        """Raises TransferError, Crowded."""
+        """Compares the row counts of source and target. Raises TransferError, Crowded."""
         try:
             return await self._run(self.step_s, compare, self.source, target)
         except (TimeoutError, Cut):
             raise TransferError("A count took too long") from None
 
     async def start(self, target: Address, without: list[str], overwrite: bool) -> None:
-        """Returns when the copy has begun. Raises Occupied where the target is not empty: `overwrite` counts from
-        the second request on."""
+        """Starts a copy, and returns when it has begun. Raises Occupied if the target is not empty: `overwrite` counts
+        from the second request on."""
         try:
             found = await self._run(CHECK_S, occupied, target)
         except (*UNREACHABLE, TimeoutError, Cut):
@@ -161,7 +162,8 @@ class Transfer:
         self._since = self._until = 0.0
 
     def stop(self) -> None:
-        """The daemon ends: what is under way is left as it is, the target unusable until a transfer has run through."""
+        """Stops for the end of the daemon. A running copy is left as it is, and the target is unusable until a transfer
+        has completed."""
         self._stopped = True
         for work in list(self._works):
             work.cut()
@@ -204,7 +206,7 @@ class Transfer:
             log.line("info", "transfer_complete")
 
     def _copy(self, work: Work, target: Address, without: list[str], overwrite: bool) -> None:
-        # On its thread.
+        # Runs on the thread of the work.
         with work.connect(self.source, options=SESSION) as there, work.connect(
             target.conninfo(), options=SESSION) as here:
             there.isolation_level, there.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
@@ -212,7 +214,7 @@ class Transfer:
                 raise TransferError("the target is the database that is to be copied")
             tables = [name for (name,) in there.execute(TABLES)]
             self.step = "making the schema"
-            for name in ("queend", "queen"):      # without the word, whatever came into it since ends the copy
+            for name in ("queend", "queen"):      # without the word, anything added since ends the copy
                 work.step()
                 here.execute(f"DROP SCHEMA IF EXISTS {name} {'CASCADE' if overwrite else 'RESTRICT'}")
             here.commit()
@@ -238,7 +240,7 @@ class Transfer:
 
 
 def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
-    """One database under two addresses: a lock of the one is seen in the other."""
+    """Returns whether two addresses lead to one database: a lock taken through one is seen through the other."""
     key = secrets.randbits(62)
     there.execute("SELECT pg_advisory_lock_shared(%s)", (key,))
     found = here.execute("SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = (SELECT "
@@ -249,7 +251,7 @@ def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
 
 
 def _table(work: Work, there: psycopg.Connection, here: psycopg.Connection, name: str, select: str | None) -> int:
-    """Empties a table of the target (the migrations put rows into some) and fills it; bytes copied."""
+    """Empties a table of the target (the migrations put rows into some) and fills it. Returns the bytes copied."""
     table = sql.Identifier("queend", name)
     columns = sql.SQL(", ").join(sql.Identifier(column) for (column,) in there.execute(COLUMNS, (f"queend.{name}",)))
     size = 0

@@ -101,8 +101,8 @@ class Sink:
             yield first, pa.concat_tables(kept)
 
     def _split(self, first: int, table: pa.Table) -> list[tuple[Any, pa.Table]]:
-        """Splits a table by partition, or into as many parts as there are lanes; returns each with the numbers of its
-        rows."""
+        """Splits a table into as many parts as there are lanes; rows of one partition stay together. Returns each part
+        with the numbers of its rows."""
         table = table.combine_chunks()
         for name in ("queue", "partition"):
             if name in table.column_names:
