@@ -115,7 +115,7 @@ class Reader:
                 await cursor.execute(READ_ROWS, values, binary=True)
                 result = cursor.pgresult
             numbers = None
-            # After the rows: a number is never reused soon, so the holder of a name now was the holder when the rows
+            # After the rows: a number is reused only after all others, so its holder now held it when the rows
             # were read.
             if columns and "id" in columns or any(w.number for w in wanted):
                 names = [w.queue for w in wanted], [w.partition for w in wanted]

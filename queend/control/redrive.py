@@ -59,10 +59,9 @@ class Row:
 
 async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None,
                   payloads: dict[int, bytes | None] | None = None) -> tuple[list[str], set[str]]:
-    """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition
-    (None: of the same name) given; payloads: what some of them, by id, hold instead of their own. What is encrypted
-    stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left
-    to him."""
+    """Stores these dead letters again, those of each group in order, in the given queue (None: their own) and partition
+    (None: of the same name). payloads: new payloads of some of them, by id. Encrypted payloads stay encrypted. Returns
+    the new transaction ids and their queues. Skips dead letters that another session has locked."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
         await cursor.execute(STAY, (queue, ids))
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}

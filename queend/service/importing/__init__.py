@@ -1,1 +1,1 @@
-"""Moving in from a Queen MQ database: `queend import-queen` (docs/migration.md)."""
+"""Import of a Queen MQ database: `queend import-queen` (docs/migration.md)."""

@@ -1,4 +1,4 @@
-"""An import from beginning to end: taken over, then counted on both sides."""
+"""An import from beginning to end: moves the data, then counts it on both sides."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from .target import Rows, Target
 BATCH = 10_000       # messages per transaction
 NAME_MOST = 255      # bytes
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-SHOWN = 50           # differences
+SHOWN = 50           # differences shown
 
 
 class ImportRefused(Exception):
-    """Nothing was done; the message says why."""
+    """Nothing was moved; the message says why."""
 
 
 @dataclass
 class Summary:
-    """What was moved, and what does not agree."""
+    """Counts of moved data, and the differences found."""
 
     queues: int = 0
     partitions: int = 0
@@ -37,8 +37,8 @@ class Summary:
 
 def bring(source: Source, target: Target, everything: bool, only: list[str], compress_from: int,
           tell: Callable[[str], None]) -> Summary:
-    """Moves queues, partitions, what some group has not consumed yet (everything: all messages), cursors and dead
-    letters. What an import before this one has moved is not moved again. only: names of queues, empty: all."""
+    """Moves queues, partitions, messages that some group has not consumed yet (everything: all messages), cursors and
+    dead letters. Skips what an earlier import has moved. only: names of queues, empty: all."""
     wanted = [one for one in source.queues() if not only or one.name in only]
     if missing := sorted(set(only) - {one.name for one in wanted}):
         raise ImportRefused(f"there is no queue {', '.join(missing)}")
@@ -58,7 +58,7 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
             for part in page:
                 low = BEGINNING if everything else lowest(groups, cursors[part.id])
                 summary.partitions += 1
-                if progress[part.id].done:       # by an import before this one: it may be in use
+                if progress[part.id].done:       # by an earlier import: it may be in use
                     summary.messages += progress[part.id].stored
                     continue
                 _partition(source, target, progress[part.id], low, cursors[part.id], ids, compress_from)
@@ -72,8 +72,8 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
 
 
 def lowest(groups: list[Any], cursors: list[Cursor]) -> Place:
-    """What lies behind this place some group has not consumed. A group of the queue that never came to the partition
-    has consumed nothing of it."""
+    """Returns the lowest place of the groups: some group has not consumed the messages behind it. A group without a
+    cursor in the partition stands at the start of its subscription."""
     places = {one.group: one.place for one in cursors}
     if not groups:
         return BEGINNING
@@ -91,7 +91,7 @@ def _names(*names: str) -> None:
 
 def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
                compress_from: int) -> None:
-    # Cursors: (committed when all is there, moment, group, retries).
+    # Cursors: (committed at the end, moment, group, retries).
     placed = [(source.count(progress.source_id, low, one.place) - 1, one.consumed_us, groups[one.group], one.retries)
               for one in cursors]
     after = low if progress.last_id is None else (progress.last_at, progress.last_id)
@@ -109,7 +109,7 @@ def _partition(source: Source, target: Target, progress: Any, low: Place, cursor
 
 def _check(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
            name: str, summary: Summary) -> int:
-    """Counts a partition on both sides; how many messages it has."""
+    """Counts a partition on both sides. Returns the number of its messages."""
     there = source.count(progress.source_id, low)
     here, lags = target.figures(progress)
     if here != there:

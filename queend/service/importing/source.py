@@ -1,4 +1,4 @@
-"""A Queen MQ database as it is read: never written, in one snapshot."""
+"""A Queen MQ database as an import reads it: never written, in one snapshot."""
 from __future__ import annotations
 
 import uuid
@@ -19,7 +19,7 @@ TABLES = ("queues", "partitions", "messages", "partition_consumers", "consumer_g
 PAGE = 500           # partitions
 CHUNK = 2000         # messages fetched at a time
 
-# What a group's cursor has behind it, and what a group that consumed nothing yet does not want.
+# A cursor's place is the last message that the group consumed, or the start of its subscription if it consumed none.
 QUEUES = "SELECT * FROM {}.queues ORDER BY name"
 GROUPS = """SELECT c.consumer_group AS name, m.mode, (extract(epoch FROM m.start) * 1000000)::bigint AS start_us
      FROM (SELECT DISTINCT k.consumer_group FROM {0}.partition_consumers k
@@ -50,12 +50,12 @@ DEAD = """SELECT d.partition_id, d.consumer_group, d.error_message, d.retry_coun
      JOIN {0}.partitions p ON p.id = m.partition_id WHERE p.queue_id = %s ORDER BY d.failed_at, d.id"""
 
 ZERO = uuid.UUID(int=0)
-Place = tuple[datetime, uuid.UUID]     # (created_at, id): what lies behind it is wanted
+Place = tuple[datetime, uuid.UUID]     # (created_at, id): messages behind it are wanted
 BEGINNING: Place = (datetime(1, 1, 1, tzinfo=timezone.utc), ZERO)
 
 
 class SourceError(Exception):
-    """The database is none of Queen MQ's, or cannot be read."""
+    """The database is not one of Queen MQ, or cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Cursor:
 
 
 class Source:
-    """Reads in one snapshot, taken when it is made. Raises SourceError where that is no database of Queen MQ,
-    ConfigError where it is no connection string."""
+    """Reads in one snapshot, taken by the constructor. Raises SourceError if the database is not one of Queen MQ,
+    ConfigError for an invalid connection string."""
 
     def __init__(self, dsn: str, schema: str):
         words_of(dsn, "the connection string")
@@ -100,30 +100,31 @@ class Source:
         return self.rows(QUEUES)
 
     def groups(self, queue: Any) -> list[Any]:
-        """The queue's consumer groups: name, mode and start_us of a subscription to the whole queue (None: none)."""
+        """Returns the queue's consumer groups: name, mode and start_us of a subscription to the whole queue (None: no
+        subscription)."""
         return self.rows(GROUPS, {"queue": queue.id, "name": queue.name})
 
     def partitions(self, queue: Any) -> Iterator[tuple[list[Any], dict[uuid.UUID, list[Cursor]]]]:
-        """The queue's partitions (id, name), a page at a time, and the cursors of each."""
+        """Yields the queue's partitions (id, name), a page at a time, and the cursors of each."""
         after = ZERO
         while page := self.rows(PARTITIONS, (queue.id, after, PAGE)):
             cursors: dict[uuid.UUID, list[Cursor]] = {one.id: [] for one in page}
             for k in self.rows(CURSORS, ([one.id for one in page],)):
-                # A message of exactly the subscription's moment is wanted: the smallest id there is lies before it.
+                # A message of exactly the subscription's moment is wanted: the smallest possible id lies before it.
                 place = (k.at, k.id) if k.at is not None else (k.start, ZERO) if k.start is not None else BEGINNING
                 cursors[k.partition_id].append(Cursor(k.consumer_group, place, k.retries, k.consumed_us or 0))
             yield page, cursors
             after = page[-1].id
 
     def messages(self, partition: uuid.UUID, after: Place) -> Iterator[Any]:
-        """The partition's messages behind a place, in order; a bounded number of them in memory."""
+        """Yields the partition's messages behind a place, in order, with a bounded number of them in memory."""
         with self.connection.cursor("messages") as cursor:
             cursor.itersize = CHUNK
             cursor.execute(sql.SQL(MESSAGES).format(self.schema), {"part": partition, "at": after[0], "id": after[1]})
             yield from cursor
 
     def count(self, partition: uuid.UUID, after: Place, to: Place | None = None) -> int:
-        """How many messages lie behind a place, up to another."""
+        """Returns how many messages lie behind a place, up to another."""
         known = {"part": partition, "at": after[0], "id": after[1]}
         if to is None:
             return self.rows(COUNT, known)[0][0]

@@ -1,4 +1,4 @@
-"""What an import writes: rows of the log with the moments the records have had, cursors, dead letters."""
+"""The target of an import: rows of the log with the original moments of the records, cursors, dead letters."""
 from __future__ import annotations
 
 import uuid
@@ -11,11 +11,11 @@ from psycopg.rows import namedtuple_row
 from ... import session
 from ..._core import record_key, record_row, rows_merge
 
-WINDOW_US = 60_000_000       # how far a version-7 id may be from the moment it is stored for the log to prove it
+WINDOW_US = 60_000_000       # largest distance of a version-7 id from its storage that lets the log prove it
 ROW_RECORDS, ROW_BYTES = 1000, 65_536
-# dead letters of messages that were not taken over have offsets from the end of what offsets can be
+# dead letters of messages that were not moved get offsets from the end of the range of offsets
 OFFSETS = 1 << 42
-# every queue there shows them, and they mean nothing: naming them here would put them in force
+# every queue there shows them without effect: naming them here would put them into effect
 DEFAULTS = {"ttl": 3600, "retryDelay": 1000}
 
 CONFIGURE = "SELECT queend.configure(%s, %s, %s, %s)"
@@ -42,7 +42,7 @@ FOUND = "SELECT queend.message_find(%s, %s)"
 
 @dataclass
 class Rows:
-    """Rows of the log in the making, of one partition."""
+    """Rows of the log under construction, of one partition."""
 
     base: int
     high: uuid.UUID
@@ -51,7 +51,7 @@ class Rows:
     columns: list[list[Any]] = field(default_factory=lambda: [[] for _ in range(8)])
     late_at: list[int] = field(default_factory=list)
     late: list[bytes] = field(default_factory=list)
-    open: list[tuple[int, int, bytes, bytes, bytes]] = field(default_factory=list)       # as rows_merge wants them
+    open: list[tuple[int, int, bytes, bytes, bytes]] = field(default_factory=list)       # as rows_merge takes them
     bytes: int = 0
 
     @property
@@ -59,7 +59,7 @@ class Rows:
         return self.base + len(self.open)
 
     def add(self, message: Any, compress_from: int, now_us: int) -> None:
-        """One more message; what is full becomes a row."""
+        """Adds a message; a full batch becomes a row."""
         payload = message.payload.encode()
         if self.open and (len(self.open) >= ROW_RECORDS or self.bytes + len(payload) > ROW_BYTES):
             self.close(compress_from)
@@ -91,7 +91,7 @@ class Rows:
 
 
 class Target:
-    """The database that is imported into. One transaction per call of `append`; the rest is idempotent."""
+    """The database imported into. One transaction per call of `append`; everything else is idempotent."""
 
     def __init__(self, conninfo: str):
         self.connection = session.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
@@ -101,7 +101,7 @@ class Target:
         self.connection.close()
 
     def known(self, names: list[str]) -> list[str]:
-        """Those of these queues that exist and were not made by an import."""
+        """Returns those of these queues that exist and were not created by an import."""
         return [row.name
                 for row in self.connection.execute(
                     "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND NOT EXISTS (SELECT FROM "
@@ -109,7 +109,7 @@ class Target:
                     "BY 1", (names,))]
 
     def queue(self, queue: Any, groups: list[Any]) -> dict[str, int]:
-        """Makes a queue with its options and groups; group name → id."""
+        """Creates a queue with its options and groups. Returns group name → id."""
         options = {"priority": queue.priority, "leaseTime": queue.lease_time, "retryLimit": queue.retry_limit,
                    "retryDelay": queue.retry_delay, "ttl": queue.ttl, "deadLetterQueue": queue.dead_letter_queue,
                    "dlqAfterMaxRetries": queue.dlq_after_max_retries, "delayedProcessing": queue.delayed_processing,
@@ -129,7 +129,7 @@ class Target:
                         (found.queue_id, group.name, group.start_us)).fetchone().group_id for group in groups}
 
     def partitions(self, queue: str, page: list[Any]) -> dict[uuid.UUID, Any]:
-        """Makes a page of partitions; id there → how far its import has come."""
+        """Creates a page of partitions. Returns id in the source → progress of its import."""
         names = [one.name for one in page]
         with self.connection.transaction():
             made = self.connection.execute(RESOLVE, ([queue] * len(names), names)).fetchall()
@@ -137,9 +137,8 @@ class Target:
         return {row.source_id: row for row in self.connection.execute(PROGRESS, ([one.id for one in page],))}
 
     def append(self, progress: Any, rows: Rows, last: Any, cursors: list[tuple[int, int, int, int]]) -> None:
-        """Stores closed rows and says how far it came, and with them cursors: (committed in the end, moment, group,
-        retries); a cursor goes no further than what is stored. RuntimeError where somebody else wrote to the
-        partition."""
+        """Stores closed rows, the progress and cursors: (committed at the end, moment, group, retries). A cursor goes
+        no further than the stored records. Raises RuntimeError if another program wrote to the partition."""
         part = progress.partition_id
         with self.connection.transaction():
             if rows.columns[0]:
@@ -157,12 +156,12 @@ class Target:
         self.connection.execute("UPDATE queend.imports SET done = true WHERE source_id = %s", (progress.source_id,))
 
     def tell(self, queue: str) -> None:
-        """Has the daemons that serve this database look at the queue afresh: its records have moments of long ago,
-        where no look goes."""
+        """Makes the daemons of this database read the queue again: its records have old moments, which no look for new
+        records covers."""
         self.connection.execute("SELECT queend.groups_moved(q.id) FROM queend.queues q WHERE q.name = %s", (queue,))
 
     def dead_letters(self, queue: Any, letters: Any, groups: dict[str, int]) -> int:
-        """Brings all dead letters of a queue at once, unless an import did so before; how many."""
+        """Moves all dead letters of a queue at once, unless an earlier import did. Returns how many."""
         n = 0
         with self.connection.transaction(), self.connection.cursor() as cursor:
             if cursor.execute("UPDATE queend.imports SET done = true WHERE source_id = %s AND NOT done",
@@ -184,7 +183,7 @@ class Target:
         return n
 
     def figures(self, progress: Any) -> tuple[int, dict[int, int]]:
-        """(records of a partition, group → what it has not consumed)."""
+        """Returns (records of a partition, group → number of records it has not consumed)."""
         head = self.connection.execute("SELECT queend.head(%s)", (progress.partition_id,)).fetchone()[0]
         return head, {row.group_id: head - row.committed - 1 for row in self.connection.execute(
             "SELECT group_id, committed FROM queend.cursors WHERE partition_id = %s", (progress.partition_id,))}

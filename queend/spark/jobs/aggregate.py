@@ -1,5 +1,5 @@
-"""Windows over a queue, as a stream: tumbling, sliding or session windows with a watermark, into another queue or a
-table of Parquet."""
+"""Aggregates a queue in windows, as a stream: tumbling, sliding or session windows with a watermark, into another queue
+or a table of Parquet."""
 from __future__ import annotations
 
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-LOOK = 1.0    # seconds between two looks at a stream that runs
+LOOK = 1.0    # between two looks at a running stream
 
 
 def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | None = None, table: str | None = None,
@@ -24,9 +24,9 @@ def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | Non
               by: tuple[str, ...] = (), select: tuple[str, ...] = ("count(*) AS count",), where: str | None = None,
               key: str | None = None, once: bool = False, most: int | None = None, group: str | None = None,
               say: Say | None = None, **link: str) -> dict[str, Any]:
-    """schema: of the JSON in the messages, its columns can be named everywhere. time, by, select, where and key are
-    expressions. A window is told when the watermark has passed its end, once. once: ends when what is there has been
-    read; else it goes on until it is stopped. most: records of a micro-batch."""
+    """Runs the stream. schema: of the JSON in the messages, whose columns all expressions may name. time, by, select,
+    where and key are expressions. A window is written once, when the watermark has passed its end. once: ends when the
+    present records were read; otherwise it runs until it is stopped. most: records of a micro-batch."""
     progress = Progress(spark, f"aggregate {queue}", say)
     if (to is None) == (table is None):
         raise JobError("name one place for the result: a queue or a table")
@@ -52,8 +52,8 @@ def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | Non
 
 
 def _same(spark: SparkSession, checkpoint: str, asked: dict[str, Any]) -> str:
-    """The name of the job, which stays with its checkpoint wherever that is. A checkpoint belongs to one question:
-    another one would read its state wrongly."""
+    """Returns the name of the job, which stays with its checkpoint wherever that is. A checkpoint belongs to one query:
+    another one would misread its state."""
     store = Store(spark, checkpoint)
     try:
         if not store.exists("queend.json"):
@@ -120,7 +120,7 @@ def _start(windows: DataFrame, job: str, checkpoint: str, to: str | None, table:
         raise JobError("no queue is named")
     names = [F.col(f"`{one}`") for one in windows.columns[2:2 + bys]]
     partition = F.expr(key).cast("string") if key else names[0].cast("string") if names else F.lit("Default")
-    # A window is told once per key: that is its id. The order of rows behind a shuffle is another each time.
+    # A window is written once per key: that is its id. The order of rows after a shuffle differs each time.
     rows = windows.select(F.coalesce(partition, F.lit("Default")).alias("partition"),
                           F.to_json(F.struct(*windows.columns), NULLS).alias("value"),
                           row_id(job, F.lit(to), F.col("start"), F.col("end"), *names).alias("transactionId"))
@@ -129,7 +129,7 @@ def _start(windows: DataFrame, job: str, checkpoint: str, to: str | None, table:
 
 
 def _follow(progress: Progress, query: StreamingQuery) -> dict[str, Any]:
-    """Until it ends, or somebody interrupts it, which is how a stream ends; a line per micro-batch."""
+    """Prints a line per micro-batch until the stream ends, or is interrupted, which is its usual end."""
     seen, sums = -1, {"rows": 0, "late": 0, "untimed": 0, "batches": 0}
     end: Any = None
     over = False

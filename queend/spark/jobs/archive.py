@@ -1,5 +1,5 @@
-"""A queue into Parquet, by queue and date, each record once. What is archived is told to a group: retention then knows
-what may go."""
+"""Archives a queue into Parquet, by queue and date, each record once. Commits archived offsets for a group, so that
+retention may remove the records."""
 from __future__ import annotations
 
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("partition string, offset bigint, timestamp timestamp, id string, transactionId string, "
            "headers array<struct<key:string,value:binary>>, value string")
-# The day in UTC, whatever the zone of the session.
+# The day in UTC, whatever the time zone of the session.
 DAY = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int))"
 BATCH_ROWS, BATCH_PARTITIONS, FILE_ROWS = 5_000_000, 50_000, 500_000
 
@@ -27,9 +27,9 @@ BATCH_ROWS, BATCH_PARTITIONS, FILE_ROWS = 5_000_000, 50_000, 500_000
 def archive(spark: SparkSession, queue: str, target: str, *, group: str | None = "archive", allow_gaps: bool = False,
             batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd", say: Say | None = None,
             **link: str) -> dict[str, Any]:
-    """What the queue has now and the archive has not. group: learns what is archived; None: nobody does. allow_gaps:
-    what retention took before it was archived is written down as lost and passed over. link: url, token, tokenFile,
-    ca …"""
+    """Archives the records that the queue has and the archive lacks. group: gets archived offsets committed; None: no
+    commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. link:
+    url, token, tokenFile, ca …"""
     progress = Progress(spark, f"archive {queue}", say)
     store = Store(spark, target)
     with opened(link) as wire:
@@ -58,7 +58,7 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
 
 
 def begun(store: Store, head: Head) -> Manifest:
-    """The manifest, of this queue and no other. A new one says what was gone already."""
+    """Returns the manifest, of this queue and no other. A new one notes what was already gone."""
     manifest = Manifest(store, head.queue)
     if manifest.last is None:
         entry = manifest.next(head.identity, begin=[(number, floor) for number, _, floor, _ in head.rows if floor])
@@ -67,7 +67,7 @@ def begun(store: Store, head: Head) -> Manifest:
         except OSError as error:
             raise JobError(f"{store} cannot be written: {error.strerror or error}") from None
         except JobError:
-            manifest = Manifest(store, head.queue)    # somebody else has just begun
+            manifest = Manifest(store, head.queue)    # another run has just begun
     if manifest.identity != head.identity:
         raise JobError(f"{store} has the archive of another queue named {head.queue!r}, which was deleted: its "
                        "offsets have nothing to do with those of today's. Archive this one into another folder")
@@ -75,7 +75,7 @@ def begun(store: Store, head: Head) -> Manifest:
 
 
 def due(head: Head, manifest: Manifest, allow_gaps: bool) -> tuple[list[Span], list[Span]]:
-    """What is there and not archived; and what is gone and was not archived."""
+    """Returns the ranges that exist and are not archived, and those that are gone and were not archived."""
     spans, gaps = [], []
     for number, name, floor, end in head.rows:
         start = manifest.reached(number)
@@ -87,7 +87,7 @@ def due(head: Head, manifest: Manifest, allow_gaps: bool) -> tuple[list[Span], l
                 raise JobError(f"queue {head.queue!r}, partition {name!r}: records {start} to {floor - 1} were "
                                "removed before they were archived. With --allow-gaps they are written down as lost "
                                "and the rest is archived")
-            if floor < end:    # else it is written down when there is something behind it
+            if floor < end:    # otherwise it is noted when there are records behind it
                 gaps.append(Span(number, name, start, floor))
             start = floor
         if start < end:
@@ -96,7 +96,7 @@ def due(head: Head, manifest: Manifest, allow_gaps: bool) -> tuple[list[Span], l
 
 
 def batches(spans: list[Span], most: int) -> Iterator[list[Span]]:
-    """At most so many rows each; a partition may be in several, in order."""
+    """Yields batches of at most so many rows; a partition may be in several, in order."""
     held: list[Span] = []
     room = most
     for one in spans:
@@ -159,12 +159,12 @@ def _settle(manifest: Manifest) -> None:
 
 
 def _checked(frame: DataFrame) -> tuple[DataFrame, Any]:
-    """With its date, sorted, and sums that show whether it is what was asked for."""
+    """Returns the frame with its date, sorted, and sums that check whether it is complete."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     seen = Observation()
-    number = F.crc32(F.substring("id", -8, 8))    # that of the partition, in hex; its name may have come again
+    number = F.crc32(F.substring("id", -8, 8))    # that of the partition, in hex; its name may be reused
     frame = frame.withColumn("date", F.expr(DAY))
     frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum("offset").alias("offsets"),
                           F.sum(number).alias("numbers"))
@@ -183,7 +183,8 @@ def _compare(head: Head, spans: list[Span], seen: dict[str, Any]) -> None:
 
 
 def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None) -> None:
-    """A group that is new learns everything, another one what came last: it may not have been told."""
+    """Commits offsets for a group: all of them if the group is new, otherwise the last entry, whose commit may be
+    missing."""
     if not group or entry is None:
         return
     now = {number for number, *_ in head.rows}

@@ -1,4 +1,5 @@
-"""A table of a database, read over JDBC in several parts at a time, into a queue: each row once, by its primary key."""
+"""Copies a table of a database, read over JDBC in several parts at a time, into a queue: each row once, by its primary
+key."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,7 +18,7 @@ JAR = "/usr/share/java/postgresql.jar"    # Debian's libpostgresql-jdbc-java
 
 
 def jar() -> str | None:
-    """PostgreSQL's driver where Debian puts it."""
+    """Returns PostgreSQL's driver in Debian's place."""
     return JAR if Path(JAR).exists() else None
 
 
@@ -26,10 +27,10 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
              split: str | None = None, parts: int | None = None, user: str | None = None, password: str | None = None,
              driver: str = "org.postgresql.Driver", fetch: int = 10_000, tasks: int | None = None,
              say: Say | None = None, **link: str) -> dict[str, Any]:
-    """table: a name, or a query in brackets with a name behind. id: the columns that tell its rows apart. job: the
-    name under which no id is stored twice. key, order and value are expressions; the value is the whole row unless it
-    is said. split: a column of numbers, dates or times whose range is read in `parts` at a time (the first of id where
-    that is a number)."""
+    """Copies a table. table: a name, or a query in brackets followed by a name. id: the columns that identify its rows.
+    job: the name under which no id is stored twice. key, order and value are expressions; the default value is the
+    whole row. split: a column of numbers, dates or times whose range is read in `parts` at a time (by default the first
+    of id if that is a number)."""
     from pyspark.sql import functions as F
 
     progress = Progress(spark, f"backfill {job}", say)
@@ -54,7 +55,7 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
                            *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order)),
                            row_id(job, *(F.col(one) for one in id)).alias("transactionId"))
         made = as_messages(made, value or "*", **NULLS)
-        if order:    # those of a key together; without an order there is none to keep
+        if order:    # rows of a key together; without an order there is none to keep
             made = made.repartition(tasks_for(spark, tasks), "partition")
             made = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "transactionId")
         return send(progress, made.select("partition", "value", "transactionId"), to, job, link, "backfill",
@@ -75,7 +76,8 @@ def _number(schema: Any, id: tuple[str, ...]) -> str | None:
 
 def _read(spark: SparkSession, connection: dict[str, str], table: str, where: str | None, split: str | None,
           parts: int) -> DataFrame:
-    """The bounds are asked for first: Spark's are only those of the cuts, nothing beyond them is left out."""
+    """Reads the table. Queries the bounds first: Spark uses them only for the cuts and leaves out no row beyond
+    them."""
     from pyspark.sql import functions as F
 
     def reader(**options: str) -> DataFrame:

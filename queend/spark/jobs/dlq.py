@@ -1,4 +1,4 @@
-"""Dead letters: how many, of whom, why and for how long; and those a predicate finds back into their queues."""
+"""Dead letters: counts by group, error and age; and a redrive of those that match a predicate."""
 from __future__ import annotations
 
 import json
@@ -22,8 +22,8 @@ COLUMNS = ("queue string, partition string, `group` string, error string, retrie
 
 def letters(spark: SparkSession, queue: str | None = None, group: str | None = None, *, most: int = OFFSET_MOST,
             progress: Progress | None = None, **link: str) -> DataFrame:
-    """The newest `most` dead letters as a frame; `age` is in seconds, since the newest of them or by this machine's
-    clock, whichever is later."""
+    """Returns the newest `most` dead letters as a frame; `age` is in seconds, since the newest of them or by this
+    machine's clock, whichever is later."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -33,7 +33,7 @@ def letters(spark: SparkSession, queue: str | None = None, group: str | None = N
               ("failed", pa.string())]
     with opened(link) as wire, asking():
         rows = list(_pages(wire, queue, group, most, progress))
-    # what came in meanwhile shifts the pages
+    # new dead letters shift the pages meanwhile
     seen: dict[tuple, dict] = {(one["id"], one["group"]): one for one in rows}
     if not seen:
         return spark.createDataFrame([], COLUMNS)
@@ -67,8 +67,8 @@ def _pages(link: Link, queue: str | None, group: str | None, most: int,
 
 def report(spark: SparkSession, queue: str | None = None, group: str | None = None, *, where: str | None = None,
            most: int = OFFSET_MOST, say: Say | None = None, **link: str) -> dict[str, Any]:
-    """Counts by queue, group and error, with the ages of the oldest and the newest and how many are of the last hour,
-    day and week."""
+    """Counts dead letters by queue, group and error. Adds the ages of the oldest and the newest, and counts of the last
+    hour, day and week."""
     from pyspark.sql import functions as F
 
     progress = Progress(spark, "dlq", say)
@@ -88,8 +88,8 @@ def report(spark: SparkSession, queue: str | None = None, group: str | None = No
 def revive(spark: SparkSession, where: str, queue: str | None = None, group: str | None = None, *,
            to: str | None = None, dry: bool = False, most: int = OFFSET_MOST, say: Say | None = None,
            **link: str) -> dict[str, Any]:
-    """Dead letters the predicate finds become new messages, in the order they failed, each once: what is stored again
-    is no dead letter any more, in one transaction. to: another queue. dry: only counts."""
+    """Redrives the dead letters that match the predicate, in the order they failed, each once. Storing the new message
+    and deleting the dead letter is one transaction. to: another queue. dry: only counts."""
     progress = Progress(spark, "dlq redrive", say)
     with failing(""):
         frame = letters(spark, queue, group, most=most, progress=progress, **link).where(where)

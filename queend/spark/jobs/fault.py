@@ -1,4 +1,4 @@
-"""What went wrong, in a line: without Python's traceback, without Java's."""
+"""Errors of jobs in one line: without Python's traceback, without Java's."""
 from __future__ import annotations
 
 import re
@@ -18,12 +18,12 @@ DEPTH = 30
 
 
 class JobError(RuntimeError):
-    """A job that cannot go on; says why and what would help."""
+    """A job that cannot go on; the message says why and what may help."""
 
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """What goes wrong meanwhile becomes a JobError of one line that begins with `what`."""
+    """Turns errors of the enclosed code into a JobError of one line that begins with `what`."""
     try:
         yield
     except JobError:
@@ -34,7 +34,7 @@ def failing(what: str) -> Iterator[None]:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """What the daemon refuses meanwhile becomes a JobError."""
+    """Turns the daemon's refusals in the enclosed code into a JobError."""
     try:
         yield
     except (NoQueue, Refused, Unreachable) as error:
@@ -42,7 +42,7 @@ def asking() -> Iterator[None]:
 
 
 def told(error: BaseException) -> str:
-    """The cause of an error that Spark, Java or a Python worker wrapped."""
+    """Returns the cause of an error that Spark, Java or a Python worker wrapped."""
     texts = [str(error)]
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(DEPTH):    # down to the cause
@@ -60,7 +60,7 @@ def told(error: BaseException) -> str:
 
 
 def _line(text: Any) -> str:
-    """The first line that says something, without what only Spark's own people read."""
+    """Returns the first informative line, without what only Spark's developers read."""
     for line in STATE.sub("", str(text)).splitlines():
         found = MARKED.sub("", NAME.sub("", line.strip())).strip()
         if found:

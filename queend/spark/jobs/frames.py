@@ -1,4 +1,4 @@
-"""What the jobs share: heads and identity of a queue, frames from and into queues, ids that follow from a row."""
+"""Common parts of jobs: heads and identity of a queue, frames from and into queues, ids computed from a row."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ from .manifest import Span
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-NULLS = {"ignoreNullFields": "false"}    # of JSON: a column is there, whatever it has
+NULLS = {"ignoreNullFields": "false"}    # of JSON: every column is present, even if null
 
 
 def opened(link: dict[str, str]) -> Link:
@@ -25,7 +25,7 @@ def opened(link: dict[str, str]) -> Link:
 
 
 class Head:
-    """A queue's partitions as they are now. identity: of the queue itself, not of its name."""
+    """The present partitions of a queue. identity: of the queue itself, not of its name."""
 
     def __init__(self, link: Link, queue: str):
         self.link, self.queue = link, queue
@@ -45,7 +45,7 @@ class Head:
                 raise JobError(f"there is no queue {self.queue!r} at {refused.url}") from None
 
     def check(self) -> None:
-        """That it is still the same queue."""
+        """Checks that it is still the same queue."""
         if self._identity() != self.identity:
             raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two "
                            "queues, and was dropped")
@@ -53,7 +53,7 @@ class Head:
 
 def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None,
            **options: Any) -> DataFrame:
-    """Exactly these records; what is not there is an error."""
+    """Returns exactly these records; a missing one is an error."""
     from .. import QueendDataSource
 
     spark.dataSource.register(QueendDataSource)
@@ -73,7 +73,8 @@ def sink(frame: DataFrame, link: dict[str, str], queue: str, job: str, **options
 
 
 def row_id(job: str, *columns: Column) -> Column:
-    """A UUID of version 8 that follows from a job's name and what a row is. Where columns end is part of it."""
+    """Returns a UUID of version 8, computed from a job's name and the content of a row. The ends of columns are part of
+    the content."""
     from pyspark.sql import functions as F
 
     pieces = [F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text),
@@ -84,8 +85,8 @@ def row_id(job: str, *columns: Column) -> Column:
 
 
 def as_messages(rows: DataFrame, value: str, **how: str) -> DataFrame:
-    """`rows` with a value that is text and a partition that has a name. value: the expression the value came from;
-    how: options of Spark for JSON that is made of columns."""
+    """Returns `rows` with a value that is text and a partition that has a name. value: the expression of the value;
+    how: options of Spark for JSON made of columns."""
     from pyspark.sql import functions as F
 
     kind = rows.schema["value"].dataType.typeName()
@@ -103,7 +104,7 @@ def tasks_for(spark: SparkSession, wanted: int | None) -> int:
 
 
 def stored(link: Link, queue: str) -> int | None:
-    """Sum of the queue's heads, None where there is no queue."""
+    """Returns the sum of the queue's heads, None if there is no such queue."""
     import pyarrow.compute as pc
 
     with asking():

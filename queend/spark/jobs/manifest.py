@@ -1,14 +1,14 @@
-"""What an archive has of a queue: an entry per committed batch, numbered without a gap; a batch whose entry is there
-is archived.
+"""The manifest of an archived queue: an entry per committed batch, numbered without a gap; a batch with an entry is
+archived.
 
     _queend/<queue>/0000000000.json      where the archive began
     _queend/<queue>/0000000001.json      the first batch: ranges of offsets, and the files that have them
     _work/<queue>/<entry>-<run>/         what a batch is written to; its files are moved after its entry is there
     queue=<queue>/date=2026-11-23/…      where they are then
 
-An entry is made under its name once: of two runs that write the same one, one is refused. So nobody needs a lock that
-outlives its owner. Whatever is cut off is either finished (files of an entry that were not moved) or no part of the
-archive.
+An entry is created under its name once: of two runs that write the same one, one is refused. So no run needs a lock
+that could outlive it. After an interrupted run, files of an entry are moved by the next run; other files are not part
+of the archive.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WORK, KEPT = "_work", "_queend"
 
 
 class Span(NamedTuple):
-    """Records of a partition: those from `start` on, before `end`. number: names the partition for ever, its name may
-    come again."""
+    """Records of a partition from `start` on, before `end`. number: names the partition for ever, while its name may be
+    reused."""
 
     number: int
     name: str
@@ -41,12 +41,12 @@ class Entry:
     number: int
     run: str
     queue: str
-    identity: str                                            # of the queue; one that is made again has another
+    identity: str                                            # of the queue; one created again has another
     rows: int = 0
-    group: str | None = None                                 # that was told
-    begin: list[tuple[int, int]] = field(default_factory=list)      # partition, offset: what was gone before
+    group: str | None = None                                 # whose offsets were committed
+    begin: list[tuple[int, int]] = field(default_factory=list)      # partition, offset: gone before the archive began
     spans: list[Span] = field(default_factory=list)
-    gaps: list[Span] = field(default_factory=list)           # lost before they were archived, and allowed to be
+    gaps: list[Span] = field(default_factory=list)           # lost before they were archived, and allowed
     files: list[dict[str, Any]] = field(default_factory=list)       # path, from (before it was moved), bytes
 
     def text(self) -> str:
@@ -65,7 +65,7 @@ class Entry:
 
 
 class Manifest:
-    """As it is when it is opened, and what is added."""
+    """The manifest as of its opening, and later additions."""
 
     def __init__(self, store: Store, queue: str):
         self.store, self.queue = store, queue
@@ -73,7 +73,7 @@ class Manifest:
         self.work = f"{WORK}/{store.escaped(queue)}"
         self.run = uuid.uuid4().hex
         self.entries: list[Entry] = []
-        self.ends: dict[int, int] = {}       # partition → the offset that comes next
+        self.ends: dict[int, int] = {}       # partition → next offset
         self.names: dict[int, str] = {}
         self.begin: dict[int, int] = {}
         self.gaps: list[Span] = []
@@ -127,14 +127,14 @@ class Manifest:
         self.entries.append(entry)
 
     def reached(self, number: int) -> int:
-        """The offset of a partition that comes next."""
+        """Returns the next offset of a partition."""
         return self.ends.get(number, self.begin.get(number, 0))
 
     def next(self, identity: str, **more: Any) -> Entry:
         return Entry(len(self.entries), self.run, self.queue, identity, **more)
 
     def commit(self, entry: Entry) -> None:
-        """From here on it counts."""
+        """Writes an entry, which counts from then on."""
         if not self.store.create(self._name(entry.number), entry.text(), self.run):
             raise self.beaten()
         self._add(entry, entry.number)
@@ -150,11 +150,11 @@ class Manifest:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def place(self) -> str:
-        """Where the next batch is written to."""
+        """Returns the folder for the next batch."""
         return f"{self.work}/{len(self.entries):010}-{self.run}"
 
     def settle(self) -> None:
-        """Moves the files of the last entry to where they belong and removes what no run can commit any more."""
+        """Moves the files of the last entry to their final place and removes files that no run can commit any more."""
         if not self.entries:
             return
         for entry in self.entries[-2:]:
@@ -166,7 +166,7 @@ class Manifest:
                 self.store.remove(f"{self.work}/{name}")
 
     def found(self) -> dict[str, list[str]]:
-        """Where the files are now, by the folder above date=…; refuses to pass over one."""
+        """Returns the present place of the files, by the folder above date=…; an error if one is missing."""
         places: dict[str, list[str]] = {}
         for entry in self.entries:
             for file in entry.files:

@@ -1,4 +1,4 @@
-"""What a job tells while it runs: a line per batch, and every second how many tasks are through."""
+"""Output of a running job: a line per batch, and every second the number of finished tasks."""
 from __future__ import annotations
 
 import sys
@@ -16,7 +16,7 @@ EVERY = 1.0
 
 
 def aloud(text: str) -> None:
-    """A line on standard error; who closed it hears nothing."""
+    """Prints a line on standard error; a closed one is ignored."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -24,7 +24,7 @@ def aloud(text: str) -> None:
 
 
 class Progress:
-    """Of one job."""
+    """The progress of one job."""
 
     def __init__(self, spark: SparkSession, name: str, say: Say | None = None):
         self.spark, self.name, self._say = spark, name, say or aloud
@@ -42,7 +42,7 @@ class Progress:
 
     @contextmanager
     def tasks(self, what: str) -> Iterator[None]:
-        """While Spark works: a line a second where something has moved on."""
+        """Prints a line a second with progress while Spark works."""
         over = threading.Event()
 
         def watch() -> None:

@@ -1,5 +1,5 @@
-"""A queue and its archive read as one space of offsets: Parquet for what is archived (cold), the daemon for what came
-since (hot). No gap, no overlap."""
+"""Reads a queue and its archive as one space of offsets: Parquet for archived records (cold), the daemon for newer ones
+(hot). Without gaps or overlaps."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -20,21 +20,21 @@ NAMES = ["topic", "partition", "offset", "timestamp", "id", "transactionId", "he
 
 def read(spark: SparkSession, queue: str, target: str, *, hot: bool = True, allow_gaps: bool = False,
          **link: str) -> DataFrame:
-    """A frame of topic, partition, offset, timestamp, id, transactionId, headers, value and date. hot: whether the
-    daemon is asked for what is not archived; without, nobody asks it anything. What is gone and was never archived is
-    an error, unless allow_gaps says otherwise."""
+    """Returns a frame of topic, partition, offset, timestamp, id, transactionId, headers, value and date. hot: also
+    asks the daemon for records that are not archived; otherwise it is not asked at all. Records that are gone and were
+    never archived are an error, unless allow_gaps is set."""
     return Both(spark, queue, target, hot, allow_gaps, link).frame()
 
 
 class Both:
-    """What is in the archive and what is not, as of one moment."""
+    """The archived records and the others, as of one moment."""
 
     def __init__(self, spark: SparkSession, queue: str, target: str, hot: bool, allow_gaps: bool, link: dict[str, str]):
         self.spark, self.queue, self.link = spark, queue, link
         self.store = Store(spark, target)
         self.spans: list[Span] = []
         head = None
-        if hot:    # first: what is archived meanwhile only makes less of it be asked for
+        if hot:    # first: records archived meanwhile only reduce what the daemon is asked for
             with opened(link) as wire:
                 head = Head(wire, queue)
         self.manifest = Manifest(self.store, queue)
@@ -101,7 +101,7 @@ def _gap(queue: str, name: str, start: int, end: int) -> str:
 def export(spark: SparkSession, queue: str, target: str, *, output: str | None = None, format: str = "parquet",
            where: str | None = None, hot: bool = True, allow_gaps: bool = False, say: Say | None = None,
            **link: str) -> dict[str, Any]:
-    """Counts what is read, or writes it to a folder that is not there yet: it appears whole."""
+    """Counts the records read, or writes them to a new folder, which appears as a whole."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""An archive, or any query, into a queue: in order per key, each row once however often the job runs."""
+"""Replays an archive, or any query, into a queue: in order per key, each row once however often the job runs."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,11 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
            sql: str | None = None, frame: DataFrame | None = None, where: str | None = None, key: str | None = None,
            value: str = "value", order: tuple[str, ...] = (), hot: bool = False, keep_ids: bool = False,
            allow_gaps: bool = False, tasks: int | None = None, say: Say | None = None, **link: str) -> dict[str, Any]:
-    """Into the queue `to`. job: the name under which nothing is stored twice.
+    """Stores rows in the queue `to`. job: the name under which no row is stored twice.
 
-    From the archive of `queue` in the folder `archive` (hot: and what is not archived yet), or from a query in SQL, or
-    a frame. where, key, value and order are expressions of its columns. Of an archive the key is the partition and the
-    order that in which the records were stored. keep_ids: the transaction ids stay what they were."""
+    The rows come from the archive of `queue` in the folder `archive` (hot: and records not archived yet), from a query
+    in SQL, or from a frame. where, key, value and order are expressions of its columns. For an archive the key is the
+    partition and the order is that of storage. keep_ids: keeps the transaction ids."""
     progress = Progress(spark, f"replay {job}", say)
     with failing(f"into queue {to!r}"):
         if archive is not None:
@@ -48,7 +48,7 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
 
 def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[str, ...], archived: bool,
           keep_ids: bool) -> DataFrame:
-    """partition, value and what they are sorted by."""
+    """Returns partition, value and the columns to sort by."""
     from pyspark.sql import functions as F
 
     columns = [(F.expr(key).cast("string") if key else F.lit("Default")).alias("partition"),
@@ -56,14 +56,14 @@ def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[s
                *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order))]
     if keep_ids or "transactionId" in rows.columns and not archived:
         columns.append(F.col("transactionId").cast("string").alias("transactionId"))
-    elif archived:    # a message id says which record, for ever
+    elif archived:    # a message id names one record for ever
         columns.append(row_id(job, F.col("topic"), F.col("id")).alias("transactionId"))
     return as_messages(rows.select(*columns), value)
 
 
 def _counted(rows: DataFrame, job: str, orders: int) -> DataFrame:
-    """Ids of what a row is: of rows that are alike in everything, the first, the second … So it does not matter in
-    which order ties come."""
+    """Adds ids of the content of rows, with a number for each repetition: equal rows get the first, the second … So the
+    order of ties does not matter."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -75,7 +75,7 @@ def _counted(rows: DataFrame, job: str, orders: int) -> DataFrame:
 
 def send(progress: Progress, rows: DataFrame, to: str, job: str, link: dict[str, str], what: str,
          **more: Any) -> dict[str, Any]:
-    """Rows that are in order, into a queue; and what became of them."""
+    """Sends sorted rows into a queue. Returns the result counts."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 

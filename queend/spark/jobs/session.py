@@ -1,4 +1,4 @@
-"""A session for a job that is run from the command line: quiet, in UTC, on this machine unless a master is named."""
+"""A session for a job on the command line: quiet, in UTC, on this machine unless a master is named."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,7 @@ from .fault import JobError, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark takes a configuration without an appender for none.
+# Spark ignores a configuration without an appender.
 QUIET = ("status = off\nappender.none.type = Null\nappender.none.name = none\nrootLogger.level = off\n"
          "rootLogger.appenderRef.none.ref = none\n")
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -22,7 +22,7 @@ USUAL = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "
 
 def session(name: str, master: str | None = None, settings: dict[str, str] | None = None, jars: str | None = None,
             loud: bool = False) -> SparkSession:
-    """settings: of Spark; they go before ours. loud: with Spark's own log."""
+    """Returns a session. settings: of Spark; they win over ours. loud: with Spark's own log."""
     from pyspark.sql import SparkSession
 
     given = dict(settings or {})

@@ -1,4 +1,4 @@
-"""A folder on any file system Spark writes to: files that appear whole and once."""
+"""A folder on any file system that Spark writes to: files appear as a whole, and once."""
 from __future__ import annotations
 
 import os
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Names are relative to the folder. On a local disk files are forced to it before they count; elsewhere Hadoop's
-    client is asked."""
+    """A folder; names are relative to it. Files on a local disk are flushed before they count; on other file systems
+    Hadoop's client does this."""
 
     def __init__(self, spark: SparkSession, folder: str):
         jvm: Any = getattr(spark, "_jvm", None)
@@ -32,11 +32,11 @@ class Store:
         return str(self.local) if self.local else self._root.toString()
 
     def path(self, name: str) -> str:
-        """As Spark wants it."""
+        """Returns a path as Spark takes it."""
         return self._path(name).toString()
 
     def escaped(self, value: str) -> str:
-        """As Spark spells a value in the name of a folder."""
+        """Returns a value as Spark spells it in the name of a folder."""
         return self._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName(value)
 
     def _path(self, name: str) -> Any:
@@ -46,7 +46,7 @@ class Store:
         return (self.local / name).exists() if self.local else self._fs.exists(self._path(name))
 
     def names(self, name: str) -> list[str]:
-        """What a folder has; nothing where there is none."""
+        """Returns the names in a folder; an empty list if there is none."""
         if self.local:
             try:
                 return sorted(os.listdir(self.local / name))
@@ -56,7 +56,7 @@ class Store:
                       for one in self._fs.listStatus(self._path(name))) if self._fs.exists(self._path(name)) else []
 
     def files(self, name: str, suffix: str) -> list[tuple[str, int]]:
-        """Files below a folder that end so, relative to it, and their bytes."""
+        """Returns the files below a folder with this suffix, relative to it, and their bytes."""
         if self.local:
             base = self.local / name
             return sorted((str(one.relative_to(base)),
@@ -70,7 +70,7 @@ class Store:
         return sorted(found)
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file, None: it is not there."""
+        """Returns the bytes of a file, None if it does not exist."""
         if self.local:
             try:
                 return (self.local / name).stat().st_size
@@ -88,8 +88,8 @@ class Store:
             stream.close()
 
     def create(self, name: str, text: str, mark: str) -> bool:
-        """A new file: whole, on the disk, under its name at once. False: somebody made it before. mark: tells writers
-        apart."""
+        """Creates a file: whole, on the disk, under its name at once. Returns False if it exists already. mark: tells
+        writers apart."""
         folder, _, last = name.rpartition("/")
         part = f"{folder}/.{last}.{mark}"
         if self.local is None:
@@ -118,12 +118,12 @@ class Store:
         return True
 
     def move(self, name: str, to: str) -> None:
-        """Does nothing where it was moved before."""
+        """Moves a file; does nothing if it was moved before."""
         if self.local:
             (self.local / to).parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.replace(self.local / name, self.local / to)
-            except FileNotFoundError:    # before, or by somebody else this moment
+            except FileNotFoundError:    # moved before, or by another run just now
                 if not (self.local / to).exists():
                     raise JobError(f"{self}/{name} is missing: it is part of what is archived") from None
             return
@@ -136,7 +136,7 @@ class Store:
         self._fs.delete(self._path(name), True)
 
     def force(self, names: list[str]) -> None:
-        """To the disk, the folders they are in as well."""
+        """Flushes files to the disk, and the folders they are in."""
         if self.local is None:
             return
         folders = set()
