@@ -13,8 +13,8 @@
 --   p_retry_delay_us        as the acknowledgment asks, NULL: as the queue's options say
 --   f_row, f_idx, f_error   error texts of failed records and dead letters: 0-based element, 0-based record, text
 -- Returns one row per element: status 0, or 2 if the group has no cursor. codes has one byte per record: 1 success, 2
--- dead-lettered, 4 this record released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too
--- late, 128 too many gaps. The other columns: released, the new cursor (committed), head, retry_until. A stale
+-- dead-lettered, 4 this record released the lease, 8 message not found, 16 lease not live, 32 nothing to do. Also 64
+-- too late, 128 too many gaps. The other columns: released, the new cursor (committed), head, retry_until. A stale
 -- catalogue version returns one row with ord -1, status 9 and the version in committed; then nothing is done.
 --
 -- Nearly all acknowledgments complete records in the order of delivery: their ids are the first ids of the window under
@@ -329,9 +329,9 @@ BEGIN
                            FROM queend.ids_find(p_part, v_rest) AS r GROUP BY 1) AS f ON f.id = i.id);
 END $$;
 
--- Returns how long (µs) a batch waits that has just failed, p_failures times before, by the options of its queue.
--- retryBackoff with steps: the step of that number; the last step repeats. Without steps: initial * multiplier ^
--- p_failures, at most max; jitter subtracts up to that share. Without retryBackoff: retryDelay if it was configured,
+-- Returns how long (µs) a batch waits that has just failed, p_failures times before, by the options of its queue. If
+-- retryBackoff has steps: the step of that number; the last step repeats. If it has none: initial * multiplier ^
+-- p_failures, at most max; jitter subtracts up to that share. If retryBackoff is NULL: retryDelay if it was configured,
 -- else 0 (the batch is delivered again at once).
 CREATE OR REPLACE FUNCTION queend.retry_pause(p_part int, p_failures int) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$

@@ -13,10 +13,10 @@
 -- is true, else 0. If p_at is given and all elements are done, one row says so: (0, 0, true, 0). A stale catalogue
 -- version does nothing.
 --
--- An element is done only if its lease is live, the cursor stands right before p_first, no record of the lease is done
--- beyond a gap, and retention removed no record from p_first on. The records of a lease are fixed by its claim and
--- offsets never change, so these are the records that the caller delivered. queend.ack would do the same; every other
--- case is left to queend.ack.
+-- An element is done only if its lease is live and the cursor stands right before p_first. Every record of the lease
+-- done so far must lie before the cursor, and every record from p_first on must still be in the log. The records of a
+-- lease are fixed by its claim and offsets never change, so these are the records that the caller delivered. queend.ack
+-- would do the same; every other case is left to queend.ack.
 --
 -- A ctid is a hint. A cursor that was written since its claim (by an extension of the lease, for example) has moved.
 -- The conditions then exclude the row that is found at the ctid, if any, and the cursor is searched by its key.

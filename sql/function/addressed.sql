@@ -1,8 +1,8 @@
 -- Records for one group only: runs of offsets in queend.addressed, which deliveries to other groups pass over. Owns
 -- queend.addressed. floors.addressed says that a partition has such records. Locks: written under the partition's lane.
 
--- Marks records that this transaction has just stored as addressed to one group. Extends the newest run if it ends
--- right before them. Requires the partition's lane. Locks the floor first, as retention does.
+-- Marks records that this transaction has just stored as addressed to one group. Extends the run that ends right before
+-- them, if it is of the same group. Requires the partition's lane. Locks the floor first, as retention does.
 CREATE OR REPLACE FUNCTION queend.address_add(p_part int, p_first bigint, p_last bigint, p_group text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -3,8 +3,8 @@
 
 -- Returns the catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if
 -- there is no queue. ttl: 0 if it is not enforced. paused: ids of paused groups, 4 bytes each, 0 for all groups of the
--- queue. rate_us: 0 without a rate. shared: rates over all partitions (rates). Bit 1: each group has one; bit 2: all
--- groups together have one; higher bits: a hash of these rates, which changes with them; 0: no such rate.
+-- queue. rate_us: 0 without a rate. shared: rates over all partitions (rates). Its lowest bits: 1 each group has one, 2
+-- all groups together have one. The bits above: a hash of these rates, which changes with them. 0: no such rate.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
 RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
                lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
@@ -31,8 +31,8 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_limit > 0 THEN (p_period * 1000000::bigint + p_limit - 1) / p_limit ELSE 0 END
 $$;
 
--- Returns how many messages of a partition may be delivered at once by a queue's rate, at most as many as queend.pop
--- can compute with if a step is long.
+-- Returns how many messages of a partition may be delivered at once by a queue's rate. If a step is long, limits the
+-- number to what queend.pop can compute with.
 CREATE OR REPLACE FUNCTION queend.rate_burst(p_limit int, p_burst int, p_period int) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
     SELECT LEAST(CASE WHEN p_burst > 0 THEN p_burst ELSE GREATEST(p_limit, 1) END,

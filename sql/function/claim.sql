@@ -12,7 +12,7 @@
 -- A claim is made only if
 --   - the cursor stands right before p_first, is not locked, and has no lease, no pause, no unacknowledged delivery and
 --     no record done beyond a gap;
---   - every record is still in the log and addressed to this group (retention and deletion have left all of them);
+--   - every record is still in the log, and is for this group or for all groups;
 -- or if the group has no cursor yet and p_first is the partition's first record.
 -- queend.pop would claim the same records. Every other case is left to queend.pop, as is a cursor that changed during
 -- the search.

@@ -2,9 +2,9 @@
 -- and queend.dead_bodies. Locks: an acknowledgment that makes a dead letter holds the cursor.
 
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Opens each row once, however
--- many of its records become dead letters. Keeps the body of a compressed row as it is, once, in dead_bodies. Its dead
--- letters have no payload, and only the body tells a transaction id that is not a UUID. Leaves out deleted records.
--- Waits for deletions that are under way (partition_hold).
+-- many of its records become dead letters. Keeps the body of a compressed row as it is, once, in dead_bodies. The dead
+-- letters of such a row have no payload, and only the body tells a transaction id that is not a UUID. Leaves out
+-- deleted records. Waits for deletions that are under way (partition_hold).
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -143,10 +143,10 @@ BEGIN
 END $$;
 
 -- Deletes dead letters by their ids, and copies of compressed rows that no dead letter needs any more. Returns how many
--- were deleted. If no group is given the message from the log any more and no other dead letter has it, its payload is
--- to be overwritten there and in the copies that stay (queend.erasures). Locks the queues of the dead letters first
--- (FOR NO KEY UPDATE). Otherwise two sessions that delete the same dead letters in different orders could wait for each
--- other in a circle.
+-- were deleted. If the message was deleted or removed by retention, and no other dead letter has it, its payload is to
+-- be overwritten in all remaining copies (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY
+-- UPDATE). Otherwise two sessions that delete the same dead letters in different orders could wait for each other in a
+-- circle.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$

@@ -89,7 +89,7 @@ END $$;
 -- Reads the stored rows of records that wait in queend.erasures: of the first p_most of a partition. Returns in places
 -- the 0-based places of these records in their row; records that became dead letters meanwhile are left out. copy: true
 -- for a row of dead_bodies, false for a row of the log. The last result row has n = 0, and in base the last offset
--- read, which the caller passes to erase_end after erase_put of the others. No result: the partition has no such
+-- read. The caller passes that to erase_end, after erase_put of the other rows. No result: the partition has no such
 -- records, or another transaction holds it. Holds the partition's row and the advisory lock of its dead letters.
 CREATE OR REPLACE FUNCTION queend.erase_rows(p_part int, p_most int)
 RETURNS TABLE (copy boolean, base bigint, n int, body bytea, places int[])

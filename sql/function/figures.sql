@@ -131,7 +131,8 @@ BEGIN
 END $$;
 
 -- Returns a page of the namespaces or tasks (p_kind: namespace, task) that have a queue, by name, with the sums of
--- their queues' kept figures. With more than 10 000 queues the sums are kept too, as of the last update (stats_spaces).
+-- their queues' kept figures. If there are more than 10 000 queues, the sums are kept too, as of the last update
+-- (stats_spaces).
 CREATE OR REPLACE FUNCTION queend.space_list(p_kind text, p_limit bigint, p_offset bigint)
 RETURNS TABLE (name text, queues bigint, partitions bigint, total bigint, pending bigint)
 LANGUAGE plpgsql STABLE SET jit = off SET enable_sort = off SET enable_bitmapscan = off

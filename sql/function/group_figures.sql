@@ -46,8 +46,8 @@ END $$;
 
 -- Returns where groups stand: by group as given, then by partition in order of creation. Lists the partitions where the
 -- group has a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are those of
--- cursor_figures, as of this moment. consumed_at: NULL if the group never consumed a message. With p_limit, partitions
--- of a queue of more than 10 000 are found by the kept figures, so that partitions without a cursor or lag are not
+-- cursor_figures, as of this moment. consumed_at: NULL if the group never consumed a message. If p_limit is given and
+-- the queue has more than 10 000 partitions, the kept figures find them: partitions without cursor and lag are not
 -- read.
 CREATE OR REPLACE FUNCTION queend.group_positions(p_group int[], p_limit bigint)
 RETURNS TABLE (group_id int, partition_id int, name text, next bigint, head bigint, lag bigint, oldest bigint,

@@ -129,11 +129,11 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(v_name);
 END $$;
 
--- Records the progress of a group that reads by offset and keeps its position elsewhere, so that its lag is seen. Its
--- cursors move forward only, and never above a head. One element of the arrays per partition: queue and partition by
--- name, next offset. Returns one row each, in order. committed: the offset that is now next for the group, NULL: no
--- such queue or partition. Creates a missing group. A claim is void where the cursor moves, and daemons are notified if
--- the group is also popped.
+-- Records the progress of a group that reads by offset and keeps its position elsewhere, so that its lag is seen. The
+-- cursors move forward only, up to the head. One element of the arrays per partition: queue and partition by name, next
+-- offset. Returns one row each, in order. committed: the offset that is now next for the group, NULL: no such queue or
+-- partition. Creates a missing group. A claim is void where the cursor moves, and daemons are notified if the group is
+-- also popped.
 CREATE OR REPLACE FUNCTION queend.group_commit(p_group text, p_queue text[], p_partition text[], p_offset bigint[])
 RETURNS TABLE (ord int, committed bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -276,10 +276,10 @@ BEGIN
 END $$;
 
 -- Deletes a consumer group of one queue, or of all (p_queue NULL). The next request of that name creates a new group.
--- Its subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors.
+-- Deletes its subscription too, unless p_metadata is false: then the group lives on under another id, without cursors.
 -- Returns one row per queue that had it: the queue and the number of its cursors, which queend.tidy removes in the
--- background. Its dead letters stay, under its name. Locks queues first, as a deletion of a queue does; then groups,
--- dead letters, the catalogue.
+-- background. The dead letters stay, under the name of the group. Locks queues first, as a deletion of a queue does;
+-- then groups, dead letters, the catalogue.
 CREATE OR REPLACE FUNCTION queend.group_delete(p_group text, p_queue text, p_metadata boolean)
 RETURNS TABLE (queue text, partitions bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,6 +1,6 @@
 -- Ids of stored records: which of the given ids a partition holds, and what a daemon remembers of them. Owns
--- queend.late_ids (ids that the order of the log does not prove) and queend.unlisted (the offset from which on ids that
--- are not version 7 are missing in late_ids). Locks: the caller of a function that writes holds the partition's lane.
+-- queend.late_ids: ids that the order of the log does not prove. Owns queend.unlisted: the offset from which on
+-- late_ids lacks ids that are not version 7. Locks: the caller of a function that writes holds the partition's lane.
 
 -- Finds those of the given ids that a partition holds. Returns one row per id found: its 0-based place in p_ids, its
 -- offset, the moment when it was stored. The result is exact. Only this function knows where an id can be:
@@ -11,9 +11,8 @@
 --   3. an id of another version in the log, from queend.unlisted.since on. A caller that remembers the partition limits
 --      the search: below p_known the ids can only be at offsets p_from[i] <= offset < p_to[i].
 -- Ids of about the same moment are searched together; ids of distant moments each alone. So one old id among new ones
--- does not bring the whole log into the search. Ids of a producer that pushes in order stand where `high` says, so the
--- rows from the first id's to the last id's are searched first. The rows after them are searched only for ids still
--- missing.
+-- does not bring the whole log into the search. Ids of a producer that pushes in order stand where `high` says. So the
+-- rows from the first id's to the last id's are searched first, and the rows after them only for ids still missing.
 CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0,
     p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
@@ -244,8 +243,8 @@ END $$;
 -- Returns the rows of a partition where a producer that pushes in order stored its version-7 ids from p_lo to p_hi, by
 -- rising base. times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the
 -- first row whose `high` reaches it, or in a row of the same `high`: usually these ids are then sent again. Returns no
--- row if a record at or behind that row was deleted, or if more than p_most records stand between that row and the row
--- that reaches p_hi.
+-- row if a record at or behind that row was deleted. Returns no row either if more than p_most records stand between
+-- that row and the row that reaches p_hi.
 CREATE OR REPLACE FUNCTION queend.ids_near(p_part int, p_lo uuid, p_hi uuid, p_most bigint)
 RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
 LANGUAGE plpgsql STABLE AS $$
@@ -271,8 +270,8 @@ BEGIN
 END $$;
 
 -- Returns the rows of a partition that hold records of p_from <= offset < p_to, by rising base, with the columns of
--- ids_near. Returns no row if a record at or behind the first row was deleted, if retention has passed that row, or if
--- the rows could hold more than p_most records.
+-- ids_near. Returns no row if a record at or behind the first row was deleted, or if retention has passed that row.
+-- Returns no row either if the rows could hold more than p_most records.
 CREATE OR REPLACE FUNCTION queend.ids_placed(p_part int, p_from bigint, p_to bigint, p_most bigint)
 RETURNS TABLE (base bigint, created_at bigint, times bigint[], ids bytea)
 LANGUAGE plpgsql STABLE AS $$
@@ -453,8 +452,8 @@ BEGIN
 END $$;
 
 -- Returns the ids of a partition's rows from the base p_from on, at most about 20000, for a daemon that is to remember
--- them. Format: 8 bytes offset of the first id, 8 bytes moment of the last row, then the ids as they stand. Without
--- such ids the offset is the head and the moment that of the newest row (0: the partition has no row).
+-- them. Format: 8 bytes offset of the first id, 8 bytes moment of the last row, then the ids as they stand. If there
+-- are no such ids, the offset is the head and the moment that of the newest row (0: the partition has no row).
 CREATE OR REPLACE FUNCTION queend.ids_seen(p_part int, p_from bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

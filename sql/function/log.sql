@@ -23,8 +23,8 @@ LANGUAGE sql STABLE AS $$
                           WHERE x.partition_id = p_part AND x.base >= f.floor ORDER BY x.base DESC LIMIT 1) AS l ON true
 $$;
 
--- Returns the base of the row that holds an offset of a partition, or the offset itself if the log has no row at or
--- below it.
+-- Returns the base of the row that holds an offset of a partition. Returns the offset itself if the log has no row at
+-- or below it.
 CREATE OR REPLACE FUNCTION queend.row_of(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

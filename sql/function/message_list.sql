@@ -202,8 +202,8 @@ END $$;
 -- Returns rows of the log to list p_most messages from, the newest first, if there are so many. They lie between two
 -- moments and may have a message of the status (NULL: any). Reads at most p_look rows for it, so it may find fewer than
 -- there are. Passes over rows whose messages were all deleted, so a page is full if there are enough messages. For at
--- most 1000 partitions (p_part) it reads their own newest rows. Without a status only the p_most partitions written
--- last count, because no other can have one of the p_most newest messages. Otherwise (p_part NULL) it reads the log
+-- most 1000 partitions (p_part) it reads their own newest rows. If no status is given, only the p_most partitions
+-- written last count: no other can have one of the p_most newest messages. Otherwise (p_part NULL) it reads the log
 -- back in windows of time and keeps the rows of the wanted queues (NULL: all). A window with too many rows is made
 -- narrower before it is read, the next one wider again.
 CREATE OR REPLACE FUNCTION queend.message_rows(p_part int[], p_queue int[], p_status text, p_from bigint, p_to bigint,
@@ -334,8 +334,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Tells whether a row of the log may have a message of a status (message_list; NULL: any status). The row begins at
--- p_base and ends with p_last. Its partition is consumed up to p_done and leased (partition_done). Returns one row, so
--- that the planner makes this function part of the statement.
+-- p_base and ends with p_last. The partition is consumed up to p_done, and p_leased tells whether it is leased
+-- (partition_done). Returns one row, so that the planner makes this function part of the statement.
 CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_done bigint,
     p_leased boolean)
 RETURNS TABLE (may boolean)

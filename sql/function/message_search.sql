@@ -3,10 +3,10 @@
 -- of the log. Locks: none.
 
 -- Returns rows of a queue's log, the newest first: (created_at DESC, partition_id, base DESC), stored at or after
--- p_from (µs), behind a place. The place: rows stored at p_at or before. Of that moment only partitions behind
--- p_behind, and of p_behind itself rows that begin below p_below. p_partition: only this partition; NULL: all. Ends
--- after p_records records, p_bytes of unpacked bodies, p_look rows read, or p_ms milliseconds. Never ends before the
--- first row, nor in the middle of a window without one. The last result row has n = 0 and the place to continue from:
+-- p_from (µs), behind a place. The place: rows stored at p_at or before. At that moment only partitions behind p_behind
+-- count, and of p_behind itself rows that begin below p_below. p_partition: only this partition; NULL: all. Ends after
+-- p_records records, p_bytes of unpacked bodies, p_look rows read, or p_ms milliseconds. Never ends before the first
+-- row, nor in the middle of a window without one. The last result row has n = 0 and the place to continue from:
 -- created_at, partition_id, and base, where rows begin below; created_at NULL: the end. For at most 1000 partitions it
 -- reads their own rows. For more it reads the log back in windows of time and keeps the queue's rows, as message_rows
 -- does.

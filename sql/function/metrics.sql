@@ -1,4 +1,4 @@
--- What daemons did, per minute, queue and worker. Owns queend.metric_queues, metric_workers and metric_totals. Locks:
+-- Metrics of daemons, per minute, queue and worker. Owns queend.metric_queues, metric_workers and metric_totals. Locks:
 -- each daemon writes its own rows; the one row of the totals comes last.
 
 -- Adds what one daemon did since its last call. The first arrays have one element per queue and worker, the last one

@@ -1,9 +1,9 @@
 -- How many names there may be and are: queues, partitions and groups. Owns queend.name_counts, written by triggers.
 -- Locks: rows of counts with SKIP LOCKED; an advisory lock per queue when a bound is near.
 
--- Returns up to how many queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) this
--- session may create more; NULL: no bound. A daemon sets the bound for what its clients ask of the control plane; the
--- data plane gives its bounds with each call. For programs: ALTER ROLE … SET queend.max_queues = 1000.
+-- Returns the number of queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) up to
+-- which this session may create more. NULL: no bound. A daemon sets the bound for what its clients ask of the control
+-- plane; the data plane gives its bounds with each call. For programs: ALTER ROLE … SET queend.max_queues = 1000.
 CREATE OR REPLACE FUNCTION queend.names_bound(p_kind text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT NULLIF(NULLIF(current_setting('queend.max_' || p_kind || 's', true), '')::int, 0)

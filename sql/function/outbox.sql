@@ -74,7 +74,7 @@ END $$;
 
 -- Returns up to which id the outbox need not be searched again, to a caller that found it empty below p_low. last: the
 -- newest id that was drawn (0: none). after: the number of a transaction younger than all that drew those ids
--- (queen.push takes its number before an id). oldest: the oldest number of a running transaction. Once `oldest` is
+-- (queen.push takes its number before an id). oldest: the oldest number of a running transaction. When `oldest` is
 -- above an earlier `after`, all of those transactions have ended: an id up to `last` that is missing in the outbox
 -- stays missing. That matters while a long snapshot elsewhere keeps the index entries of deleted rows. If p_low is NULL
 -- or no id was drawn from p_low on, after is NULL and no transaction number is spent.

@@ -31,12 +31,12 @@
 --
 -- Cursors are written by INSERT … ON CONFLICT, which always goes by the primary key. While the table is small, an
 -- UPDATE joined to its rows may be planned as a scan of all cursors. A cursor is searched from the right end of its
--- key, and the search ends at the first hit. While a snapshot is held elsewhere no version of the cursor can be
--- removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the planner would ignore
--- the order.) Starting the statement costs as much as one request in it: each column of each step is paid for once
--- more. So a step lists only the columns it needs, and functions compute what few queues have (a rate). A record passes
--- four steps: columns of its candidate are taken from `locked` again, and columns that may be NULL stand last. row_base
--- is a hint: if no row begins there any more (an earlier release merged rows), the row is searched.
+-- key, and the search ends at the first hit. While a snapshot is held elsewhere, no version of the cursor can be
+-- removed. Then the index has entries for hundreds of them, and the newest is the last. (With `=` the planner would
+-- ignore the order.) Starting the statement costs as much as one request in it: each column of each step is paid for
+-- once more. So a step lists only the columns it needs, and functions compute what few queues have (a rate). A record
+-- passes four steps: columns of its candidate are taken from `locked` again, and columns that may be NULL stand last.
+-- row_base is a hint: if no row begins there any more (an earlier release merged rows), the row is searched.
 --
 -- A rate is kept in the column of the pause. retry_until is the moment from which one record may be delivered; each
 -- r_rate_us later one more may be, up to r_burst. Each delivered record moves retry_until ahead by one step. So the
@@ -308,8 +308,8 @@ BEGIN
 END $$;
 
 -- Returns when a partition with a windowBuffer (p_window, µs) may be delivered from p_first on: when it was quiet for
--- that long after its newest record (stored at p_newest), but at the latest when the record at p_first is five times as
--- old. So a partition that is always fed is delivered, too.
+-- that long after its newest record (stored at p_newest). At the latest, that is when the record at p_first is five
+-- times as old, so a partition that is always fed is delivered, too.
 CREATE OR REPLACE FUNCTION queend.window_until(p_part int, p_first bigint, p_newest bigint, p_window bigint)
 RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$

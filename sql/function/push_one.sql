@@ -2,9 +2,9 @@
 
 -- Pushes one batch row with at most one claim. Takes the parameters of push, each as the only element of its array
 -- (p_skip 0, p_claim_row 1 or NULL); returns the rows of push. Starting plans and expressions in each transaction is
--- most of the cost of a call of one message. So this function unpacks no array and runs few statements of PL/pgSQL. It
--- calls push for every other case: the first record of a partition, ids that the newest row does not prove new, a claim
--- whose lease id does not name its partition, a stale caller.
+-- most of the cost of a call of one message. So this function unpacks no array and runs few statements of PL/pgSQL.
+-- Calls push in every other case: a partition's first record, a stale caller, ids that the newest row does not prove
+-- new, or a claim whose lease id hides its partition.
 CREATE OR REPLACE FUNCTION queend.push_one(p_version bigint, p_lane int, p_part int, p_skip int, p_n int,
     p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea, p_body bytea, p_meta bytea, p_hint bigint, p_claim_row int,
     p_claim_group int, p_claim_take int, p_claim_whole boolean, p_claim_lease uuid, p_claim_us bigint, p_known bigint,

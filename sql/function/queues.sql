@@ -160,8 +160,8 @@ LANGUAGE sql IMMUTABLE AS $$
                 ELSE jsonb_build_object('type', 'exponential') || p_backoff END
 $$;
 
--- Returns the effective values of a queue's options, by name. null: the option has no effect now. Its value stands for
--- no bound, or another option takes precedence or disables it.
+-- Returns the effective values of a queue's options, by name. null: the option has no effect now. Then its value stands
+-- for no bound, or another option takes precedence or disables it.
 CREATE OR REPLACE FUNCTION queend.options_in_force(q queend.queues) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
@@ -188,7 +188,7 @@ LANGUAGE sql STABLE AS $$
         'maxWaitTimeSeconds', NULLIF(q.max_wait_time_seconds, 0), 'encryptionEnabled', q.encryption_enabled)
 $$;
 
--- Deletes a queue with everything in it. Returns false if there is no such queue. Its partitions are unreachable at
+-- Deletes a queue with everything in it. Returns false if there is no such queue. The partitions are unreachable at
 -- once; queend.sweep removes their rows.
 CREATE OR REPLACE FUNCTION queend.queue_delete(p_queue text) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -124,9 +124,9 @@ END $$;
 --   p_limit    most partitions
 -- The first result row (ord -1) has in written_at the moment up to which this answer contains every write
 -- (queend.safe_time). If that is unknown, written_at is the earliest p_since, or 0; both are always true. Then follow,
--- per entry in order, its partitions (status 0) and one closing row. Its status: 1 no such queue, 2 the page is the
--- last, 3 there may be more behind partition_id. written_at: of the newest record, NULL if the partition holds none.
--- head: the next offset the partition will give.
+-- per entry in order, its partitions (status 0) and one closing row. The status of that row: 1 no such queue, 2 the
+-- page is the last, 3 there may be more behind partition_id. written_at: of the newest record, NULL if the partition
+-- holds none. head: the next offset the partition will give.
 --   1. Recent writes are found by time (written_since), at a cost of what was written since, whatever else is stored.
 --   2. After more than 100 000 such rows the queue's partitions are walked, one probe of the newest row each, at most
 --      20 000 per call, or 20 per entry. Then a page may end before it is full.

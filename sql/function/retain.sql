@@ -1,4 +1,4 @@
--- Retention: removes a partition's oldest rows and raises its floor with them. Owns queend.floors. Locks: the
+-- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor. Locks: the
 -- partition's row, FOR NO KEY UPDATE SKIP LOCKED; no lane.
 
 -- Removes the records of a queue that its options let expire, for at most p_parts of its partitions after p_after (by

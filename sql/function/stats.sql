@@ -3,13 +3,14 @@
 
 -- Returns the partitions whose kept figures are out of date: written, claimed or acknowledged since the last look, or
 -- with a mark that is due, even if deleted since. A mark comes from stats_mark, or from stats_visit for the end of a
--- lease. parts[i] is of queues[i]. With p_floors it also returns those whose floor rose (that compares every floor with
--- the kept one). since: the moment before which every change is among them, to be passed to stats_keep once all of them
+-- lease. parts[i] is of queues[i]. If p_floors, also returns those whose floor rose (that compares every floor with the
+-- kept one). since: the moment before which every change is among them, to be passed to stats_keep once all of them
 -- were visited. Removes the figures of deleted queues and groups. Marks a queue for a walk through all of its
--- partitions (stats_walk) if it is new, has a new group, had its groups moved, or changed its delayedProcessing. If
--- more than p_most rows of the log were written, p_whole decides: true marks every queue, false returns NULL in since.
--- A moment in a row is read before the row is locked or committed, so looks overlap by two seconds. A transaction that
--- commits more than two seconds after its moment is found with the next change of its partition or by the next walk.
+-- partitions (stats_walk) if it is new or has a new group. The same holds if its groups were moved or its
+-- delayedProcessing changed. If more than p_most rows of the log were written, p_whole decides: true marks every queue,
+-- false returns NULL in since. A moment in a row is read before the row is locked or committed, so looks overlap by two
+-- seconds. A transaction that commits more than two seconds after its moment is found with the next change of its
+-- partition or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
@@ -278,8 +279,8 @@ BEGIN
     ON CONFLICT (queue_id, bucket) DO UPDATE SET partitions = excluded.partitions;
 END $$;
 
--- Sums up the kept figures of all queues by namespace and by task, once per look. With at most 10 000 queues it keeps
--- nothing, because space_list can compute the sums.
+-- Sums up the kept figures of all queues by namespace and by task, once per look. If there are at most 10 000 queues,
+-- keeps nothing, because space_list can compute the sums.
 CREATE OR REPLACE FUNCTION queend.stats_spaces() RETURNS void
 LANGUAGE plpgsql SET jit = off AS $$
 BEGIN

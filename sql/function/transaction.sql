@@ -173,9 +173,9 @@ BEGIN
 END $$;
 
 -- Judges an acknowledgment inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
--- 16 the group holds no live lease on it, 64 already done, so it cannot become a dead letter. A record that is gone
--- (ack_found) can be applied, without effect. A record that the group has done needs a lease only if the caller names
--- one (p_lease) or p_status is cumulative. Requires the cursor's lock.
+-- 16 the group holds no live lease on it. 64 says that it is already done, so it cannot become a dead letter. A record
+-- that is gone (ack_found) can be applied, without effect. A record that the group has done needs a lease only if the
+-- caller names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
 CREATE OR REPLACE FUNCTION queend.transaction_judge(p_part int, p_group int, p_lease uuid, p_ids bytea, p_status bytea,
     p_now bigint)
 RETURNS bytea
