@@ -1,7 +1,7 @@
 """Settings from files of a folder, one file each: LoadCredential= of systemd, or secrets that a container mounts.
 
 The folder is $CREDENTIALS_DIRECTORY. A file has the name of a setting, in any case, optionally after `queend.`:
-`jwt_secret`, `pg_password`. Its text, without trailing line ends, is the value. Files of other names are ignored."""
+`jwt_secret`, `pg_password`. The value is its text without trailing line ends. Files of other names are ignored."""
 from __future__ import annotations
 
 import os

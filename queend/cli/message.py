@@ -115,7 +115,7 @@ def matching(server: Server, pattern: str) -> list[str]:
 
 
 class Looked:
-    """What a search has covered."""
+    """The part that a search has covered."""
 
     def __init__(self) -> None:
         self.searched = self.unreadable = self.found = 0

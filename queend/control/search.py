@@ -125,8 +125,8 @@ async def _queues(request: Request, first: int) -> tuple[list[Any], int | None]:
 
 async def _found(request: Request, queue: Any, query: Page, texts: list[bytes], span: tuple[int, int],
                  place: tuple[int, int, int], most: int) -> tuple[list[Any], int, int, tuple[int, int, int] | None]:
-    """What a queue has behind a place: finds, how many messages were looked at, how many could not be, and where to go
-    on, None at the end."""
+    """Returns what a queue has behind a place: finds, number of messages read, number of unreadable ones, and where to
+    go on, None at the end."""
     control = request.app.state.control
     (from_, to), (at, behind, below) = span, place
     async with control.searches:

@@ -355,7 +355,8 @@ def how_ended(status: int) -> str:
 
 
 def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
-    """Server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket only."""
+    """Returns server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket
+    only."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring,
     # and each turn of the ring waits for a commit.

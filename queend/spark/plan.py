@@ -148,7 +148,7 @@ def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: 
 
 
 def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:
-    """Raises DataLost if requested offsets do not exist. With failOnDataLoss=false it checks nothing."""
+    """Raises DataLost if requested offsets do not exist. Checks nothing if failOnDataLoss is false."""
     if not settings.strict:
         return
     for places, what in ((start, "starting"), (end, "ending")):

@@ -31,7 +31,7 @@ class RowRefused(RuntimeError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task stored."""
+    """The counts of what a task stored."""
 
     rows: int = 0
     duplicates: int = 0

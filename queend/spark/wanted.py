@@ -13,8 +13,7 @@ Places = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of the range to read: by keyword, by partition, or by time. The last set field wins, from the bottom
-    up."""
+    """One end of the range to read: by keyword, by partition, or by time. The last field that is set wins."""
 
     word: str
     places: Places | None = None

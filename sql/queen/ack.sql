@@ -1,4 +1,4 @@
--- Acknowledgements and lease extensions.
+-- Acknowledgments and lease extensions.
 
 CREATE OR REPLACE FUNCTION queen.ack_messages_v2(items jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
--- Consumer groups: the views, where they stand, moving and deleting them.
+-- Consumer groups: the views, their positions, moving and deleting them.
 
 CREATE OR REPLACE VIEW queen.consumer_groups_metadata AS
 SELECT md5('g' || g.id)::uuid AS id, g.name AS consumer_group, q.name AS queue_name, ''::text AS partition_name,

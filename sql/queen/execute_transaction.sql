@@ -1,4 +1,4 @@
--- Transactions: pushes and acknowledgements, all or nothing.
+-- Transactions: pushes and acknowledgments, all or nothing.
 
 CREATE OR REPLACE FUNCTION queen.execute_transaction_v2(transactions jsonb) RETURNS jsonb
 LANGUAGE sql AS $$

@@ -7,7 +7,7 @@ SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partit
        m.origin
   FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
   CROSS JOIN LATERAL queend.records_all(p.id) AS m;
--- The view depended on it before.
+-- Dropped after the view was replaced, which depended on it in earlier versions.
 DROP FUNCTION IF EXISTS queend.partition_messages(int);
 COMMENT ON VIEW queen.messages IS
 'Stored messages. payload_state tells what SQL can read: plain; packed (rows of the log that the daemon compressed:

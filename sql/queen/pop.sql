@@ -1,4 +1,4 @@
--- Pop in one call, under all the names the reference server has had for it.
+-- Pop in one call, under all the names that the reference server has used.
 
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v4(requests jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$

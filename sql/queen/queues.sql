@@ -1,4 +1,4 @@
--- Queues: the view, making, configuring and deleting them.
+-- Queues: the view, creating, configuring and deleting them.
 
 CREATE OR REPLACE VIEW queen.queues AS
 SELECT queend.queue_uuid(q.id) AS id, q.name, q.namespace, q.task, q.priority, q.lease_time, q.retry_limit,

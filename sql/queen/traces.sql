@@ -1,4 +1,4 @@
--- Traces: the views, noting and reading them.
+-- Traces: the views, storing and reading them.
 
 CREATE OR REPLACE VIEW queen.message_traces AS
 SELECT t.id, queend.record_message(t.partition_id, t.record_id) AS message_id,

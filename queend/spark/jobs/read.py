@@ -1,5 +1,5 @@
 """Reads a queue and its archive as one space of offsets: Parquet for archived records (cold), the daemon for newer ones
-(hot). Without gaps or overlaps."""
+(hot), without gaps or overlaps."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
