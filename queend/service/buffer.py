@@ -159,7 +159,7 @@ class Folder:
                 if of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
                     self._alone.pop(path, None)
                 elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := take(path)) is not None:
-                    if of_another(path, self.identity):      # another daemon had locked it since the last look
+                    if of_another(path, self.identity):      # another daemon claimed it before the lock
                         os.close(lock)
                         continue
                     self._adopting = path, lock
