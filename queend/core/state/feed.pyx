@@ -1,5 +1,5 @@
-# Streams of messages (feeds): what a client that waits for all there is to come has, and which leases are out to it.
-# Owner: the worker of its connection; what book.lock guards says so.
+# Streams of messages (feeds): what each client was given, and which leases it holds.
+# Owner: the worker of its connection. Locks: book.lock for the fields that say so.
 
 cdef struct Conn
 cdef struct Feed
@@ -7,47 +7,47 @@ cdef struct Request
 cdef struct Worker
 
 cdef struct Fed:
-    # A lease that is out to a feed. Guarded by book.lock.
+    # A lease held by a feed. Guarded by book.lock.
     Fed* prev
     Fed* next
-    Fed* alike                # another one of the same lease
+    Fed* alike                # another Fed of the same lease
     Feed* feed
-    Cursor* cursor            # which points back
-    int n                     # messages of it that count
+    Cursor* cursor            # its `fed` points back
+    int n                     # messages of the lease that count against the credit
     unsigned char[16] lease
 
 cdef struct Feed:
-    InboxMsg msg              # tells its worker that leases are over
-    HeapNode beat             # when it is looked at: nothing was heard of us for so long
+    InboxMsg msg              # tells the worker that leases ended
+    HeapNode beat             # heartbeat: when the client has heard nothing for beat_s
     Worker* worker
-    Request* r                # that it answers, for as long as it lasts
-    Request* pop              # made for it, and not answered yet
-    Request* answer           # its answer, to be written
-    Request* check            # made to verify the token again (feed/feedgrant), and not answered yet
-    int64_t check_since       # monotonic, when the first such request was made; 0: the grant holds
-    PopReq req                # what each of its pops asks for
+    Request* r                # the long-lived request that the feed answers
+    Request* pop              # the feed's internal pop, not answered yet
+    Request* answer           # the answer of that pop, to be written
+    Request* check            # internal request that verifies the token again (feed/feedgrant), not answered yet
+    int64_t check_since       # monotonic, when the first such request was made; 0: the grant is valid
+    PopReq req                # parameters of each pop
     FeedReq ask
-    int64_t granted           # messages it may be given
-    int64_t used              # it was given, less those whose leases are over
-    int64_t pause_until       # monotonic: then it goes on, after something failed
-    int64_t wrote_us          # monotonic, when it was last written to
-    bint begun                # its head is written
-    bint last                 # and its last event
-    # of a WebSocket
-    Request* commands         # made for what its client said, and not answered yet
+    int64_t granted           # messages that it may be given (credit)
+    int64_t used              # messages given, less those whose leases ended
+    int64_t pause_until       # monotonic: resumes then after a failure
+    int64_t wrote_us          # monotonic, time of the last write
+    bint begun                # the response head is written
+    bint last                 # the last event is written
+    # Fields of a WebSocket:
+    Request* commands         # internal request for the client's commands, not answered yet
     int n_commands
-    int silences              # signs of life since its client was heard last
-    bint half                 # at the last sign of life a frame had begun
-    bint parted               # a message in parts has begun
+    int silences              # heartbeats since the client was last heard
+    bint half                 # a frame was incomplete at the last heartbeat
+    bint parted               # a fragmented message has begun
     Buf parts
-    int64_t parts_held        # bytes of them, in the budget of all
-    int64_t parts_until       # monotonic: the message is whole by then, or the stream ends
-    uint32_t frames           # that its client sent
-    size_t want               # bytes that the frame that has begun needs at least
-    char[29] accept           # the answer to its client's key
-    # guarded by book.lock
+    int64_t parts_held        # bytes of `parts`, in the budget of all connections
+    int64_t parts_until       # monotonic: the stream ends if the message is incomplete then
+    uint32_t frames           # frames received
+    size_t want               # least bytes that the incomplete frame needs
+    char[29] accept           # the answer to the client's Sec-WebSocket-Key
+    # Guarded by book.lock:
     Fed* out
-    int64_t returned          # messages whose leases are over
-    bint full                 # it has as many messages as it wants
-    bint posted               # msg is on its way
-    bint closed               # and nobody waits for it: it is freed then
+    int64_t returned          # messages whose leases ended
+    bint full                 # its credit is used up
+    bint posted               # msg is in flight
+    bint closed               # the stream ended: it is freed once msg has arrived

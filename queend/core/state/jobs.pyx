@@ -1,4 +1,4 @@
-# A job: one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
+# A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
 # Owner: its request's worker. Only job_move writes `state`.
 
 cdef struct Engine
@@ -13,28 +13,28 @@ cdef struct InboxMsg:
     void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
 
 cdef enum JobState:
-    JOB_LIVE = 0              # its names are looked up, it waits for a statement, or is in one
-    JOB_PARKED = 1            # a long poll that waits for work
+    JOB_LIVE = 0              # resolves names, waits for a statement, or is in one
+    JOB_PARKED = 1            # a long poll that waits for messages
     JOB_DONE = 2
 
 cdef struct Job:
     InboxMsg msg              # first: a job travels between workers as a message
     Request* r
-    Job* next                 # in the list of those it waits with
+    Job* next                 # in the list that holds the job
     const JobKind* kind
     uint8_t state
-    uint8_t tries             # how often it went back to resolve or was sent again
-    int64_t server            # the incarnation whose names and numbers it has
-    uint8_t errors            # of the server, since it last had none (pg/verdict)
-    # a long poll that was parked, which may be again however many are: how many it counts as; 0: it was not
+    uint8_t tries             # how often it returned to name resolution or was sent again
+    int64_t server            # the incarnation whose names and numbers the job holds
+    uint8_t errors            # server errors since the last success (pg/verdict)
+    # a long poll that was parked once may park again despite the bound; its weight in that bound, 0: never parked
     int stands
-    uint8_t bound             # a name it asked for may not be made (find/bounds)
-    Slice bound_at            # and its queue
-    bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
+    uint8_t bound             # a name that the job asked for may not be created (find/bounds)
+    Slice bound_at            # queue of that name
+    bint alone  # goes alone after an error that the job may have caused, so that a repeated error hits only this job
     int64_t born_us
-    int64_t queued_us         # since when it waits for a statement
+    int64_t queued_us         # when it began to wait for a statement
     size_t bytes
-    uint64_t client           # which connection sent it, 1: none; a number, never looked at behind it
+    uint64_t client           # connection that sent the job, 1: none; an identity only, never dereferenced
 
 cdef struct JobList:
     Job* first
@@ -68,15 +68,16 @@ cdef inline Job* joblist_take(JobList* l) noexcept nogil:
     return j
 
 cdef struct JobKind:
-    # What is done with a job by those who need not know its kind: each type's file has one. NULL: it does not happen.
-    int op                    # OP_* it is counted under
-    void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the names it misses; catalog.lock held
-    # did it ask for a name that may not be made? Its `bound` says so
+    # Operations of a job type, for callers that do not know the type. Each type's file fills one in; NULL: not
+    # supported.
+    int op                    # OP_* that counts the job
+    void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the missing names; catalog.lock held
+    # returns True if the job asked for a name that may not be created; sets its `bound`
     bint (*barred)(Round* r, Job* j) noexcept nogil
-    void (*retry)(Engine* e, Job* j) noexcept nogil         # what it waited for is there
-    void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # its answer is an error
-    # it outlasts a database that is away until then (monotonic); 0: it does not
+    void (*retry)(Engine* e, Job* j) noexcept nogil         # goes on once what the job waited for exists
+    void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # answers with an error
+    # returns when the wait for an unavailable database ends (monotonic); 0: the job does not wait
     int64_t (*until)(Job* j) noexcept nogil
-    void (*expire)(Job* j) noexcept nogil       # that moment came
-    bint reloads              # a queue it misses may be in the catalog: it waits for the reload
-    bint hurries              # it does not wait for a database that is away: there is a failover buffer
+    void (*expire)(Job* j) noexcept nogil       # called at that moment
+    bint reloads              # a missing queue may be in the catalog: the job waits for the reload
+    bint hurries              # does not wait for an unavailable database if there is a failover buffer

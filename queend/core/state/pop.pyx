@@ -1,5 +1,5 @@
-# Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock
-# guards. Only pop_move writes the state of a pop.
+# Pops, and the statements that serve them. Owner: the pop's worker. Locks: book.lock guards the lists of parked pops.
+# Only pop_move writes the state of a pop.
 
 cdef struct Engine
 cdef struct LeasedAck
@@ -7,8 +7,8 @@ cdef struct Taken
 
 cdef enum PopState:
     POP_PENDING = 0
-    POP_RESOLVING = 1         # waits for names, or until pops are not paused
-    POP_LEASING = 2           # waits to be tried, or with candidates for a call
+    POP_RESOLVING = 1         # waits for names, or for the end of pop maintenance
+    POP_LEASING = 2           # waits to be tried, or for a call with its candidates
     POP_FETCHING = 3          # in a statement that claims for it
     POP_COMPLETED = 4
     POP_EMPTY = 5
@@ -23,35 +23,35 @@ cdef enum ParkedAt:
     PARKED_PACED = 4
 
 cdef enum Take:
-    TAKE_DONE = 0             # there are candidates, or nothing is ready
-    TAKE_STALE = 1            # what it found is gone since
-    TAKE_PAUSED = 2           # its group is
-    TAKE_PACED = 3            # there is something, but no tokens for it
-    TAKE_SHORT = 4            # memory ran out
+    TAKE_DONE = 0             # has candidates, or nothing is ready
+    TAKE_STALE = 1            # what it found was deleted since
+    TAKE_PAUSED = 2           # its group is paused
+    TAKE_PACED = 3            # messages are ready, but tokens are missing
+    TAKE_SHORT = 4            # out of memory
 
 cdef enum PopWhy:
-    WHY_NO_PARTITION = 0      # wildcard, nothing claimable
-    WHY_NOT_FOUND = 1         # specific, queue or partition unknown
+    WHY_NO_PARTITION = 0      # wildcard: nothing to claim
+    WHY_NOT_FOUND = 1         # specific: queue or partition unknown
     WHY_LEASE_HELD = 2
     WHY_WINDOW = 3
-    WHY_NOTHING = 4           # claimed but nothing eligible
-    WHY_EXPIRED = 5           # long poll ran out
+    WHY_NOTHING = 4           # claimed, but no message may be delivered yet
+    WHY_EXPIRED = 5           # the long poll timed out
 
 cdef enum:
-    CALL_BYTES = 32 << 20     # that the pops of one call bring, unless one of them does alone
-    CALL_JOB_BYTES = 64 << 20 # of one, as far as they are counted
-    CALL_FREE = 1 << 20       # of a call that brings too little to be counted
-    CALL_EACH = 65536         # of a message, where none was seen yet
+    CALL_BYTES = 32 << 20     # bytes that the pops of one call bring, unless a single pop brings more
+    CALL_JOB_BYTES = 64 << 20 # bytes that one pop brings, as far as counted
+    CALL_FREE = 1 << 20       # smaller calls are not counted in the budget
+    CALL_EACH = 65536         # assumed bytes of a message if none was seen yet
     CALL_CURSORS = 1000       # candidates in one call
-    POP_MAX_PARTITIONS = 1000 # candidates of one pop at a time
+    POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
 
 cdef enum:
-    CLAIM_BYTES = 8388608     # of one answer; its first row comes whatever its size
+    CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
 
-cdef struct PopSpan:          # of a claim that was acknowledged at once: what it consumed
+cdef struct PopSpan:          # records that a claim consumed, if it was acknowledged at once (autoAck)
     int64_t first
-    int64_t stop              # 0: nothing
+    int64_t stop              # 0: consumed nothing
 
 cdef struct PopJob:
     Job job
@@ -61,84 +61,84 @@ cdef struct PopJob:
     PopJob* wait_prev
     Queue* queue
     Group* group
-    Partition* partition      # specific pop
-    Cursor* only              # its place there
-    Slice want_partition      # specific pop of a partition not known yet
-    bint any_queue            # namespace or task pop
-    int missing               # queues of it in which its group was not known when it was last tried
-    bint paced                # it waits for tokens (ready/rates)
-    bint waited               # it has: what there is now has to do
-    int reserved              # tokens it holds
-    int shared                # of which rates: SHARED_*
-    int allowed               # messages it may take
+    Partition* partition      # of a pop that names a partition
+    Cursor* only              # the group's cursor in that partition
+    Slice want_partition      # name of that partition while it is unknown
+    bint any_queue            # a pop by namespace or task
+    int missing               # matching queues in which its group was unknown at the last attempt
+    bint paced                # waits for tokens (ready/rates)
+    bint waited               # has waited for tokens: takes what is there now
+    int reserved              # tokens that it holds
+    int shared                # SHARED_*: the rates of these tokens
+    int allowed               # messages that it may take
     bint gone                 # the client left
-    bint asked                # names were asked for since it was last tried
-    bint named                # they were looked up,
-    bint known                # and there is such a queue
+    bint asked                # asked for names since the last attempt
+    bint named                # its names were looked up
+    bint known                # its queue exists
     uint8_t state
     uint8_t parked_at
     uint8_t why
-    int width                 # candidates it may have: the room for them
+    int width                 # allocated candidates
     int n_cursors
     int first_cursor          # index into the call's candidates
     Cursor** cursors
-    PopSpan* spans            # beside them, of one that acknowledges at once
+    PopSpan* spans            # beside `cursors`, if the pop acknowledges at once
     unsigned char[16] lease
-    int64_t lease_us          # how long what it claims is leased
-    int64_t claimed_us        # monotonic, before the statement that claims for it was sent
-    uint8_t stalls            # claims of it whose lease may have been over before they were answered
-    int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
-    int64_t paused_until      # pop maintenance: told then
-    Claim* claims             # while a push carries it: what is claimed for it
+    int64_t lease_us          # lease time of what it claims
+    int64_t claimed_us        # monotonic, before its claiming statement was sent
+    uint8_t stalls            # its claims whose lease may have ended before the answer
+    int64_t until_us          # deadline of the long poll (monotonic), 0: does not wait
+    int64_t paused_until      # pop maintenance: the client is told then
+    Claim* claims             # claims for it in a push (handover)
     Claim* last_claim
-    int hand_left             # records it still takes
-    int hand_width            # partitions it takes at most
+    int hand_left             # records that it still takes
+    int hand_width            # most partitions that it takes
     int n_handed
-    int n_messages            # of its answer
-    int64_t first_us          # when the first row it was answered from was stored, 0: handed over
+    int n_messages            # messages in its answer
+    int64_t first_us          # when the first delivered row was stored, 0: handed over by a push
     Taken* taken              # one per candidate, while its records come from memory
-    size_t taken_bytes        # of their rows
+    size_t taken_bytes        # bytes of their rows
     int n_made
-    Buf handed                # its answer, when it comes from another thread
+    Buf handed                # its answer, if another thread writes it
 
 cdef enum:
-    POP_STALL_US = 1000000    # from a claim to its answer: its lease counts from the claim then
-    POP_STALLS = 3            # a database that takes longer than the lease lasts delivers all the same
+    POP_STALL_US = 1000000    # from this time between claim and answer on, the lease counts from the claim
+    POP_STALLS = 3  # after this many stalls the pop delivers even if the database takes longer than the lease lasts
 
 cdef inline void pop_move(PopJob* j, int state) noexcept nogil:
-    # What its job counts as is for govern/job.
+    # Sets the state. Leaves the state of its job to govern/job.
     j.state = <uint8_t>state
 
 cdef struct PopCall:
     Call base
     Cursor** cursors
-    int* rows                 # of its answer: where those of each candidate begin
+    int* rows                 # where the rows of each candidate begin in the answer
     int n_cursors
-    JobList acks              # of a call for records in memory: acknowledgments that travel with it
-    LeasedAck** leased        # what they are about, cursors ascending
+    JobList acks              # for records in memory: acknowledgments that travel with the call
+    LeasedAck** leased        # leases of these acknowledgments, cursors ascending
     int n_leased
-    int64_t expected          # bytes of its answers, as far as can be told
-    bint counted              # in the budget
-    bint heads                # where their logs end is asked for
+    int64_t expected          # estimated bytes of its answers
+    bint counted              # `expected` is counted in the budget
+    bint heads                # the call also asks for the ends of the logs
 
 cdef enum:
-    FRAMED_WASTE = 4          # a stored frame is sent whole when at least one in so many of its messages is wanted
+    FRAMED_WASTE = 4          # a stored frame is sent whole if at least one in this many of its messages is wanted
 
 cdef struct Taken:
-    CachedRow* row            # the one that holds `first`; it and those after it up to first + take are referenced
+    CachedRow* row            # row that holds `first`; it and the rows up to first + take are referenced
     int64_t first
     int take
     bint made
-    uint64_t place            # of the cursor, once it is made
+    uint64_t place            # the cursor's, once the claim is made
 
 cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
-    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
-    # may be gone.
+    # Returns the claim's row after r, NULL after its last row. The last row's `newer` is not followed: that row is not
+    # referenced and may have been freed.
     return r.newer if r.base + r.n < t.first + t.take else NULL
 
 cdef inline int64_t taken_base(Taken* t, int64_t next_offset) noexcept nogil:
-    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed:
-    # the row that holds it.
+    # Returns where a read may begin once `next_offset` follows the committed offset: the base of the row that holds it.
+    # Requires that next_offset is one of the claim's records, or the record after them.
     cdef CachedRow* r = t.row
     while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
         r = r.newer

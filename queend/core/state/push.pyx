@@ -1,6 +1,7 @@
 # Messages on their way into the log. A request (PushJob) is cut into parts, one for each stream that its partitions
-# belong to; a stream gathers a batch, whose items are grouped by partition and cut into chunks, each a row of the log.
-# A PushPart travels between its job's worker and its stream's; batches, groups and chunks are their stream's.
+# belong to. A stream gathers a batch: its items are grouped by partition and cut into chunks, each a row of the log.
+# Owner: a PushPart travels between its job's worker and its stream's; batches, groups and chunks belong to their
+# stream's worker.
 
 cdef struct PushStream
 cdef struct Claim
@@ -8,29 +9,29 @@ cdef struct Claim
 cdef enum:
     LANES = 64
     ROW_RECORDS = 1000        # records in one row of the log
-    ROW_BYTES = 65536         # payload bytes in one row, unless one payload alone is larger
+    ROW_BYTES = 65536         # payload bytes in one row, unless a single payload is larger
     BATCH_ITEMS = 20000
     BATCH_BYTES = 16777216
     BATCH_GROUPS = 4000
-    HASH_FROM = 8             # from this many records on, ids out of order are looked up in a hash
-    PUSHERS_GROUPS = 1000     # partitions, bytes and items of a batch up to which parts of pushers are taken
+    HASH_FROM = 8             # from this many records on, unordered ids are looked up in a hash
+    PUSHERS_GROUPS = 1000     # a batch takes parts of pushers up to this many partitions, bytes and items
     PUSHERS_BYTES = 4194304
     PUSHERS_ITEMS = 19000
-    SHARE_GROUPS = 250        # partitions and bytes of a batch with which a pusher has its share
+    SHARE_GROUPS = 250        # partitions and bytes of a batch that make up a pusher's share
     SHARE_BYTES = 2097152
-    SMALL_ITEMS = 16          # of a part that finds room beside those of pushers
+    SMALL_ITEMS = 16          # a part up to this size fits beside the parts of pushers
     SMALL_BYTES = 65536
 
 cdef struct PushPart:
-    # The items of one push request that belong to one stream; travels there and back.
+    # The items of one push request that belong to one stream. Travels to the stream and back.
     InboxMsg msg
     PushJob* job
     PushStream* stream
     PushItem* items           # chained by next while it travels
     int left
-    bint unsure               # as the job was when the part was made: the job is its worker's, this one its stream's
-    bint parted               # some of its items went home before it: it comes behind them, by the same way
-    # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
+    bint unsure  # copy of the job's flag when the part was made: the job belongs to its worker, the part to its stream
+    bint parted               # some of its items were sent home before it: the part follows by the same way
+    # as in PushJob, for its items: written by the stream's thread while the job belongs to its worker
     int failed
     const Verdict* said
 
@@ -38,38 +39,38 @@ cdef struct PushJob:
     Job job
     PushReq req
     int parts_left
-    PushPart one              # the only part when there is one stream to send parts to
-    bint held                 # items came home and are not on their way again: counts as one part
+    PushPart one              # the only part if a single stream takes all
+    bint held                 # items came home and have not left again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
-    bint naming               # it waits for a round of look-ups because of those, or of an earlier push's
-    bint limited              # some of it takes room of a queue with a bound
-    bint doubts               # some for which there was none may be stored already
-    # why items could not be stored, the largest of all: 0 all were stored, 500 the database refuses them, 501 nobody
-    # knows whose fault it is (BLAME_UNCLEAR), 503 the database could not take them
+    bint naming               # waits for a round of look-ups for these items, or behind an earlier push
+    bint limited              # some items use capacity of a bounded queue
+    bint doubts               # some items without capacity may be stored already
+    # why items could not be stored, the largest value of all. 0: all were stored; 500: the database refuses them; 501:
+    # the cause is unclear (BLAME_UNCLEAR); 503: the database could not take them
     int failed
-    const Verdict* said       # by the server, of those; NULL: it said nothing
-    bint drain                # comes from the failover buffer (failover/refill); it has no client
-    bint unhurried            # may take the whole deadline: a chunk from there that had no answer before
-    int records               # of those
+    const Verdict* said       # the server's error for these items; NULL: none
+    bint drain                # comes from the failover buffer (failover/refill); has no client
+    bint unhurried            # may take the whole deadline: a chunk of the buffer that had no answer before
+    int records               # records of the chunk
     bint unsure               # items that came home may be stored: every id is checked
-    bint unreached            # the database could not be asked for its names
-    bint spilled              # some of its items go there (failover/spill)
+    bint unreached            # the database was unreachable for its look-ups
+    bint spilled              # some items go to the failover buffer (failover/spill)
     uint8_t spill_why
-    int64_t held_until        # it waits for older records of its partitions, until then (monotonic)
-    bint unsealed             # an item could not be sealed
+    int64_t held_until        # waits for older records of its partitions until then (monotonic)
+    bint unsealed             # an item could not be encrypted
 
 cdef struct Elsewhere:
-    # The failover buffer, as the rooms above it see it; failover/ fills it in.
-    void (*send)(Worker* w, PushJob* j) noexcept nogil      # its items go there; it comes home by push_spilled
-    void (*answered)(PushJob* j) noexcept nogil             # a job that came from there is done
-    void (*retry)(int64_t pause_us) noexcept nogil          # it could not be stored: again, after a pause
+    # The failover buffer as the rooms above use it; failover/ fills in the pointers.
+    void (*send)(Worker* w, PushJob* j) noexcept nogil      # spills the items; push_spilled brings the job home
+    void (*answered)(PushJob* j) noexcept nogil             # ends a job that came from the buffer
+    void (*retry)(int64_t pause_us) noexcept nogil          # retries after a pause, as the job could not be stored
 
 cdef Elsewhere elsewhere
 
 cdef struct PushSlot:
-    # A record of a group, by its id.
+    # A record of a group, found by its id.
     PushItem* it
-    int at                    # which of its run
+    int at                    # its place in the item's run
 
 cdef struct PushGroup:
     PushGroup* next
@@ -84,29 +85,29 @@ cdef struct PushGroup:
     bint has_other
     bint has_client
     bint answered
-    int64_t head              # the partition's head after the commit, 0 = nothing new
-    PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
-    int64_t known             # what push is told of it (memory/idset)
+    int64_t head              # the partition's head after the commit, 0: nothing new
+    PushItem* dups            # records whose id occurs earlier in the same call: answered from the first occurrence
+    int64_t known             # what the statement tells the database about known ids (memory/idset)
     int64_t known_at
-    PushSlot* slots           # hash of ids, made when they come out of order
+    PushSlot* slots           # hash of ids, made if they come unordered
     uint32_t slots_mask
-    int runs                  # items of the chain that are runs
+    int runs                  # runs in the chain
     bint compared             # its ids were compared with rows of the log (push/compare)
-    int missing               # records of it that none of these rows holds
-    bint refused              # nothing of it was stored: to be sent again, plain
-    bint scheduled            # some record of it has a delivery moment
-    bint to_side              # it has to wait at its stream's side: push/side
-    bint learn                # its partition's ids are to be read before it is sent
-    # push/heads:
-    int64_t hint              # what push is told of its newest row
-    int answers               # to rows of it
-    bint sound                # all of them were stored as they were
-    bint told                 # with `high`
-    bint timely               # all its version-7 ids are of about now
-    bint refuted              # the head that was named was another, or did not suffice
+    int missing               # records that are in none of these rows
+    bint refused              # nothing was stored: must be sent again, uncompressed
+    bint scheduled            # a record has a delivery time
+    bint to_side              # must wait at the stream's side: push/side
+    bint learn                # the partition's ids must be read before the group is sent
+    # Fields of push/heads:
+    int64_t hint              # what the statement tells the database about its newest row
+    int answers               # answers received for its rows
+    bint sound                # all records were stored unchanged
+    bint told                 # the answer contained `high`
+    bint timely               # all version-7 ids are close to the present time
+    bint refuted              # the named head was wrong, or did not suffice
     unsigned char[16] high
-    int64_t began             # its first offset
-    int64_t ended             # behind its last
+    int64_t began             # first offset
+    int64_t ended             # offset after the last record
     int64_t ended_at
 
 cdef struct PushChunk:
@@ -114,9 +115,9 @@ cdef struct PushChunk:
     PushItem* first
     int n
     int skip
-    bint whole                # stored as it was: its offsets follow each other
-    bint scheduled            # some record of it has a delivery moment
-    bint keep                 # somebody will read it soon
+    bint whole                # stored unchanged: its offsets are consecutive
+    bint scheduled            # a record has a delivery time
+    bint keep                 # a reader is expected soon: the row goes into the cache
     size_t bytes              # of payload
 
 cdef struct PushBatch:
@@ -126,66 +127,66 @@ cdef struct PushBatch:
     PushGroup* last
     int n_groups
     int n_items
-    int n_jobs                # requests that have items in it
-    PushJob* job              # the last of them
-    const Verdict* said       # by the server, when it was sent last; NULL: nothing
+    int n_jobs                # requests with items in the batch
+    PushJob* job              # the last of these requests
+    const Verdict* said       # the server's error of the last attempt; NULL: none
     size_t bytes
     PushChunk* chunks
     int n_chunks
-    Claim* claims            # for waiters that are answered from this batch
+    Claim* claims            # claims of waiters that are answered from this batch
     int n_claims
-    int64_t server            # the incarnation whose partitions it has
+    int64_t server            # the incarnation that its partitions belong to
     bint unsure               # its outcome was lost once: every id is checked
-    bint scheduled            # some record of it has a delivery moment
-    bint has_other            # some id in it that is the client's and not of version 7
-    bint plain                # duplicates are taken out of it in SQL: no row is compressed, no id is compared here
+    bint scheduled            # a record has a delivery time
+    bint has_other            # an id is the client's and not of version 7
+    bint plain                # SQL removes its duplicates: no row is compressed and no id is compared here
     bint named                # all heads are named
-    bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if there is one
+    bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if one exists
     int tries
-    int64_t since_us          # when it was first sent
-    int64_t begun_us          # when it began to gather, where the operator asked for a hold
+    int64_t since_us          # when the batch was first sent
+    int64_t begun_us          # when gathering began, if the operator configured a hold
 
 cdef struct Claim:
-    Claim* following          # of the same waiter
+    Claim* following          # next claim of the same waiter
     PushGroup* group
     Cursor* cursor
     PopJob* job
-    int row                   # its partition's first row in the call
+    int row                   # the partition's first row in the call
     int take                  # records
     bint made
-    uint64_t place            # of the cursor, once it is made
-    bint answers              # its waiter is answered, and this is its first
+    uint64_t place            # the cursor's, once the claim is made
+    bint answers              # the waiter is answered, and this is its first claim
 
 cdef struct Pusher:
-    # A connection that takes turns: it brought to the batch that gathers, or has parts that wait (push/pusher).
-    Pusher* next              # in its stream's list of pushers, or of free ones
+    # A connection that takes turns: its parts are in the gathering batch, or wait (push/pusher).
+    Pusher* next              # in the stream's list of pushers, or of free ones
     uint64_t client           # Job.client
-    PushPart* first           # parts that wait, in their order
+    PushPart* first           # waiting parts, in their order
     PushPart* last
-    int groups                # partitions it brought to the batch that gathers
-    size_t bytes              # and bytes
+    int groups                # partitions that it added to the gathering batch
+    size_t bytes              # bytes that it added to the gathering batch
 
 cdef struct PushStream:
-    Call call                 # first: what is in flight
+    Call call                 # must stay first: the statement in flight
     int index
-    PushStream* side          # for partitions that must wait and keep no other waiting (push/side)
-    PushStream* main          # whose side it is, NULL: it has lanes
-    PushGroup* learning       # what a side reads for
+    PushStream* side          # side stream for partitions that must wait, so that no other partition waits (push/side)
+    PushStream* main          # the stream that this side belongs to, NULL: the stream has lanes itself
+    PushGroup* learning       # the group whose ids the side reads
     Worker* worker
     PushBatch* gather
     PushBatch* flying
-    PushBatch* again          # to be sent before anything gathered: retries and halves of a split
-    PushBatch* dropped        # while the batch before is still to be scattered: freed with it
-    bint leaving              # the next batch leaves, that one is not scattered yet
-    Pusher* pushers           # whose turn comes first, first
+    PushBatch* again          # sent before the gathering batch: retries and halves of a split
+    PushBatch* dropped        # freed together with the previous batch, whose results are still to be scattered
+    bint leaving              # the next batch leaves before the results of this one are scattered
+    Pusher* pushers           # in the order of their turns
     Pusher* pushers_last
     Pusher* pushers_free
-    Table by_client           # pushers, by their clients
-    bint full                 # the batch that gathers: parts of pushers wait for the next turn
+    Table by_client           # pushers by client
+    bint full                 # the gathering batch is full: parts of pushers wait for the next turn
     int passed_by             # items that opened no group since the last turn
-    int64_t retry_at          # not before (monotonic), after a failure
+    int64_t retry_at          # monotonic: no attempt before this moment, after a failure
     Hold hold
-    bint stale                # waits for the catalog to be reloaded
+    bint stale                # waits for a reload of the catalog
 
 cdef struct IdSet:
     Partition* partition
@@ -198,15 +199,15 @@ cdef struct IdSet:
     int shift
     int64_t known             # every id below this offset is remembered
     int64_t known_at          # moment of the row that ends there
-    bint sure                 # a row was stored on this knowledge: late_ids is known not to be needed
+    bint sure                 # a row was stored on this knowledge: late_ids is known to be unnecessary
     int64_t used_us
 
-cdef struct EachItem:         # push/runs
+cdef struct EachItem:         # iterates over items (push/runs)
     PushReq* q
-    int i                     # the item that comes next
-    int k                     # and its record, where it is a run that was opened
+    int i                     # next item
+    int k                     # next record of that item, if it is an expanded run
 
 cdef struct Records:
     PushItem* it
-    int at                    # in its run
-    BatchRow row              # of frames
+    int at                    # place in the item's run
+    BatchRow row              # for frames

@@ -1,16 +1,16 @@
-# Who has something to deliver, and who waits for it: for each consumer group and partition a cursor, the group's place
-# in it. Owner: the process; guarded by book.lock. Only cursor_move writes the state of a cursor.
+# Deliverable messages, and the pops that wait for them. Each consumer group has one cursor per partition: the group's
+# position in it. Owner: the process. Locks: book.lock guards all. Only cursor_move writes the state of a cursor.
 
 cdef enum CursorState:
-    CURSOR_IDLE = 0           # nothing known to deliver
+    CURSOR_IDLE = 0           # no deliverable message known
     CURSOR_READY = 1          # in its group's ready ring
-    CURSOR_BUSY = 2           # a claim is on its way
+    CURSOR_BUSY = 2           # a claim is in flight
     CURSOR_LEASED = 3         # in the due heap until the lease ends
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
-    FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
-    AGAIN_NEWS = 1            # Cursor.again: there may be more to deliver,
-    AGAIN_FREE = 2            # or the lease that was in the way has ended
+    FRESH_AGAIN = 2           # value of Cursor.fresh: forgotten while it was busy
+    AGAIN_NEWS = 1            # bits of Cursor.again: there may be more to deliver
+    AGAIN_FREE = 2            # the lease that blocked it has ended
 
 cdef struct Fed
 
@@ -18,30 +18,30 @@ cdef struct Cursor:
     HeapNode due
     Partition* partition
     Group* group
-    Cursor* next              # ready ring
+    Cursor* next              # in the ready ring
     Cursor* prev
-    Cursor* all_next          # of its group; of a partition that is buried alone, of that
+    Cursor* all_next          # in the group's list; if the partition was buried alone, in the partition's list
     Cursor* all_prev
     PopJob* wait_first        # parked pops of exactly this partition
     PopJob* wait_last
-    int64_t next_offset       # next to deliver, as far as known
-    int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
+    int64_t next_offset       # next offset to deliver, as far as known
+    int64_t wakes_at          # end of the newest known pause, database clock
     uint8_t state
     uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
-    uint8_t dead              # its partition is buried: in no list but that one's
-    uint8_t again             # AGAIN_*: something happened while it was busy, look again
-    uint32_t moved            # book.moves when it last changed its state
-    # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
+    uint8_t dead              # its partition is buried; the cursor is only in that partition's list
+    uint8_t again             # AGAIN_*: what happened while it was busy; it must be checked again
+    uint32_t moved            # book.moves when the state last changed
+    # its newest delivery may not be acknowledged completely: the rest is delivered first
     uint8_t open
-    uint32_t looked           # book.commits when its lease was last looked up, 0: since it is leased, never
-    Fed* fed                  # a feed whose lease it is, NULL: none
+    uint32_t looked           # book.commits when its lease was last looked up, 0: not since it was leased
+    Fed* fed                  # the feed that holds its lease, NULL: none
 
 cdef enum:
     ROWCACHE_AGE_US = 10000000
 
 cdef struct CachedRow:
-    CachedRow* newer          # of its partition
-    CachedRow* next           # of the process, in the order they came
+    CachedRow* newer          # next newer row of the partition
+    CachedRow* next           # in the process's list, in order of insertion
     CachedRow* prev
     Partition* partition
     int64_t base
@@ -50,46 +50,47 @@ cdef struct CachedRow:
     int n
     int refs
     bint dropped
-    size_t bytes              # of memory
-    Slice ids                 # as in the log, uncompressed; behind the struct
+    size_t bytes              # memory used
+    Slice ids                 # as in the log, uncompressed; stored behind the struct
     Slice body
     Slice meta
 
 cdef struct Unacked:
-    Unacked* newer               # of the process, in the order they were leased
+    Unacked* newer               # in the process's list, in order of leasing
     Unacked* older
     uint64_t key
     unsigned char[16] lease
-    int64_t first             # offset of the first record that is not acknowledged
-    int64_t base              # where a read may begin once all of it is: see queend.claim
+    int64_t first             # offset of the first unacknowledged record
+    int64_t base              # where a read may begin once all records are acknowledged: see queend.claim
     int64_t leased_us         # monotonic
-    uint64_t place            # of the cursor when it was claimed: see queend.ack_leased; 0: not known
-    int n                     # records that are not
-    int done                  # records that are: their ids stand before the others'
-    bint afar                 # read from the database, which others may write to: where the log ends is asked for
-    bint flying               # an acknowledgment of it is on its way
+    uint64_t place            # the cursor's when it was claimed: see queend.ack_leased; 0: unknown
+    int n                     # unacknowledged records
+    int done                  # acknowledged records: their ids stand before the others
+    # read from the database, where others may have written: the acknowledgment also asks for the end of the log
+    bint afar
+    bint flying               # an acknowledgment of it is in flight
     size_t bytes
-    unsigned char* ids        # 16 of each record; behind the struct
+    unsigned char* ids        # 16 bytes per record; stored behind the struct
 
 cdef struct Book:
     uv_mutex_t lock
     Heap due
-    Table name_waiters        # parked pops of queues, partitions or namespaces not (all) known: ready/byname
+    Table name_waiters        # parked pops of queues, partitions or namespaces that are not (all) known: ready/byname
     int n_name_waiters
-    int n_cursors             # in memory
+    int n_cursors             # cursors in memory
     int64_t parked
     int64_t missed_us         # monotonic, when a pop that does not wait last found nothing; 0: never
-    uint32_t commits          # looks that saw a commit, and one
-    uint32_t lease_pages      # how often leases were chosen to be looked up, so far
+    uint32_t commits          # 1 + looks that saw a commit
+    uint32_t lease_pages      # how often leases were selected for a look-up
     Group* used_first         # groups in the order of their last pops (ready/unused)
     Group* used_last
-    uint32_t ticks            # half seconds, as far as the era was looked at (find/grave)
+    uint32_t ticks            # half seconds until the era was last examined (find/grave)
     Group* scan_first         # groups that want a scan
-    SharedInt n_scans         # of them
-    uint32_t moves            # of all cursors, so far
-    int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
-    bint looked               # there was a look: scans may begin
-    const Verdict* scan_said  # by the server, of the last scan; NULL: it was done
+    SharedInt n_scans         # their number
+    uint32_t moves            # state changes of all cursors
+    int64_t forgets           # how often the groups of a queue were forgotten; read without the lock
+    bint looked               # a look has completed: scans may begin
+    const Verdict* scan_said  # the server's error of the last scan; NULL: the scan succeeded
     SharedInt64 rates_at          # monotonic, when rates are looked at next (find/rates), 0: never
 
 cdef Book book

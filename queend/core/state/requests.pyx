@@ -1,5 +1,5 @@
-# What a request asks for: what its route writes, the engine fills in, and the answer is made from. Plain structs in the
-# request's arena. Owner: the request's worker, except where a field says otherwise.
+# The contents of a request: its route writes these structs, the engine fills them in, and the answer is made from them.
+# They are plain structs in the request's arena. Owner: the request's worker, except where a field says otherwise.
 
 cdef struct Group
 cdef struct Partition
@@ -12,15 +12,15 @@ cdef enum:
     MAX_TIMEOUT_MS = 115000   # longest long poll
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
-    ACK_UPTO = 4              # status of an acknowledgment: completed, with all that stands before it
-    ACK_WINDOW = 16           # added to one, on the way to the database: of all that the lease still has
-    LEASE_MAX = 86400         # seconds, asked for by a pop
-    FEED_BEAT_MOST_S = 600    # between two signs of life of a stream
+    ACK_UPTO = 4              # status of an acknowledgment: completes the message and all before it
+    ACK_WINDOW = 16  # added to a status on the way to the database: applies to all messages that the lease still holds
+    LEASE_MAX = 86400         # seconds that a pop may ask for
+    FEED_BEAT_MOST_S = 600    # longest heartbeat interval of a stream
 
 cdef enum:
-    DELAY_DAYS = 366          # the longest that a message or a partition may be told to wait
+    DELAY_DAYS = 366          # longest delay of a message or a partition
 
-cdef enum Route:              # of those that one function takes (HotRoute)
+cdef enum Route:              # routes that share one function (HotRoute)
     ROUTE_ONLY = 0
     ROUTE_PUSH
     ROUTE_EVENTS
@@ -40,89 +40,89 @@ cdef struct PushRun
 cdef struct PushItem:
     PushItem* next
     PushItem* original        # the first record of the same call with this id
-    int original_at           # which of its run
-    PushRun* run              # many records in one item: ids, texts and payloads are in there (payload.n: their bytes)
+    int original_at           # its place in the run of `original`
+    PushRun* run  # records of an item that holds many: ids, texts and payloads are in the run (payload.n: their bytes)
     Partition* partition
-    Queue* room               # the queue with a bound of which it takes room
-    PushPart* of_part         # that takes it to its stream
+    Queue* room               # the bounded queue whose capacity it uses
+    PushPart* of_part         # the part that carries it to its stream
     const char* partition_uuid        # 36 bytes
     Slice queue
     Slice part
-    # literals with quotes as the client wrote them, for the answer; p NULL where there are none
+    # JSON literals with quotes as the client wrote them, for the answer; p NULL where the client wrote none
     Slice queue_json
     Slice txid_json
-    Slice txid                # p NULL: made here
+    Slice txid                # p NULL: made by the daemon
     Slice payload             # exact bytes
     Slice sub                 # producer subject
-    Extras* more              # due, seal, headers; NULL: none of them
+    Extras* more              # due, seal, headers; NULL: none of the three
     unsigned char[16] id
     unsigned char[16] trace
     unsigned char[16] message_id
-    uint8_t id_kind           # 0 made here (version 7), 1 the client's version 7, 2 anything else
+    uint8_t id_kind           # 0: made by the daemon (version 7), 1: the client's version 7, 2: any other
     uint8_t keep_text
     uint8_t has_trace
-    uint8_t timed             # said itself when it may be delivered
-    uint8_t keyed             # its id follows from an Idempotency-Key: found stored means stored by this request before
-    # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was not reached
+    uint8_t timed             # the item itself gave its delivery time
+    uint8_t keyed             # its id follows from an Idempotency-Key: if it is stored, this request stored it before
+    # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was unreachable
     uint8_t status
-    uint8_t of_deleted        # the message it is a duplicate of was deleted
-    uint8_t full              # failed because its queue is full; offset is then the queue's maxSize
+    uint8_t of_deleted        # it duplicates a message that was deleted
+    uint8_t full              # it failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us
 
 cdef enum:
-    RUN_LEAST = 16            # fewer records are better merged with others of their partition
-    RUN_MOST = 1000           # as in any row
-    RUN_BYTES = 65536         # of a body as it is stored, as in any row
-    RUN_RATIO = 16            # what is stored compressed unpacks to at most so many times its size
+    RUN_LEAST = 16            # fewer records are merged with others of their partition
+    RUN_MOST = 1000           # records, as in any row
+    RUN_BYTES = 65536         # bytes of a stored body, as in any row
+    RUN_RATIO = 16            # a compressed body unpacks to at most this many times its size
 
 cdef struct PushRun:
     int n
     uint8_t codec             # BODY_V1 or BODY_FRAMES
-    bint open                 # the records are items of their own now
-    bint made                 # their ids were made here
+    bint open                 # the records were expanded to items of their own
+    bint made                 # the daemon made their ids
     bint has_v7
     bint has_other
-    bint rising               # each id is larger than the one before
-    unsigned char[16] lo      # of the version-7 ids
+    bint rising               # each id is larger than its predecessor
+    unsigned char[16] lo      # smallest version-7 id
     unsigned char[16] hi
     unsigned char* ids        # 16 bytes each
     int32_t partition_id      # for the answer
-    size_t bytes              # about what the body takes
+    size_t bytes              # approximate bytes of the body
     Slice* payloads           # BODY_V1
     Slice stored              # BODY_FRAMES: the client's zstd frame
-    Slice inner               # and what it unpacks to
+    Slice inner               # its unpacked content
     PushItem* items           # room for n, filled by run_open
 
 cdef inline int pushitem_count(PushItem* it) noexcept nogil:
-    # Records in an item.
+    # Returns the number of records in an item.
     return it.run.n if it.run != NULL else 1
 
 cdef struct PushReq:
     int n
-    bint counts               # answered in numbers
-    bint replayed             # some of it was stored by the same request before
-    size_t unpacked           # bytes the request takes beside its body
+    bint counts               # the answer holds counts instead of items
+    bint replayed             # the same request stored some of it before
+    size_t unpacked           # bytes of memory beside the body
     PushItem* items
 
-cdef enum ParamKind:          # of a parameter of a query (route/pop)
+cdef enum ParamKind:          # type of a query parameter (route/pop)
     PARAM_TEXT
     PARAM_NAME                # text of at most NAME_MAX bytes
     PARAM_TRUTH
-    PARAM_NUMBER              # a whole one; from low to high, unless that is passed over (QUEEND_STRICT)
+    PARAM_NUMBER              # integer; checked against low and high only with QUEEND_STRICT
 
 cdef struct Param:
     Slice name
     int kind
-    int of                    # whose it is: a bit each
+    int of                    # routes that accept it, one bit each
     int low
     int high
 
 cdef struct ParamValue:
     Slice text                # decoded
-    int found                 # 0: absent, -1: it cannot be decoded
+    int found                 # 0: absent, -1: cannot be decoded
     int number
-    bint given                # and it is one
+    bint given                # `number` holds a valid integer
     bint yes
 
 cdef inline int param_number(const ParamValue* v, int missing) noexcept nogil:
@@ -131,15 +131,15 @@ cdef inline int param_number(const ParamValue* v, int missing) noexcept nogil:
 cdef enum FeedForm:
     FEED_NONE = 0
     FEED_CHUNKS = 1           # server-sent events
-    FEED_PLAIN = 2            # the same to a client that knows no chunks
+    FEED_PLAIN = 2            # server-sent events for a client that cannot read chunks
     FEED_SOCKET = 3           # a WebSocket
 
 cdef struct FeedReq:          # what a stream asks for besides its pops
-    int credit                # messages without an acknowledgment, 0: not said
-    int beat_s                # it hears something so often
-    bint release              # its leases end with it
+    int credit                # messages without an acknowledgment, 0: not given
+    int beat_s                # heartbeat interval
+    bint release              # its leases end with the stream
     bint release_given
-    int window                # messages of a partition that come as one, at most; 0: each comes for itself
+    int window                # most messages of a partition in one window; 0: each message is sent alone
 
 cdef struct PopReq:
     int route
@@ -151,14 +151,14 @@ cdef struct PopReq:
     int batch
     int partitions
     int timeout_ms
-    int lease_s               # of this pop; 0: as the queue says
+    int lease_s               # of this pop; 0: the queue's lease time
     bint wait
     bint auto_ack
     bint autopilot
-    bint frames               # the answer is wanted framed
-    bint events               # or as CloudEvents
-    uint8_t feed              # FEED_*: it is a stream's, and its messages are written as one's
-    bint window               # all of them together
+    bint frames               # asks for a framed answer
+    bint events               # asks for CloudEvents
+    uint8_t feed              # FEED_*: form in which a stream's messages are written
+    bint window               # all messages form one window
     bint batch_given
     bint partitions_given
     bint sub_new
@@ -171,10 +171,10 @@ cdef struct PopMessage:
     Slice payload
     bint as_event
     uint8_t feed              # FEED_*
-    bint window               # it is one of a window
-    size_t window_at          # where that began in the answer
-    Extras extras             # without a text: the record id's spelling is the transactionId
-    int claimed               # partitions its answer is about
+    bint window               # it is part of a window
+    size_t window_at          # where the window begins in the answer
+    Extras extras             # without a text: the record id is the transactionId
+    int claimed               # partitions in the answer
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue
     Slice group
@@ -183,12 +183,12 @@ cdef struct PopMessage:
     int attempt
     int64_t created_us
     int64_t offset
-    # what message_put keeps from one message to the next; all zero before the first
-    int64_t time_us           # that `time` spells
+    # message_put keeps the fields below from one message to the next; all zero before the first
+    int64_t time_us           # moment that `time` spells
     char[28] time
-    const char* tail_uuid     # partition_uuid.p and attempt that the tail was written for
+    const char* tail_uuid     # partition_uuid.p for which the tail was written, with tail_attempt
     int tail_attempt
-    size_t tail_at            # where it stands in the answer
+    size_t tail_at            # where the tail stands in the answer
     size_t tail_n
 
 cdef struct AckItem:
@@ -197,25 +197,25 @@ cdef struct AckItem:
     Group* group
     Slice txid_json
     Slice error
-    Slice group_name          # of a transaction's ack
+    Slice group_name          # of an acknowledgment in a transaction
     Slice queue_name
     Slice partition_name
     unsigned char[16] id
     unsigned char[16] lease
     unsigned char[16] partition_uuid
     int64_t partition_number
-    int64_t delay_us          # what goes back waits so long, -1: as the options of its queue say
+    int64_t delay_us          # pause before a redelivery, -1: as configured in the queue
     int32_t partition_id
     uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, ACK_UPTO, 255 any other word
     uint8_t code
     bint has_lease
-    bint lease_bad            # given, but not the text of a UUID: no lease has that name
+    bint lease_bad            # the given lease is no valid UUID, so it matches no lease
     bint done
-    bint window               # of all that the lease has: has_lease, and no id
-    int window_n              # how many that were
+    bint window               # applies to all that the lease holds: has_lease is set and id is absent
+    int window_n              # messages that the window held
 
 cdef inline int ackitem_count(AckItem* it) noexcept nogil:
-    # Messages it is about.
+    # Returns the number of messages that the acknowledgment is about.
     return it.window_n if it.window else 1
 
 cdef struct AckReq:
@@ -235,9 +235,9 @@ cdef enum TxFault:
     TX_FAULT_LEASE
     TX_FAULT_NOT_FOUND
     TX_FAULT_DUPLICATE
-    TX_FAULT_OF_DELETED       # a duplicate of a message that was deleted
+    TX_FAULT_OF_DELETED       # duplicate of a deleted message
     TX_FAULT_FULL
-    TX_FAULT_LATE             # to be dead-lettered, but its group has done it
+    TX_FAULT_LATE             # should be dead-lettered, but its group completed it before
 
 cdef struct TxOp:
     int kind
@@ -252,47 +252,47 @@ cdef struct TxReq:
     int n_required
     unsigned char* required
     unsigned char[16] id
-    bint counts               # done is answered in numbers
-    size_t unpacked           # bytes the request takes beside its body
+    bint counts               # the answer holds counts instead of items
+    size_t unpacked           # bytes of memory beside the body
 
 cdef struct CycleOp:
     Slice key
-    Slice value               # p NULL: the key goes
-    double end                # of its window
+    Slice value               # p NULL: deletes the key
+    double end                # end of the operation's window
     bint has_end
-    bint dropped              # a later operation has the same key
+    bint dropped              # a later operation replaces this one: it has the same key
 
 cdef struct CycleSpace:
     CycleSpace* next
-    Slice queue               # where it is to stand, should it be made
+    Slice queue               # queue to create, with ns and task, if it is missing
     Slice ns
     Slice task
 
 cdef struct CycleReq:
-    Slice query_json          # literals as sent, for the answer
+    Slice query_json          # literals as sent, for the answer (also partition_json)
     Slice partition_json
-    Slice partition           # its text: an id of the wire, or a number
+    Slice partition           # text of a partition's id or number
     Slice group
-    Slice failed              # why it cannot be done, though the request is well-formed; p NULL: it can
-    Slice error               # why what it acknowledges failed
-    const char* code          # of a refusal
+    Slice failed              # why a well-formed cycle cannot be done; p NULL: it can
+    Slice error               # why the messages that it acknowledges failed
+    const char* code          # error code of a refusal
     unsigned char[16] query
-    int n                     # operations, as sent
+    int n                     # number of operations, as sent
     CycleOp* ops
     PushReq push
     CycleSpace* spaces
     bint has_query
-    bint keeps                # the lease
+    bint keeps                # the cycle keeps the lease
     bint has_ack
     bint has_lease
-    bint dead                 # what it acknowledges failed
-    bint gone                 # the windows it closes are closed: nothing was stored
+    bint dead                 # the messages that it acknowledges failed
+    bint gone                 # its windows were closed before: nothing was stored
     unsigned char[16] ack
     unsigned char[16] lease
     int count
 
 cdef struct LeaseReq:
-    unsigned char[16] lease   # all zero, which is nobody's, when the text is no UUID
+    unsigned char[16] lease   # all zero if the text is no UUID: no lease has that id
     Slice lease_text
     int seconds
     int status                # 0 extended, 1 not found, 2 expired
@@ -300,14 +300,14 @@ cdef struct LeaseReq:
     int64_t expires_us
 
 cdef enum PushForm:
-    PUSH_JSON = 0             # and every type nobody claims: clients send JSON under many names
+    PUSH_JSON = 0             # also for every unknown content type: clients send JSON under many names
     PUSH_LINES                # application/x-ndjson
     PUSH_ARROW                # application/vnd.apache.arrow.stream
     PUSH_FRAMES               # application/x-queen-push
 
 cdef struct PushOptions:
-    Slice queue               # of items that name none; p NULL: not given
+    Slice queue               # for items that name no queue; p NULL: not given
     Slice part
     bint bare                 # a line is a payload, not an item
-    bint counts               # the answer is wanted in numbers
-    int64_t due               # of items that do not say themselves when they may be delivered, 0 = at once
+    bint counts               # the answer holds counts instead of items
+    int64_t due               # delivery time for items that give none, 0: at once

@@ -1,4 +1,4 @@
-# What the operator set, as the threads read it: written once before they start, constant afterwards.
+# The operator's settings as the threads read them: written once before the threads start, constant afterwards.
 
 cdef enum JobType:
     TYPE_PUSH = 0
@@ -9,76 +9,76 @@ cdef enum JobType:
     TYPE_COUNT = 5
 
 cdef struct TypeSettings:
-    int preferred             # jobs: fire at this size
-    int hold_ms               # fire at this age
-    int max_jobs              # of one statement
-    int max_concurrent        # statements at once per worker
+    int preferred             # jobs: a statement leaves at this number
+    int hold_ms               # a statement leaves when its oldest job is this old
+    int max_jobs              # jobs in one statement
+    int max_concurrent        # statements in flight per worker
 
 cdef struct Settings:
-    char* host                # name or address; "" is every address
-    int port                  # 0: a free one
+    char* host                # name or address; "": every address
+    int port                  # 0: any free port
     int workers
-    bint reuseport            # every worker accepts for itself
+    bint reuseport            # True: every worker accepts connections itself
     int backlog
-    char* sockets             # that listen already, none of ours: numbers, each ended by a NUL, and an empty one
+    char* sockets             # inherited listening sockets: numbers, each ended by a NUL, then an empty one
     char* conninfo            # libpq connection string
-    char* session             # a statement that makes each session's settings, "": none
+    char* session             # statement that configures each session, "": none
     int slots                 # PostgreSQL connections per worker
-    int push_streams          # in the process
-    int64_t cache_bytes       # of the newest rows, in memory
-    int compress_from         # bytes of payload from which a row of the log is compressed, 0 = never
-    int64_t dedupe_bytes      # for remembering ids, in the process
-    int64_t max_body          # bytes of one request's body; beyond: 413
-    int64_t max_control       # the same of requests for the control plane, but for large_paths
-    int64_t max_open          # the same where nobody asks for a token
-    char* large_paths         # of the control plane that take max_body, each ended by a NUL, and an empty one
-    int64_t max_arriving      # bytes held for requests that are not complete, of all connections; beyond: 503
-    int64_t max_untaken       # bytes of answers that have not gone, of all connections
-    int64_t max_untaken_of_one        # of one, where they are of more than one answer
-    int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
-    int least_rate            # bytes a second at which a body comes, 0: none
-    int max_parked            # pops that wait; beyond: 503
-    int max_queues            # of the database; beyond: 409; 0: no bound
-    int max_partitions        # the same of a queue
-    int max_groups            # the same
-    int request_log           # a line for one in so many requests, 0: none
-    int trace_share           # spans of one in so many traces, 0: of none
-    int stuck_ms              # without a turn: a worker is stuck; 0: never
-    int control_stuck_ms      # without a beat: so is the control plane; 0: never
-    int max_connections       # beyond: 503
-    int max_per_address       # connections; beyond: 429; 0: no bound of its own
+    int push_streams          # push streams of the process
+    int64_t cache_bytes       # memory for the cache of the newest rows
+    int compress_from         # payload bytes from which a row of the log is compressed, 0: never
+    int64_t dedupe_bytes      # memory for remembered ids, of the process
+    int64_t max_body          # bytes of one request's body; larger: 413
+    int64_t max_control       # bytes of a body for the control plane, except on large_paths
+    int64_t max_open          # bytes of a body for the control plane on paths that need no token
+    char* large_paths         # paths of the control plane that take max_body, each ended by a NUL, then an empty one
+    int64_t max_arriving      # bytes held for incomplete requests of all connections; beyond: 503
+    int64_t max_untaken       # bytes of unsent answers of all connections
+    int64_t max_untaken_of_one        # bytes of unsent answers of one connection, if they belong to several answers
+    int64_t max_bridged_bytes # bytes of bodies that wait for the control plane; beyond: 503
+    int least_rate            # bytes per second at which a body must arrive, 0: any rate
+    int max_parked            # waiting pops; beyond: 503
+    int max_queues            # queues in the database; beyond: 409; 0: unbounded
+    int max_partitions        # partitions of a queue; beyond: 409; 0: unbounded
+    int max_groups            # consumer groups of a queue; beyond: 409; 0: unbounded
+    int request_log           # logs one of this many requests, 0: off
+    int trace_share           # records spans of one of this many traces, 0: off
+    int stuck_ms              # time without a turn after which a worker counts as stuck; 0: never
+    int control_stuck_ms      # time without a beat after which the control plane counts as stuck; 0: never
+    int max_connections       # connections; beyond: 503
+    int max_per_address       # connections per address; beyond: 429; 0: unbounded
     int max_head              # bytes of request line and headers; beyond: 431
     int max_target            # bytes of the request target; beyond: 414
-    int max_pipeline          # requests of one connection in hand; beyond: no more reading
-    int max_items             # of one request
+    int max_pipeline          # unanswered requests of one connection; beyond: reading pauses
+    int max_items             # items in one request
     int max_queued_jobs
     int64_t max_queued_bytes
-    char* buffer_dir          # of the failover buffer, "": there is none
-    int64_t buffer_bytes      # it may take; 0: there is none
-    int buffer_records        # of one of its files
+    char* buffer_dir          # directory of the failover buffer, "": no buffer
+    int64_t buffer_bytes      # bytes of the failover buffer; 0: no buffer
+    int buffer_records        # records in one file of the failover buffer
     int buffer_chunk          # records drained at once
-    int buffer_pause_ms       # between two tries to drain
+    int buffer_pause_ms       # pause between two attempts to drain
     int max_bridged           # requests that wait for the control plane; beyond: 503
-    int grants                # verified tokens remembered; 0: nobody needs one
-    char* open_paths          # without a token, as in Grants.skips
-    bint guards_pages         # nobody needs a token: requests of pages of other sites are refused
-    char* origins             # pages that may ask and read, as in Sites
+    int grants                # remembered verified tokens; 0: requests need no token
+    char* open_paths          # paths that need no token, as in Grants.skips
+    bint guards_pages         # without tokens: refuses requests of pages of other sites
+    char* origins             # origins of pages that may ask and read, as in Sites
     char* hosts               # names of this machine, as in Sites
     int head_timeout_ms       # from a request's first byte to the end of its headers
-    int body_timeout_ms       # without a byte of an announced body
-    int write_timeout_ms      # without a byte taken by the client
+    int body_timeout_ms       # longest time without a byte of an announced body
+    int write_timeout_ms      # longest time without a byte taken by the client
     int idle_timeout_ms       # between requests; 0: no limit
-    int stop_patience_ms      # for the rest of a request, while the worker drains
-    int patience_ms           # how long a request waits for a database that is away
-    int edition               # of the functions the statements are written for; 0: not asked for
-    int deadline_ms           # a statement in flight for so long is lost
-    int default_timeout_ms    # long poll
-    int default_batch         # pop
-    int cycles                # of streams in the database at once per worker
-    int priority_share        # of so many namespace pops one goes to lower priorities; 0: none
+    int stop_patience_ms      # for the rest of a request while the worker drains
+    int patience_ms           # how long a request waits for an unavailable database
+    int edition               # edition of the SQL functions that the statements need; 0: not checked
+    int deadline_ms           # time after which a statement in flight counts as lost
+    int default_timeout_ms    # of a long poll
+    int default_batch         # of a pop
+    int cycles                # stream cycles in the database at once per worker
+    int priority_share        # one of this many namespace pops goes to a lower priority; 0: none
     bint default_new          # new groups begin with new messages only
-    int look_ms               # between two looks for what others stored
-    bint vegas                # else static limits
+    int look_ms               # interval between two polls for records that other daemons stored
+    bint vegas                # True: Vegas limits; False: static limits
     int vegas_min_limit
     int vegas_max_limit
     int vegas_alpha
@@ -97,14 +97,15 @@ cdef object setting_int(dict given, str name, object default, object low, object
     return value
 
 cdef object setting_word(dict given, str name, tuple words):
-    # The first word is the default.
+    # Returns the setting's value. The first word is the default.
     value = given.pop(name, words[0])
     if value not in words:
         raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
     return value
 
 cdef char* setting_text(dict given, str name, str default, bint listed=False) except NULL:
-    # listed: texts with commas between them become texts that are each ended by a NUL, and an empty one.
+    # Returns an owned copy of the setting. listed: commas separate texts; each text is ended by a NUL, then an empty
+    # one.
     value = given.pop(name, default)
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, not {type(value).__name__}")
@@ -128,7 +129,8 @@ cdef void settings_free(Settings* s) noexcept nogil:
     memset(s, 0, sizeof(Settings))
 
 cdef int settings_load(Settings* s, dict settings) except -1:
-    # s is zeroed. TypeError and ValueError name the setting; unknown names are refused.
+    # Fills s from the dict; requires a zeroed s. Raises TypeError or ValueError with the setting's name; refuses
+    # unknown names.
     cdef dict d = dict(settings)
     cdef int top = 2147483647
     cdef int i

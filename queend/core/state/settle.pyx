@@ -1,4 +1,4 @@
-# Acknowledgments, transactions, leases that are given back. Owner: the request's worker.
+# Acknowledgments, transactions, released leases. Owner: the request's worker.
 
 cdef enum:
     ACKED_OK = 1
@@ -6,12 +6,12 @@ cdef enum:
     ACKED_RELEASED = 4
     ACKED_NOT_FOUND = 8
     ACKED_BAD_LEASE = 16
-    ACKED_NOOP = 32           # it was acknowledged before
-    ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
-    ACKED_GAPS = 128          # more gaps than a cursor remembers
-    ACKED_REFUSED = 8 | 16 | 64      # refuses the transaction it is in
+    ACKED_NOOP = 32           # was acknowledged before
+    ACKED_TOO_LATE = 64       # should be retried or dead-lettered, but was acknowledged before
+    ACKED_GAPS = 128          # more gaps than a cursor can hold
+    ACKED_REFUSED = 8 | 16 | 64      # results that refuse the surrounding transaction
     CALL_ACKS = 20000         # records in one call
-    # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
+    # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
 
 cdef struct AckJob:
@@ -19,9 +19,9 @@ cdef struct AckJob:
     AckReq req
     int pending               # items without a result
     int asked                 # rounds of look-ups so far
-    LeasedAck* leased         # one per lease, while it needs no look into the log
+    LeasedAck* leased         # one per lease, if the request needs no look into the log
     int n_leased
-    int64_t version           # of the catalog whose names it has
+    int64_t version           # of the catalog that its names were resolved by
 
 cdef struct AckRow:
     AckJob* job
@@ -33,39 +33,39 @@ cdef struct AckRow:
 
 cdef struct LeasedAck:
     AckJob* job
-    Unacked* unacked          # only while the book is locked
-    AckItem* first            # n items of the request, one behind the other
+    Unacked* unacked          # valid only while book.lock is held
+    AckItem* first            # n consecutive items of the request
     int n
     uint64_t key
     int64_t first_offset
     int64_t base
-    uint64_t place            # of the cursor; 0: not known, or the lease goes on
-    bint look                 # what this process knows of the partition ends with the lease
+    uint64_t place            # the cursor's; 0: unknown, or the lease goes on
+    bint look                 # this process knows the partition only up to the end of the lease: it must look for more
 
 cdef struct TxJob:
     Job job
     TxReq req
     bint asked
-    # nothing stood against it when it was looked at: what it names and does not exist may be made
+    # checked without a refusal: missing names may be created
     bint cleared
-    bint limited              # it pushes to a queue with a bound
-    bint doubt                # the answer was lost: before anything else, was it done?
-    bint unsure               # it was lost once: ids made here are looked for as well
-    int fault                 # what it was refused for since
+    bint limited              # pushes to a bounded queue
+    bint doubt                # the answer was lost: the outcome must be checked before anything else
+    bint unsure               # an answer was lost once: ids made by the daemon are looked up as well
+    int fault                 # TX_FAULT_*: reason of a later refusal
 
 cdef struct Release:
     Release* next
     int tries
-    int pin                   # of the pop that claimed
+    int pin                   # pin of the claiming pop
     Cursor* cursor
     unsigned char[16] lease
 
 cdef enum:
-    TAKE_BACK_US = 2000000    # a cursor is held back for so long at most
+    TAKE_BACK_US = 2000000    # longest time that a cursor is held back
 
 cdef struct Takeback:
     Takeback* next
     int tries
-    int pin                   # of the pop that claimed
+    int pin                   # pin of the claiming pop
     Cursor* cursor
     PopSpan span
