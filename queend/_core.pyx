@@ -6,318 +6,318 @@ and what it owns. A room uses only what stands above it (tests/check/test_rooms.
 pointers that state/ declares: Service (sockets to the engine), JobKind (what is done with a job), HotRoute and Drain
 (rows of run/kinds), Elsewhere (the failover buffer).
 """
-# What every room uses: memory, time, tables. Owns nothing.
-include "core/base/base.pxi"              # C names every room uses
-include "core/base/word.pyx"              # numbers in bytes
+# Base: memory, time and tables for every room. Owns nothing.
+include "core/base/base.pxi"              # C declarations for every room
+include "core/base/word.pyx"              # big-endian numbers
 include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
-include "core/base/memory.pyx"            # what the allocator keeps
-include "core/base/arena.pyx"             # one request's memory
-include "core/base/scratch.pyx"           # memory for one thing after another
-include "core/base/unzip.pyx"             # a zstd frame unpacked
-include "core/base/coding.pyx"            # gzip or zstd of any size, piece by piece
+include "core/base/memory.pyx"            # settings of the allocator
+include "core/base/arena.pyx"             # memory of one request
+include "core/base/scratch.pyx"           # reusable scratch memory
+include "core/base/unzip.pyx"             # unpacks a zstd frame
+include "core/base/coding.pyx"            # gzip and zstd streams of any size
 include "core/base/clock.pyx"             # wall and monotonic time
-include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
+include "core/base/uuid.pyx"              # UUIDs: generated, parsed, formatted, derived
 include "core/base/table.pyx"             # hash table of pointers
-include "core/base/heap.pyx"              # due times
-include "core/base/era.pyx"               # when what was deleted may be freed
-include "core/base/error.pyx"             # a refusal
-include "core/base/counter.pyx"           # what is counted
-include "core/base/log.pyx"               # one line for operators
+include "core/base/heap.pyx"              # heap of due times
+include "core/base/era.pyx"               # epochs: when deleted entries may be freed
+include "core/base/error.pyx"             # the error of a refused request
+include "core/base/counter.pyx"           # counters
+include "core/base/log.pyx"               # log lines
 
-# JSON checked and cut in place. In: bytes. Out: slices of them.
-include "core/json/utf8.pyx"              # well-formed texts
-include "core/json/scan.pyx"              # JSON validated in place
-include "core/json/token.pyx"             # its strings and numbers
-include "core/json/values.pyx"            # how many there are
-include "core/json/text.pyx"              # string literals read and written
+# JSON, validated and sliced in place. In: bytes. Out: slices of them.
+include "core/json/utf8.pyx"              # UTF-8 validation
+include "core/json/scan.pyx"              # JSON validation
+include "core/json/token.pyx"             # strings and numbers
+include "core/json/values.pyx"            # counts elements of an array
+include "core/json/text.pyx"              # reads and writes string literals
 include "core/json/member.pyx"            # members of an object, by name
-include "core/json/body.pyx"              # a body that is JSON, or is refused
+include "core/json/body.pyx"              # a JSON body, or its refusal
 
-# HTTP/1.1 as text, without sockets. In: bytes. Out: heads and fields; heads of answers.
-include "core/http/parse.pyx"             # a request's head
-include "core/http/known.pyx"             # what its fields say
-include "core/http/chunked.pyx"           # a body in chunks
-include "core/http/field.pyx"             # one of its fields
-include "core/http/query.pyx"             # its query, and what is percent-encoded
-include "core/http/head.pyx"              # an answer's head
-include "core/http/problem.pyx"           # an error as a problem
+# HTTP/1.1 as text, without sockets. In: bytes. Out: request heads and fields; response heads.
+include "core/http/parse.pyx"             # request head
+include "core/http/known.pyx"             # known header fields
+include "core/http/chunked.pyx"           # chunked body
+include "core/http/field.pyx"             # values of a header field
+include "core/http/query.pyx"             # query and percent-decoding
+include "core/http/head.pyx"              # response head
+include "core/http/problem.pyx"           # an error as problem+json
 
-# Payloads of encrypted queues. In: a payload and a queue's name. Out: an envelope, and back. Owns the ring of keys.
-include "core/seal/ring.pyx"              # the keys of encrypted queues
-include "core/seal/seal.pyx"              # payloads sealed and opened
+# Payloads of encrypted queues. In: a payload and a queue's name. Out: an envelope, and back. Owns the key ring.
+include "core/seal/ring.pyx"              # key ring of encrypted queues
+include "core/seal/seal.pyx"              # encrypts and decrypts payloads
 
 # Arrow streams read in place. In: a body. Out: columns.
-include "core/arrow/flat.pyx"             # FlatBuffers read in place
+include "core/arrow/flat.pyx"             # FlatBuffers, read in place
 include "core/arrow/column.pyx"           # a column of a record batch
-include "core/arrow/schema.pyx"           # which columns there are
+include "core/arrow/schema.pyx"           # the schema's columns
 include "core/arrow/reader.pyx"           # an Arrow stream, batch by batch
 
-# PostgreSQL on the loop. In: statements and their parameters. Out: results, and what an error means. Owns connections
-# (each its worker's) and which server this is (incarnation.lock, the first of all locks).
+# PostgreSQL on the loop. In: statements and their parameters. Out: results, and the class of an error. Owns connections
+# (each its worker's) and the server's incarnation. Locks: incarnation.lock, the first of all locks.
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
-include "core/pg/dbclock.pyx"             # what the database's clock shows
-include "core/pg/verdict.pyx"             # what an error means, and what is done
-include "core/pg/statement.pyx"           # the statements of the hot path
-include "core/pg/args.pyx"                # its parameters, by name
-include "core/pg/address.pyx"             # where the server is
-include "core/pg/incarnation.pyx"         # which life of which server it is
-include "core/pg/edition.pyx"             # do its functions serve us?
-include "core/pg/doubt.pyx"               # what is wrong with it
+include "core/pg/dbclock.pyx"             # the database's clock
+include "core/pg/verdict.pyx"             # SQLSTATEs: class of an error and the reaction
+include "core/pg/statement.pyx"           # statements of the hot path
+include "core/pg/args.pyx"                # their parameters, by name
+include "core/pg/address.pyx"             # host names and addresses of the server
+include "core/pg/incarnation.pyx"         # identity of the server
+include "core/pg/edition.pyx"             # edition of the database's functions
+include "core/pg/doubt.pyx"               # health of the database
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
-include "core/pg/serve.pyx"               # a statement on it
-include "core/pg/dial.pyx"                # how it gets connected
-include "core/pg/pool.pyx"                # a worker's connections
-include "core/pg/extras.pyx"              # what a record has besides its payload
+include "core/pg/serve.pyx"               # a statement on a slot
+include "core/pg/dial.pyx"                # connects a slot
+include "core/pg/pool.pyx"                # a worker's slots
+include "core/pg/extras.pyx"              # fields of a record besides its payload
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
-include "core/pg/bodypack.pyx"            # its payloads, made smaller
+include "core/pg/bodypack.pyx"            # compresses the payloads of a row
 
-# Every struct, enum and constant that several files use: what each field means, who writes it, which lock guards it.
-include "core/state/settings.pyx"         # what the operator set
-include "core/state/requests.pyx"         # what a request asks for
-include "core/state/grants.pyx"           # what a token allows
-include "core/state/jobs.pyx"             # a request on its way through the engine
-include "core/state/calls.pyx"            # a statement on its way
-include "core/state/limits.pyx"           # when statements leave, and how many fly
+# Structs, enums and constants used by several files. Fields say what they mean, who writes them and which lock guards
+# them.
+include "core/state/settings.pyx"         # settings of the operator
+include "core/state/requests.pyx"         # contents of a request
+include "core/state/grants.pyx"           # grant of a token
+include "core/state/jobs.pyx"             # a request in the engine
+include "core/state/calls.pyx"            # a statement in flight
+include "core/state/limits.pyx"           # holds and limits of statements
 include "core/state/names.pyx"            # queues, partitions, consumer groups
-include "core/state/ready.pyx"            # what is ready, and who waits
+include "core/state/ready.pyx"            # ready cursors and waiters
 include "core/state/push.pyx"             # items on their way into the log
-include "core/state/pop.pyx"              # pops, and the statements that serve them
+include "core/state/pop.pyx"              # pops and their statements
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
 include "core/state/feed.pyx"             # streams of messages to clients
 include "core/state/net.pyx"              # connections and requests
 include "core/state/workers.pyx"          # threads
-include "core/state/service.pyx"          # what sockets call of the engine
+include "core/state/service.pyx"          # service of the engine for sockets
 include "core/state/engine.pyx"           # the engine of one worker
-include "core/state/peers.pyx"            # what daemons tell each other
+include "core/state/peers.pyx"            # notices between daemons
 
-# What a request asks for, and how it is answered. In: a request's bytes. Out: state/requests; bytes of an answer. No
-# I/O, no lock.
+# Requests and responses of the hot routes. In: a request's bytes. Out: state/requests; bytes of a response. No I/O, no
+# lock.
 include "core/route/common.pyx"           # names, ids, refusals
-include "core/route/stray.pyx"            # names that were meant to be others
-include "core/route/moment.pyx"           # a time as people write it
-include "core/route/pushrun.pyx"          # records that go through the engine as one, items joined
-include "core/route/pushdue.pyx"          # when their items may be delivered
-include "core/route/tracecontext.pyx"     # which trace a record belongs to
-include "core/route/pushkey.pyx"          # ids a repeated push has again
+include "core/route/stray.pyx"            # suggestions for mistyped names
+include "core/route/moment.pyx"           # moments in text form
+include "core/route/pushrun.pyx"          # runs: many records handled as one item
+include "core/route/pushdue.pyx"          # delivery times of a run
+include "core/route/tracecontext.pyx"     # trace context of a record
+include "core/route/pushkey.pyx"          # ids derived from an Idempotency-Key
 include "core/route/push.pyx"             # items as JSON
-include "core/route/pushframes.pyx"       # items as the 2.x client frames them
+include "core/route/pushframes.pyx"       # items in frames of the 2.x client
 include "core/route/pushlines.pyx"        # items as lines
 include "core/route/pusharrow.pyx"        # items as rows
-include "core/route/eventvalue.pyx"       # what attributes of a CloudEvent may be
-include "core/route/event.pyx"            # one becomes an item
+include "core/route/eventvalue.pyx"       # attribute values of a CloudEvent
+include "core/route/event.pyx"            # a CloudEvent as an item
 include "core/route/events.pyx"           # items as CloudEvents
-include "core/route/pushreply.pyx"        # their results
+include "core/route/pushreply.pyx"        # results of a push
 include "core/route/eventsout.pyx"        # messages as CloudEvents
-include "core/route/pop.pyx"              # what a pop asks for
-include "core/route/popreply.pyx"         # its answer
-include "core/route/popframes.pyx"        # the same as the 2.x client frames them
-include "core/route/feed.pyx"             # a stream of messages asked for
-include "core/route/feedout.pyx"          # and written
-include "core/route/ack.pyx"              # acknowledgments in, results out
-include "core/route/transaction.pyx"      # operations in
-include "core/route/txreply.pyx"          # their results
-include "core/route/txframes.pyx"         # the same as the 2.x client frames them
-include "core/route/cycle.pyx"            # a cycle of a stream in, results out
-include "core/route/cyclestate.pyx"       # what it does to the state
-include "core/route/cyclepush.pyx"        # what it pushes
-include "core/route/lease.pyx"            # an extension
+include "core/route/pop.pyx"              # parameters of a pop
+include "core/route/popreply.pyx"         # response of a pop
+include "core/route/popframes.pyx"        # response in frames of the 2.x client
+include "core/route/feed.pyx"             # parameters of a stream
+include "core/route/feedout.pyx"          # messages of a stream
+include "core/route/ack.pyx"              # acknowledgments and their results
+include "core/route/transaction.pyx"      # operations of a transaction
+include "core/route/txreply.pyx"          # results of a transaction
+include "core/route/txframes.pyx"         # results in frames of the 2.x client
+include "core/route/cycle.pyx"            # a stream cycle and its result
+include "core/route/cyclestate.pyx"       # state operations of a cycle
+include "core/route/cyclepush.pyx"        # pushes of a cycle
+include "core/route/lease.pyx"            # lease extension
 
-# The files of the failover buffer. In: records. Out: records, in order, as often as asked. Owned by the first worker.
-include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
-include "core/spool/file.pyx"             # and on the disk
-include "core/spool/spool.pyx"            # what is in it
-include "core/spool/recover.pyx"           # what earlier runs left
+# Files of the failover buffer. In: records. Out: records in order, any number of times. Owner: the first worker.
+include "core/spool/record.pyx"           # a record of the buffer, in bytes
+include "core/spool/file.pyx"             # a file of records
+include "core/spool/spool.pyx"            # the buffer's contents
+include "core/spool/recover.pyx"           # files of earlier runs
 
-# Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; answers, to the kernel. Owns
-# connections and requests (each its worker's). Its last lock is an inbox's.
+# Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; responses, to the kernel. Owns
+# connections and requests (each its worker's). Locks: an inbox's, the last of all locks.
 include "core/net/inbox.pyx"              # messages between threads
-include "core/net/routine.pyx"            # threads that do something every so often
-include "core/net/budget.pyx"             # how much all clients together may hold
-include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
-include "core/net/spans.pyx"              # spans of traces, if they are wanted
-include "core/net/request.pyx"            # bytes in: requests, until they are answered
-include "core/net/reply.pyx"              # their answers, made
-include "core/net/site.pyx"               # which pages may ask
-include "core/net/connection.pyx"         # opened, read, closed
-include "core/net/held.pyx"               # requests in hand, within their budget
-include "core/net/trim.pyx"               # memory given back when they are fewer
-include "core/net/arriving.pyx"           # what is incomplete, within its budget
-include "core/net/leaving.pyx"            # clients that leave
-include "core/net/untaken.pyx"            # answers that are not taken, within theirs
-include "core/net/writing.pyx"            # answers: bytes out
-include "core/net/worker.pyx"             # a thread and its loop; whose turn it is
-include "core/net/beside.pyx"             # large bodies, read beside the loop
-include "core/net/unpack.pyx"             # bodies in gzip or zstd
-include "core/net/listener.pyx"           # where connections come from
-include "core/net/watch.pyx"              # does everybody turn?
+include "core/net/routine.pyx"            # threads with a periodic task
+include "core/net/budget.pyx"             # budget of all clients
+include "core/net/requestlog.pyx"         # request log
+include "core/net/spans.pyx"              # trace spans
+include "core/net/request.pyx"            # a request from its first byte to its answer
+include "core/net/reply.pyx"              # writes responses
+include "core/net/site.pyx"               # origins of pages that may ask
+include "core/net/connection.pyx"         # opens, reads, closes connections
+include "core/net/held.pyx"               # budget of requests in hand
+include "core/net/trim.pyx"               # returns memory when load falls
+include "core/net/arriving.pyx"           # budget of incomplete requests
+include "core/net/leaving.pyx"            # clients that hang up
+include "core/net/untaken.pyx"            # budget of unsent answers
+include "core/net/writing.pyx"            # writes to sockets
+include "core/net/worker.pyx"             # a worker's thread and loop; turns
+include "core/net/beside.pyx"             # large bodies, read off the loop
+include "core/net/unpack.pyx"             # unpacks gzip and zstd bodies
+include "core/net/listener.pyx"           # accepts connections
+include "core/net/watch.pyx"              # watchdog
 include "core/net/process.pyx"            # all workers together
 
-# To the control plane and back. In: requests that no hot route takes. Out: their answers. Owns a queue under its own
-# lock.
-include "core/bridge/bridge.pyx"          # to the control plane and back
+# Bridge to the control plane. In: requests without a hot route. Out: their responses. Owns a queue. Locks: the queue's
+# own.
+include "core/bridge/bridge.pyx"          # the bridge and its queue
 
-# Who may. In: a request's token. Out: its grant, or a refusal. Owns the table of grants (grants.lock).
-include "core/auth/grant.pyx"             # what a verified token allows
-include "core/auth/ticket.pyx"            # for one stream of a page
-include "core/auth/gate.pyx"              # who may use a hot route
+# Authorization. In: a request's token. Out: its grant, or a refusal. Owns the table of grants. Locks: grants.lock.
+include "core/auth/grant.pyx"             # grants of verified tokens
+include "core/auth/ticket.pyx"            # tickets for a single stream of a page
+include "core/auth/gate.pyx"              # authorization of hot routes
 
-# What daemons of one database tell each other. In: bytes; commits. Out: what to look at; what is to leave. Without I/O.
-# Owns what was told (told.lock, above an inbox).
-include "core/notice/packet.pyx"          # a packet, written and read
-include "core/notice/senders.pyx"         # who sent it, and whether it was had before
-include "core/notice/told.pyx"            # what is to be told, until it leaves
+# Notices between daemons of one database. In: bytes; commits. Out: partitions to look at; packets to send. No I/O. Owns
+# the outbox. Locks: told.lock, above an inbox's.
+include "core/notice/packet.pyx"          # reads and writes a packet
+include "core/notice/senders.pyx"         # senders, and duplicates of their packets
+include "core/notice/told.pyx"            # outbox of notices
 
-# When a statement leaves, and how many fly. In: lists of jobs, and how long calls took. Out: yes, or when to look
-# again. Owns the lists of a worker; moves jobs from state to state.
-include "core/govern/job.pyx"             # a request on its way through the engine
-include "core/govern/limit.pyx"           # how many statements of a type fly
-include "core/govern/hold.pyx"            # when waiting jobs become a statement
+# Batching and limits: when a statement leaves, and how many are in flight. In: lists of jobs, durations of calls. Out:
+# yes, or when to look again. Owns the lists of a worker; moves jobs between states.
+include "core/govern/job.pyx"             # a request in the engine
+include "core/govern/limit.pyx"           # limit of concurrent statements per type
+include "core/govern/hold.pyx"            # linger: how long jobs wait for others
 include "core/govern/call.pyx"            # a statement from its first parameter to its end
 
-# What this process knows by name and id. In: rows of look-ups. Out: queues, partitions, groups. Owns the catalog
-# (catalog.lock).
+# Known names and ids of this process. In: rows of look-ups. Out: queues, partitions, groups. Owns the catalog. Locks:
+# catalog.lock.
 include "core/names/catalog.pyx"          # queues, partitions, groups by name and id
-include "core/names/size.pyx"             # what queues with a bound hold
-include "core/names/stale.pyx"            # that it is out of date
+include "core/names/size.pyx"             # sizes of bounded queues
+include "core/names/stale.pyx"            # notes that the catalog is out of date
 
-# What was seen and may be of use again: newest rows, ids, leases. Hints, within bounds of bytes. Guarded by book.lock,
-# ids by idsets.lock.
-include "core/memory/autopilot.pyx"       # how much a pop takes that does not say so
-include "core/memory/unacked.pyx"         # what is delivered and not acknowledged
-include "core/memory/fed.pyx"             # what of it is out to feeds
-include "core/memory/rowcache.pyx"        # the newest rows, in memory
-include "core/memory/idset.pyx"           # ids of partitions, remembered
-include "core/memory/idbatch.pyx"         # what batches ask and teach them
+# Caches: newest rows, ids, leases. Hints, bounded in bytes. Locks: book.lock; for ids idsets.lock.
+include "core/memory/autopilot.pyx"       # batch size of pops without one
+include "core/memory/unacked.pyx"         # delivered, unacknowledged messages
+include "core/memory/fed.pyx"             # leases held by feeds
+include "core/memory/rowcache.pyx"        # cache of the newest rows
+include "core/memory/idset.pyx"           # remembered ids of partitions
+include "core/memory/idbatch.pyx"         # remembered ids of a batch
 
-# Who has something to deliver, who waits for it. In: commits, claims, ends of leases. Out: candidates, and waiters to
-# be tried again. Owns the book (book.lock, below catalog.lock, above an inbox).
-include "core/ready/wake.pyx"             # parked pops to be tried again
+# Deliverable messages and the pops that wait for them. In: commits, claims, lease expiry. Out: candidates, and waiters
+# to try again. Owns the book. Locks: book.lock, below catalog.lock, above an inbox's.
+include "core/ready/wake.pyx"             # wakes parked pops
 include "core/ready/rates.pyx"            # tokens of rates over all partitions
-include "core/ready/scans.pyx"            # groups to be looked through
-include "core/ready/unused.pyx"           # groups that nobody asks for any more
-include "core/ready/book.pyx"             # what is ready, and who waits
-include "core/ready/others.pyx"           # what others did
-include "core/ready/byname.pyx"           # pops that wait by name
-include "core/ready/awaited.pyx"          # when groups first asked for what does not exist yet
-include "core/ready/tallies.pyx"          # what each queue did, all of them
+include "core/ready/scans.pyx"            # groups that need a scan
+include "core/ready/unused.pyx"           # groups without recent pops
+include "core/ready/book.pyx"             # ready cursors and waiters
+include "core/ready/others.pyx"           # effects of other daemons
+include "core/ready/byname.pyx"           # pops that wait for a name
+include "core/ready/awaited.pyx"          # when groups first asked for missing queues
+include "core/ready/tallies.pyx"          # counters per queue
 
-# What the database knows and this process does not. In: names that are missed, what others committed. Out: the catalog,
-# the book. Owns a round of look-ups and the looks of a worker; burials in the catalog.
-include "core/find/ask.pyx"               # what is asked of the database, by kind
-include "core/find/lookup.pyx"            # names to ids, in rounds
-include "core/find/bounds.pyx"            # names that may not be made
-include "core/find/discover.pyx"          # work nobody told of
-include "core/find/recent.pyx"            # what was stored since the last look
-include "core/find/rates.pyx"             # tokens taken from the database
+# Look-ups in the database. In: missing names, commits of other daemons. Out: the catalog, the book. Owns a round of
+# look-ups, the polls of a worker, and the retirement of catalog entries.
+include "core/find/ask.pyx"               # statements of look-ups, by kind
+include "core/find/lookup.pyx"            # resolves names, in rounds
+include "core/find/bounds.pyx"            # bounds on new names
+include "core/find/discover.pyx"          # finds work of other daemons
+include "core/find/recent.pyx"            # records stored since the last poll
+include "core/find/rates.pyx"             # takes tokens from the database
 include "core/find/leases.pyx"            # leases that ended elsewhere
-include "core/find/bury.pyx"              # the catalog taken anew, burials in it
-include "core/find/grave.pyx"             # what was deleted, given back
+include "core/find/bury.pyx"              # reloads the catalog, retires entries
+include "core/find/grave.pyx"             # frees retired entries
 
-# Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
-include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
-include "core/deliver/popany.pyx"         # which of several queues a pop is served from
-include "core/deliver/popmachine.pyx"     # one pop, state by state
-include "core/deliver/popend.pyx"         # its end without messages
-include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
-include "core/deliver/popcall.pyx"        # many pops in one statement
-include "core/deliver/poprows.pyx"        # what came of them
-include "core/deliver/release.pyx"        # leases given back
-include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
+# Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer (pop_move).
+include "core/deliver/pause.pyx"          # paused pops
+include "core/deliver/popany.pyx"         # selects among several queues
+include "core/deliver/popmachine.pyx"     # a pop, state by state
+include "core/deliver/popend.pyx"         # ends a pop without messages
+include "core/deliver/delivery.pyx"       # messages of an answer, in every format
+include "core/deliver/popcall.pyx"        # one statement for many pops
+include "core/deliver/poprows.pyx"        # rows of that statement
+include "core/deliver/release.pyx"        # releases leases
+include "core/deliver/takeback.pyx"       # takes back messages consumed for a client that left
 
-# Items into the log. In: items. Out: offsets, once they are committed. Owns the push streams, each its worker's.
-include "core/push/batch.pyx"             # parts of requests, gathered by partition
-include "core/push/pusher.pyx"            # connections that push much take turns
-include "core/push/runs.pyx"              # runs in a batch, and out of it
-include "core/push/heads.pyx"             # where its partitions' logs end
+# Appends items to the log. In: items. Out: offsets, once committed. Owns the push streams (each its worker's).
+include "core/push/batch.pyx"             # gathers parts of requests by partition
+include "core/push/pusher.pyx"            # fairness between pushing connections
+include "core/push/runs.pyx"              # runs in a batch
+include "core/push/heads.pyx"             # expected ends of partitions' logs
 include "core/push/rows.pyx"              # a batch as rows of the log
-include "core/push/split.pyx"             # a batch in two
+include "core/push/split.pyx"             # bisects a refused batch
 include "core/push/sealing.pyx"           # encrypted queues
-include "core/push/capacity.pyx"          # room in queues with a bound
-include "core/push/handover.pyx"          # parked pops served by the push itself
-include "core/push/side.pyx"              # partitions whose ids must be loaded first
-include "core/push/results.pyx"           # what was stored where, told
-include "core/push/compare.pyx"           # ids that come again, among those of rows of the log
+include "core/push/capacity.pyx"          # capacity of bounded queues
+include "core/push/handover.pyx"          # serves parked pops from the push
+include "core/push/side.pyx"              # partitions that must load ids first
+include "core/push/results.pyx"           # distributes the results of a statement
+include "core/push/compare.pyx"           # compares ids with rows of the log
 include "core/push/stream.pyx"            # push streams by lane
-include "core/push/answer.pyx"            # the answer to a request
+include "core/push/answer.pyx"            # answers a push request
 include "core/push/push.pyx"              # a push request
-include "core/push/evict.pyx"             # items taken out of batches
+include "core/push/evict.pyx"             # removes items from a batch, sends them home
 
-# What consumers say. In: acknowledgments, transactions, cycles, extensions. Out: cursors moved. Owns such a job until
-# its answer.
+# Settlement. In: acknowledgments, transactions, cycles, extensions. Out: moved cursors. Owns such a job until its
+# answer.
 include "core/settle/ack.pyx"             # acknowledgments
-include "core/settle/ackcall.pyx"         # their statement
-include "core/settle/ackleased.pyx"       # those that need no look into the log
-include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledgments beside them
-include "core/settle/spans.pyx"           # of what they and cycles did
-include "core/settle/pushed.pyx"          # what transactions and cycles push
+include "core/settle/ackcall.pyx"         # statement of acknowledgments
+include "core/settle/ackleased.pyx"       # acknowledgments that need no look into the log
+include "core/settle/claimcall.pyx"       # claims in memory, with acknowledgments that travel along
+include "core/settle/spans.pyx"           # trace spans of settlements and cycles
+include "core/settle/pushed.pyx"          # pushes of transactions and cycles
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
-include "core/settle/txcall.pyx"          # their statement
-include "core/settle/cycle.pyx"           # cycles of streams
-include "core/settle/cycleargs.pyx"       # parameters of their statements
-include "core/settle/cycleresult.pyx"     # what came of them
-include "core/settle/cyclecall.pyx"       # their statements
-include "core/settle/lease.pyx"           # extended, given back
+include "core/settle/txcall.pyx"          # statement of transactions
+include "core/settle/cycle.pyx"           # stream cycles
+include "core/settle/cycleargs.pyx"       # parameters of cycles
+include "core/settle/cycleresult.pyx"     # results of cycles
+include "core/settle/cyclecall.pyx"       # statements of cycles
+include "core/settle/lease.pyx"           # extends and releases leases
 
-# Streams of messages: one pop after another for one request. In: a request, and what a WebSocket says. Out: messages
-# until its client leaves. Owns a feed from its request to its end.
-include "core/feed/commandlog.pyx"        # a line for each thing that is said there
-include "core/feed/credit.pyx"             # how many messages its client may be given
+# Streams of messages: consecutive pops for one request. In: a request, and a WebSocket's commands. Out: messages until
+# the client leaves. Owns a feed from its request to its end.
+include "core/feed/commandlog.pyx"        # log of commands
+include "core/feed/credit.pyx"             # credit of a client
 include "core/feed/socket.pyx"            # a stream over a WebSocket
-include "core/feed/feedgrant.pyx"         # the token of a stream, verified again
-include "core/feed/feed.pyx"              # a request that is answered for as long as its client stays
+include "core/feed/feedgrant.pyx"         # verifies the token of a stream again
+include "core/feed/feed.pyx"              # a request with consecutive answers
 
-# Pushes while the database is away. In: jobs. Out: the same, home again; pushes of what the buffer holds. Owned by the
-# first worker.
-include "core/failover/spill.pyx"         # a push that goes into the failover buffer
-include "core/failover/refill.pyx"        # and out of it
+# Pushes while the database is unavailable. In: jobs. Out: the same jobs, done; pushes of the buffered records. Owner:
+# the first worker.
+include "core/failover/spill.pyx"         # stores a push in the failover buffer
+include "core/failover/refill.pyx"        # drains the failover buffer
 
-# To other daemons and from them, over UDP. In: what was told, packets. Out: packets, cursors to be tried, looks. Owned
-# by the first worker.
-include "core/peer/leaving.pyx"           # what leaves, and when
-include "core/peer/heard.pyx"             # what others say
-include "core/peer/sockets.pyx"           # its sockets and timers
+# Exchange with other daemons over UDP. In: the outbox, packets. Out: packets, cursors to try, polls. Owner: the first
+# worker.
+include "core/peer/leaving.pyx"           # sends notices
+include "core/peer/heard.pyx"             # receives notices
+include "core/peer/sockets.pyx"           # sockets and timers
 
-# One worker's engine as a whole: what is next, its timer, its start and end. In: `service`. Owns the Engine; fills in
-# what rooms above call.
-include "core/run/drain.pyx"              # what waits, and when to look again without being woken
-include "core/run/kinds.pyx"              # the tables of job types
-include "core/run/engine.pyx"             # its start, requests in
-include "core/run/reload.pyx"             # a catalog out of date
-include "core/run/forget.pyx"             # another server: nothing is remembered
-include "core/run/left.pyx"               # what a stop cuts off
-include "core/run/stop.pyx"               # stop and close
-include "core/run/service.pyx"            # what the rooms of sockets call
+# A worker's engine as a whole: turn, timer, start and end. In: `service`. Owns the Engine; fills in the pointers that
+# rooms above call.
+include "core/run/drain.pyx"              # work of a turn, and the next wake-up
+include "core/run/kinds.pyx"              # tables of job types
+include "core/run/engine.pyx"             # starts the engine, takes requests
+include "core/run/reload.pyx"             # reloads an outdated catalog
+include "core/run/forget.pyx"             # drops all knowledge of a replaced server
+include "core/run/left.pyx"               # reports what a stop interrupts
+include "core/run/stop.pyx"               # stops and closes
+include "core/run/service.pyx"            # functions that rooms of sockets call
 
 # What Python sees of the core, and seams for tests.
-include "core/pg/refusal.pyx"             # why a server refuses us, as Python sees it
-include "core/seal/python.pyx"            # sealing, for the control plane
+include "core/pg/refusal.pyx"             # reason of a refused connection, for Python
+include "core/seal/python.pyx"            # encryption, for the control plane
 include "core/record.pyx"                 # stored records, for the control plane
-include "core/read/records.pyx"           # log rows become records, within a budget
+include "core/read/records.pyx"           # reads log rows as records, within a budget
 include "core/read/events.pyx"            # records as CloudEvents
 include "core/read/lines.pyx"             # records as JSON
-include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stream needs them
+include "core/read/flatout.pyx"           # FlatBuffers, as an Arrow stream needs them
 include "core/read/arrowout.pyx"          # records as an Arrow stream
-include "core/read/read.pyx"              # the log read as Python sees it
-include "core/read/search.pyx"            # payloads searched
+include "core/read/read.pyx"              # reads the log for Python
+include "core/read/search.pyx"            # searches payloads
 include "core/peer/python.pyx"            # peers, for the control plane
-include "core/merge.pyx"                  # rows of the log made one
-include "core/figures.pyx"               # what was counted
+include "core/merge.pyx"                  # merges rows of the log
+include "core/figures.pyx"               # statistics
 include "core/core.pyx"                   # the data plane as Python sees it
-include "core/probe/limit.pyx"            # seams for the tests of limits, holds and the autopilot
-include "core/probe/log.pyx"              # seams for the test of log lines
-include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
-include "core/probe/encode.pyx"           # seams for the tests of binary parameters
-include "core/probe/slot.pyx"             # seams for the tests of the pg room
-include "core/probe/memory.pyx"           # seams for the test that lets allocations fail
-include "core/probe/json.pyx"             # seams for the tests of the json room
-include "core/probe/http.pyx"             # seams for the tests of the http room
-include "core/probe/grant.pyx"            # seams for the tests of tokens
-include "core/probe/route.pyx"            # seams for the tests of the hot routes
-include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log
-include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows
-include "core/probe/seal.pyx"             # seams for the tests of sealing
-include "core/probe/spool.pyx"            # seams for the tests of the failover buffer's files
-include "core/probe/notice.pyx"           # seams for the tests of what daemons tell each other
-include "core/probe/count.pyx"            # seams for the test of instruction counts
+include "core/probe/limit.pyx"            # test seams: limits, holds, autopilot
+include "core/probe/log.pyx"              # test seams: log lines
+include "core/probe/dbclock.pyx"          # test seams: the database's clock
+include "core/probe/encode.pyx"           # test seams: binary parameters
+include "core/probe/slot.pyx"             # test seams: the pg room
+include "core/probe/memory.pyx"           # test seams: failing allocations
+include "core/probe/json.pyx"             # test seams: the json room
+include "core/probe/http.pyx"             # test seams: the http room
+include "core/probe/grant.pyx"            # test seams: tokens
+include "core/probe/route.pyx"            # test seams: hot routes
+include "core/probe/batchrow.pyx"         # test seams: rows of the log
+include "core/probe/bodypack.pyx"         # test seams: compressed rows
+include "core/probe/seal.pyx"             # test seams: encryption
+include "core/probe/spool.pyx"            # test seams: files of the failover buffer
+include "core/probe/notice.pyx"           # test seams: notices
+include "core/probe/count.pyx"            # test seams: instruction counts

@@ -1,9 +1,9 @@
-# Where the server is. libpq looks names up with a blocking call, which would stop every client of the worker while a
-# name server is slow: exactly when the network is in trouble. So names are looked up here, on libuv's threads, and
-# libpq gets addresses (it keeps the names too, for TLS).
+# Addresses of the server. In: a connection string. Out: a connection that libpq has started. libpq resolves names with
+# a blocking call, which would stop all clients of the worker while a name server is slow. So libuv's threads resolve
+# the names, and libpq gets addresses (and keeps the names for TLS).
 
 cdef enum:
-    ADDRESS_HOSTS = 16        # of a connection string; further ones are ignored
+    ADDRESS_HOSTS = 16        # hosts of a connection string; further hosts are ignored
 
 cdef struct Address
 ctypedef void (*address_done)(void*, const char*) noexcept nogil
@@ -14,17 +14,17 @@ cdef struct Address:
     char* hosts[ADDRESS_HOSTS]
     char* ports[ADDRESS_HOSTS]
     char* names               # memory behind hosts
-    char* numbers             # and ports
-    int n                     # hosts; 0: one without a name, libpq takes conninfo as it is
-    int first                 # of the hosts found, the one to begin with: others were silent until the time was over
-    int timeout_s             # connect_timeout; 0: none given
-    Buf[3] lists              # what libpq gets (ADDRESS_LISTS), of equal length
-    Buf[3] turned             # the same, from `first` on
+    char* numbers             # memory behind ports
+    int n                     # hosts; 0: a single host without a name: libpq takes conninfo unchanged
+    int first                 # index of the found host to begin with; hosts before it did not answer in time
+    int timeout_s             # connect_timeout; 0: not given
+    Buf[3] lists              # parameters for libpq (ADDRESS_LISTS), of equal length
+    Buf[3] turned             # the lists rotated to begin with `first`
     uv_getaddrinfo_t request
-    int at                    # host looked up now
+    int at                    # host being looked up
     int found
     bint busy
-    bint unknown              # the last look-up found that some name does not exist
+    bint unknown              # the last look-up found a name that does not exist
     char[200] error
     address_done done
     void* ctx
@@ -35,7 +35,7 @@ ADDRESS_LISTS[1] = b"hostaddr"
 ADDRESS_LISTS[2] = b"port"
 
 cdef int address_split(char* text, char** out) noexcept nogil:
-    # Cuts a comma-separated list in place.
+    # Splits a comma-separated list in place. Returns the number of elements.
     cdef int n = 1
     cdef char* p = text
     out[0] = text
@@ -50,14 +50,14 @@ cdef int address_split(char* text, char** out) noexcept nogil:
     return n
 
 cdef inline bint address_literal(const char* host) noexcept nogil:
-    # A socket folder, an IP address or nothing: no name.
-    cdef char[64] room        # a sockaddr_in6 fits
+    # Returns True for a socket folder, an IP address or an empty host: no look-up needed.
+    cdef char[64] room        # large enough for a sockaddr_in6
     if host[0] == 0 or host[0] == b'/' or host[0] == b'@':
         return True
     return uv_ip4_addr(host, 0, <void*>room) == 0 or uv_ip6_addr(host, 0, <void*>room) == 0
 
 cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
-    # conninfo is borrowed. What cannot be parsed is left to libpq, which says what is wrong with it.
+    # Parses conninfo, which is borrowed. If parsing fails, libpq gets conninfo unchanged and reports the error.
     cdef PQconninfoOption* o
     cdef const char* host = NULL
     cdef const char* port = b""
@@ -88,13 +88,13 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
     n_ports = address_split(a.numbers, a.ports)
     for i in range(n):
         if n_ports == 1:
-            a.ports[i] = a.ports[0]       # one port is every host's
+            a.ports[i] = a.ports[0]       # a single port applies to every host
         names = names or not address_literal(a.hosts[i])
     if (names or n > 1) and (n_ports == 1 or n_ports == n):
         a.n = n
 
 cdef void address_close(Address* a) noexcept nogil:
-    # No look-up may be under way (address_cancel, then wait for done).
+    # Frees the memory. Requires that no look-up is running (address_cancel, then wait for done).
     cdef int k
     if a.options != NULL:
         PQconninfoFree(a.options)
@@ -105,8 +105,8 @@ cdef void address_close(Address* a) noexcept nogil:
         buf_free(&a.turned[k])
 
 cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
-    # Looks every name up anew; done(ctx, NULL) when at least one host has an address, done(ctx, reason) when none has.
-    # Always later, from the loop, except when libuv refuses.
+    # Looks up every name. Calls done(ctx, NULL) if a host has an address, otherwise done(ctx, reason). The call comes
+    # later from the loop, unless libuv refuses.
     cdef int k
     a.request.data = a
     a.done = done
@@ -123,10 +123,10 @@ cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx
 cdef void address_cancel(Address* a) noexcept nogil:
     if a.busy:
         a.n = a.at                        # no further host
-        uv_cancel(<uv_req_t*>&a.request)  # one that runs already is waited for
+        uv_cancel(<uv_req_t*>&a.request)  # a running look-up is waited for
 
 cdef void address_next(Address* a, uv_loop_t* loop) noexcept nogil:
-    # From one host to the next that needs a look-up, or to the end.
+    # Moves on to the next host that needs a look-up, or ends the look-up.
     cdef int status
     cdef addrinfo hints
     memset(&hints, 0, sizeof(hints))
@@ -172,13 +172,13 @@ cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* ans
     address_next(a, request.loop)
 
 cdef void address_silent(Address* a, int first) noexcept nogil:
-    # An attempt that began with that host ran out of time: libpq leaves a host that refuses, and waits for one that is
-    # silent.
+    # Notes that an attempt beginning with host `first` timed out; the next attempt begins with its successor. libpq
+    # moves on if a host refuses, but waits if a host is silent.
     if a.found and a.first == first:
         a.first = (first + 1) % a.found
 
 cdef void address_turn(Buf* from_, int first, Buf* out) noexcept nogil:
-    # A list with commas, from an element on and round to it; ended by a NUL.
+    # Rotates a comma-separated list to begin with element `first`; ends it with a NUL.
     cdef const char* end = from_.data + from_.len
     cdef const char* p = from_.data
     buf_clear(out)
@@ -193,7 +193,7 @@ cdef void address_turn(Buf* from_, int first, Buf* out) noexcept nogil:
     buf_byte(out, 0)
 
 cdef PGconn* address_connect(Address* a) noexcept nogil:
-    # Starts a connection, by the addresses found last where there are names.
+    # Starts a connection; if there are names, to the addresses found last.
     cdef const char* keywords[64]
     cdef const char* values[64]
     cdef PQconninfoOption* o = a.options

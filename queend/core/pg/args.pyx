@@ -1,7 +1,8 @@
-# The parameters of one statement while it is written. A worker has one set of arrays, used again for every statement.
-# In: a statement of the table. Out: its parameters, begun; filled through the struct of its name, sent by args_end. A
-# struct names the parameters of a function in their order. Its types are the signature's (pg/statement); a parameter
-# that is never written is NULL, unless it is an array.
+# The parameters of one statement while it is written. In: a statement of the table. Out: its parameters. Owner: a
+# worker; it reuses one set of arrays.
+# args_begin starts the parameters, the struct of the statement fills them, args_end completes them. A struct names a
+# function's parameters in their order; their types are the signature's (pg/statement). An unwritten parameter is NULL,
+# an unwritten array is empty.
 
 cdef struct Args:
     const StatementDef* of
@@ -34,7 +35,7 @@ cdef struct PushArgs:
     KnownArgs known
 
 cdef struct PopArgs:
-    # by candidate; by request; ttl_us, rate_us and burst NULL: none has one
+    # first line: per candidate; then per request; ttl_us, rate_us and burst NULL: no candidate has one
     PgArray version, req, part, group, fresh
     PgArray budget, parts, auto_ack, lease, lease_us, delay_us, window_us, ttl_us, rate_us, burst
 
@@ -45,7 +46,7 @@ cdef struct AckArgs:
     FailureArgs failures
 
 cdef struct TxArgs:
-    # required leases, and where they may be; dry: only look
+    # required leases and their partitions and groups; dry: only checks
     PgArray version
     RowArgs rows
     AckedArgs acks
@@ -55,11 +56,11 @@ cdef struct TxArgs:
     PgArray dry
 
 cdef struct KeptArgs:
-    # claims of what is in memory
+    # claims of records in memory
     PgArray part, group, first, take, base, lease, lease_us
 
 cdef struct TurnArgs:
-    # acknowledgments by lease (ack_leased takes no more); claims
+    # acknowledgments by lease (ack_leased takes only these), then claims
     PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads, acked_at
     KeptArgs claims
 
@@ -69,7 +70,7 @@ cdef struct KeptOnlyArgs:
     KeptArgs claims
 
 cdef struct CycleArgs:
-    # state: set, their ends, dropped; rows; what is acknowledged
+    # state: set, their ends, dropped; rows; the acknowledgment
     PgArray version, query, partition, key, value, end, unset
     RowArgs rows
     PgArray group, record, lease, count, dead, error, release, waited
@@ -97,7 +98,7 @@ cdef struct SpanArgs:
     PgArray part, group, first, stop
 
 cdef struct NamesArgs:
-    # of look-ups
+    # of look-ups by name
     PgArray first, second, max_queues, max_partitions
 
 cdef struct GroupArgs:
@@ -130,7 +131,7 @@ cdef struct CursorArgs:
     PgArray part, group
 
 cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:
-    # All arrays are empty, all others are NULL.
+    # Starts the parameters of a statement: arrays are empty, the other parameters are NULL.
     cdef int i
     a.of = statement
     for i in range(statement.n_args):
@@ -140,7 +141,7 @@ cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:
             arg_null(&a.at[i])
 
 cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
-    # They can be sent. version: of the catalog, for statements that say by which one they were written.
+    # Completes the parameters in p, ready to be sent. version: the catalog's, for versioned statements.
     cdef int i
     cdef PgArray* arg
     params_begin(p)
@@ -159,7 +160,7 @@ cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
             params_null(p)
 
 cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
-    # They go to another statement, whose parameters are the elements: arrays of one at most were written.
+    # Switches to a statement whose parameters are single elements. Requires that each array holds at most one element.
     a.of = one
 
 cdef void args_free(Args* a) noexcept nogil:
@@ -168,13 +169,13 @@ cdef void args_free(Args* a) noexcept nogil:
         pgarray_free(&a.at[i])
 
 cdef inline void arg_null(PgArray* a) noexcept nogil:
-    # The parameter is NULL, also if it is an array.
+    # Sets the parameter to NULL, also if it is an array.
     buf_clear(&a.buf)
     a.n = 0
     a.elem_oid = 0
 
 cdef inline void arg_bytes(PgArray* a, const void* data, size_t n) noexcept nogil:
-    # text, bytea or uuid
+    # Sets text, bytea or uuid.
     buf_clear(&a.buf)
     buf_put(&a.buf, data, n)
     a.n = 1

@@ -1,32 +1,33 @@
-# Reading one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats in
-# docs/inside/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd
-# frame, or one zstd frame of message frames as a client sent it; meta = version byte, then the extras (extras.pyx).
-# What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
+# Reads one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats are in
+# docs/inside/storage.md.
+# body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame; or one zstd frame of
+# message frames as a client sent it. meta = version byte, then the extras (extras.pyx).
+# Compressed content is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
 
 cdef enum:
     BODY_V1 = 0x10            # plain
     BODY_ZSTD = 0x11
     BODY_FRAMES = 0x12        # the client's message frames
     META_V1 = 0x10
-    META_TIMES = 0x11         # when each record was stored, then as META_V1
+    META_TIMES = 0x11         # the time each record was stored, then as META_V1
     FRAME_HEAD = 23           # bytes of a message frame without transactionId and payload
 
 cdef struct BatchRow:
     int n
-    int i                     # record that comes next
+    int i                     # next record
     const unsigned char* ids
     const unsigned char* sizes        # NULL: message frames
-    const unsigned char* message      # of frames: the id the client gave the record read last, else NULL
+    const unsigned char* message      # message frames: the id that the client gave the last read record, otherwise NULL
     const unsigned char* body
     const unsigned char* body_end
     const unsigned char* meta
     const unsigned char* meta_end
-    int64_t meta_index        # record the meta cursor stands before, -1 none left
-    const unsigned char* times        # NULL: all of the row's created_at
-    int64_t age_us            # how long before the row's created_at the record read last was stored
+    int64_t meta_index        # next record that has extras, -1: none left
+    const unsigned char* times        # NULL: all records have the row's created_at
+    int64_t age_us            # the last read record was stored this long before the row's created_at
 
 cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
-    # False when the row is not in a format of this version or contradicts itself.
+    # Opens a row. Returns False if its format is unknown or it contradicts itself.
     cdef const unsigned char* p
     cdef Slice inner
     cdef uint64_t size
@@ -50,7 +51,7 @@ cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, U
     return batchrow_inner(b, ids, inner, codec == BODY_FRAMES, meta, n)
 
 cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice meta, int n) noexcept nogil:
-    # The same for a body that is unpacked: sizes and payloads, or message frames.
+    # Opens a row whose body is unpacked: sizes and payloads, or message frames. Returns False if it contradicts itself.
     cdef const unsigned char* p = <const unsigned char*>inner.p
     cdef uint64_t size
     cdef uint64_t total = 0
@@ -98,8 +99,8 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
     return True
 
 cdef inline const unsigned char* frame_next(const unsigned char* p, const unsigned char* end) noexcept nogil:
-    # A message frame as clients send it: u32 length of the rest, u8 0, id (16 bytes), u16 length of the transactionId
-    # and its text, payload; integers little-endian. The position after it, NULL when it is cut off or something else.
+    # Returns the position after a message frame; NULL if it is cut off or malformed. A frame: u32 length of the rest,
+    # u8 0, id (16 bytes), u16 length of the transactionId, its text, payload; integers little-endian.
     cdef uint32_t n
     if end - p < FRAME_HEAD:
         return NULL
@@ -118,7 +119,8 @@ cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
             b.meta_index = <int64_t>v
 
 cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Extras* x) noexcept nogil:
-    # The next record; when it was stored: b.age_us. Without a text its transactionId is the id as a UUID.
+    # Reads the next record; b.age_us then says when it was stored. Returns False at the end or if the row is broken.
+    # If x.text is absent, the transactionId is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame
     extras_none(x)

@@ -1,14 +1,14 @@
-# The payload bytes of a row, made smaller where that pays: one zstd frame (codec 1) for rows large enough that shrank
-# enough, else plain. Formats in docs/inside/storage.md, the choice in docs/inside/decisions.
-# Owns: a compression context and the row's plain bytes, both used again. One per thread.
+# Compresses the payload bytes of a row: one zstd frame (codec 1) if the row is large enough and shrinks enough,
+# otherwise plain. Formats: docs/inside/storage.md; reasons: docs/inside/decisions.
+# Owns: a compression context and the row's plain bytes, both reused. One per thread.
 
 cdef enum:
     PACK_LEVEL = 1
-    # of 2^n places where text was seen: few enough to stay near, which is faster and packs no worse
+    # hash table of 2^n positions: small enough for the cache, which is faster and compresses equally well
     PACK_HASH = 11
 
 cdef struct BodyPack:
-    size_t least              # bytes of payload from which a row is compressed, 0 = never
+    size_t least              # payload bytes from which a row is compressed, 0: never
     Buf plain
     ZSTD_CCtx* context
 
@@ -18,7 +18,7 @@ cdef void bodypack_free(BodyPack* p) noexcept nogil:
     p.context = NULL
 
 cdef void bodypack_body(BodyPack* p, const Buf* payloads, size_t least, Buf* out) noexcept nogil:
-    # Appends the body of a row, whose sizes stand in p.plain. least: bytes of payloads from which it is compressed, 0:
+    # Appends the body of a row whose sizes are in p.plain. least: payload bytes from which the body is compressed, 0:
     # never.
     buf_put(&p.plain, payloads.data, payloads.len)
     if least and payloads.len >= least:
@@ -28,7 +28,7 @@ cdef void bodypack_body(BodyPack* p, const Buf* payloads, size_t least, Buf* out
         buf_put(out, p.plain.data, p.plain.len)
 
 cdef void bodypack_write(BodyPack* p, Buf* out) noexcept nogil:
-    # Appends the body whose sizes and payloads stand in p.plain: compressed if that saves an eighth or more.
+    # Appends the body whose sizes and payloads are in p.plain: compressed if that saves an eighth or more.
     cdef size_t mark = out.len
     cdef size_t room, n
     cdef char* at

@@ -1,19 +1,18 @@
-# The database's clock, as far as answers told. In: its wall clock, with the moments between which it was read. Out:
-# what it shows now. Moments in the database (leases, pauses, created_at) are compared with this clock, never with our
-# own wall clock, which may be an hour off.
+# The database's clock, estimated from answers. In: its wall clock, with the moments between which it was read. Out: its
+# time now. Leases, pauses and created_at are compared with this clock. This machine's wall clock may be an hour off.
 #
-# Kept is how far the database's clock is ahead of our monotonic one. An answer bounds it from both sides: the clock was
-# read after the question was sent and before the answer came. The largest lower bound is kept; an answer whose upper
-# bound lies below it replaces it: the database's clock runs slower than ours, or was set back.
+# Stored is the difference between the database's clock and our monotonic clock. An answer bounds it from both sides:
+# the clock was read after the request was sent and before the answer came. The largest lower bound is kept. An answer
+# whose upper bound lies below it replaces it: the database's clock runs slower than ours, or was set back.
 
 cdef enum:
-    DBCLOCK_STEP_US = 500000          # less than that is drift
+    DBCLOCK_STEP_US = 500000          # smaller steps are drift
 
-cdef int64_t DBCLOCK_SILENT = -(<int64_t>1 << 62)       # nothing was heard yet
+cdef int64_t DBCLOCK_SILENT = -(<int64_t>1 << 62)       # no answer yet
 
 cdef struct DbClock:
-    int64_t least             # database's clock minus our monotonic one, at least (µs); any thread
-    int64_t back_at           # monotonic, when it was last seen to have been set back, 0 = never
+    int64_t least  # lower bound of the database's clock minus our monotonic clock (µs); written by any thread
+    int64_t back_at           # monotonic, when the clock was last seen to be set back, 0: never
 
 cdef DbClock dbclock
 
@@ -24,8 +23,8 @@ cdef void dbclock_open() noexcept nogil:
 dbclock_open()
 
 cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept nogil:
-    # db_us: the database's wall clock, read between sent_us and got_us (monotonic). Two threads that hear something at
-    # the same moment may lose the better of two bounds; both hold.
+    # Takes a reading of the database's wall clock: db_us was read between sent_us and got_us (monotonic). Two threads
+    # that call it at the same moment may lose the better of two bounds; both bounds are valid.
     cdef int64_t known = atomic_get64(&dbclock.least)
     cdef int64_t least = db_us - got_us
     if known != DBCLOCK_SILENT and db_us - sent_us < known:
@@ -36,7 +35,7 @@ cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept
     atomic_set64(&dbclock.least, least)
 
 cdef inline int64_t dbclock_at(int64_t mono_us) noexcept nogil:
-    # What it showed, or will, at a moment of our monotonic clock.
+    # Returns the database's time at a moment of our monotonic clock.
     cdef int64_t least = atomic_get64(&dbclock.least)
     return (clock_wall_us() - clock_mono_us() if least == DBCLOCK_SILENT else least) + mono_us
 
@@ -44,6 +43,6 @@ cdef inline bint dbclock_known() noexcept nogil:
     return atomic_get64(&dbclock.least) != DBCLOCK_SILENT
 
 cdef inline int64_t dbclock_now() noexcept nogil:
-    # What it shows now (µs since the Unix epoch), and never more unless it went back since it was last heard of. Our
-    # own wall clock until something was heard.
+    # Returns the database's time now (µs since the Unix epoch): at most the true time, unless the clock was set back
+    # since the last answer. Before the first answer it returns our own wall clock.
     return dbclock_at(clock_mono_us())

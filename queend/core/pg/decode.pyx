@@ -1,5 +1,5 @@
 # Binary results. The getters trust the column type: the statement table and the functions in sql/ are one contract,
-# checked by tests. NULL is the caller's business (pg_null), except where said.
+# checked by tests. The caller checks for NULL (pg_null), unless a contract says otherwise.
 
 cdef inline bint pg_null(PGresult* r, int row, int col) noexcept nogil:
     return PQgetisnull(r, row, col) != 0
@@ -20,17 +20,17 @@ cdef inline int64_t pg_int8_or(PGresult* r, int row, int col, int64_t missing) n
     return missing if pg_null(r, row, col) else pg_int8(r, row, col)
 
 cdef inline bint pg_bool(PGresult* r, int row, int col) noexcept nogil:
-    # NULL is false.
+    # Returns False for NULL.
     return not pg_null(r, row, col) and PQgetvalue(r, row, col)[0] != 0
 
 cdef inline Slice pg_bytes(PGresult* r, int row, int col) noexcept nogil:
-    # bytea, text or uuid, valid until the result is cleared; NULL is the empty slice with p NULL.
+    # Returns bytea, text or uuid, valid until the result is cleared; for NULL an empty slice with p NULL.
     if pg_null(r, row, col):
         return slice_of(NULL, 0)
     return slice_of(PQgetvalue(r, row, col), <size_t>PQgetlength(r, row, col))
 
 cdef inline uint64_t pg_place(PGresult* r, int row, int col) noexcept nogil:
-    # tid, or what tidsend makes of one: its bytes, which only pgarray_place looks at. 0: none.
+    # Returns a tid, or the bytes that tidsend makes of it, for pgarray_place only; 0 for NULL.
     cdef uint64_t place = 0
     if not pg_null(r, row, col) and PQgetlength(r, row, col) == 6:
         memcpy(&place, PQgetvalue(r, row, col), 6)
@@ -39,10 +39,10 @@ cdef inline uint64_t pg_place(PGresult* r, int row, int col) noexcept nogil:
 cdef struct PgIter:
     const char* p
     const char* end
-    int left                  # elements not yet taken
+    int left                  # elements not taken yet
 
 cdef bint pg_array_of(Slice s, uint32_t elem_oid, PgIter* out) noexcept nogil:
-    # Opens a one-dimensional array; NULL and '{}' have no elements. False when the value is something else.
+    # Opens a one-dimensional array; NULL and '{}' have no elements. Returns False if the value has another form.
     out.p = s.p
     out.end = s.p + s.n
     out.left = 0
@@ -62,7 +62,7 @@ cdef inline bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIt
     return pg_array_of(pg_bytes(r, row, col), elem_oid, out)
 
 cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
-    # The next element's bytes (p NULL: SQL NULL). False at the end.
+    # Takes the next element's bytes (p NULL: SQL NULL). Returns False at the end.
     cdef int32_t n
     if i.left <= 0 or i.end - i.p < 4:
         return False
@@ -80,7 +80,7 @@ cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
     return True
 
 cdef inline bint pg_next8(PgIter* i, int64_t* out) noexcept nogil:
-    # The next bigint; NULL is 0. False at the end.
+    # Takes the next bigint; NULL becomes 0. Returns False at the end.
     cdef Slice s
     if not pg_next(i, &s):
         return False
@@ -88,7 +88,7 @@ cdef inline bint pg_next8(PgIter* i, int64_t* out) noexcept nogil:
     return True
 
 cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
-    # The same of an integer.
+    # Takes the next integer; NULL becomes 0. Returns False at the end.
     cdef Slice s
     if not pg_next(i, &s):
         return False
@@ -96,12 +96,12 @@ cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
     return True
 
 cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:
-    # Does the error of r have this SQLSTATE, or this class when `code` has two characters?
+    # Returns True if the error of r has this SQLSTATE, or is of this class if `code` has two characters.
     cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE) if r != NULL else NULL
     return state != NULL and memcmp(state, code, 2 if strlen(code) == 2 else 5) == 0
 
 cdef inline const char* pg_error(PGresult* r) noexcept nogil:
-    # What the server said, without its severity; never NULL.
+    # Returns the server's message without its severity; never NULL.
     cdef const char* text = b"the database did not answer"
     if r != NULL and PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) != NULL:
         text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)

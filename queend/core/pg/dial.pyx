@@ -1,10 +1,10 @@
-# How a slot gets its connection. In: a slot without one. Out: one that is idle, or broken with the reason. It looks the
-# server up (slot_connect), connects (slot_dial, slot_handshake) and prepares (slot_prepare): the session's settings,
-# the statements, and the questions which functions (pg/edition) and which server (pg/incarnation) there are. Where the
-# server is another than before, the owner hears of it before the slot is idle.
+# Connects a slot. In: a slot without a connection. Out: an idle slot, or a broken one with the reason.
+# It looks the server up (slot_connect), connects (slot_dial, slot_handshake) and prepares (slot_prepare): the session's
+# settings, the statements, the edition of the functions (pg/edition) and the server's incarnation (pg/incarnation). If
+# the server changed, the owner is notified before the slot is idle.
 
 cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
-    # Notices are not for standard error. A FATAL one says why the connection is about to go.
+    # Keeps notices off standard error. A FATAL notice gives the reason why the connection is about to end.
     cdef Slot* s = <Slot*>arg
     if strlen(message) > 5 and memcmp(message, b"FATAL", 5) == 0:
         strncpy(s.reason, message, SLOT_REASON - 1)
@@ -19,7 +19,7 @@ cdef void slot_connect(Slot* s) noexcept nogil:
     slot_due(s, <uint64_t>s.pool.connect_ms)
     if s.pool.address.n == 0:
         slot_dial(s)
-    elif not s.pool.address.busy:         # else the answer to somebody else's look-up is ours too
+    elif not s.pool.address.busy:         # otherwise the running look-up of another slot serves this one too
         slotpool_handle_opened(s.pool)
         address_look(&s.pool.address, s.pool.loop, slotpool_on_address, s.pool)
 
@@ -43,14 +43,14 @@ cdef void slot_dial(Slot* s) noexcept nogil:
         return
     s.pool.counters.live_slots += 1
     PQsetNoticeProcessor(s.conn, slot_on_notice, s)
-    PQsetErrorVerbosity(s.conn, PQERRORS_VERBOSE)     # libpq tells the SQLSTATE of a refusal in no other way
+    PQsetErrorVerbosity(s.conn, PQERRORS_VERBOSE)     # libpq reports the SQLSTATE of a refusal only in this way
     if PQstatus(s.conn) == CONNECTION_BAD:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
     else:
         slot_watch(s, UV_WRITABLE)        # as after PGRES_POLLING_WRITING
 
 cdef void slot_handshake(Slot* s) noexcept nogil:
-    # One step of connecting (TCP, TLS, authentication).
+    # Does one step of connecting (TCP, TLS, authentication).
     cdef PostgresPollingStatusType step
     if s.events:
         uv_poll_stop(s.poll)  # before libpq may close this socket and open another with the same number
@@ -68,7 +68,8 @@ cdef void slot_handshake(Slot* s) noexcept nogil:
         slot_break(s, s.reason, SLOT_LOST)
 
 cdef void slot_prepare(Slot* s) noexcept nogil:
-    # Settings, the question which functions there are, all statements and, last, which server this is, in one flight.
+    # Sends, in one flight: settings, the query for the edition, all statements and, last, the query for the
+    # incarnation.
     cdef SlotPool* p = s.pool
     cdef int i
     cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
@@ -89,7 +90,7 @@ cdef void slot_prepare(Slot* s) noexcept nogil:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
 
 cdef void slot_prepared(Slot* s) noexcept nogil:
-    # The answer to what slot_prepare sent.
+    # Handles the answer to slot_prepare.
     cdef SlotPool* p = s.pool
     cdef PGresult* res = s.result
     if s.unserved:

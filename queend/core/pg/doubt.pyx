@@ -1,36 +1,36 @@
-# Keeps what is wrong with the database, as far as its connections tell, for /readyz, /health and metrics. In: what
-# became of connections and statements. Out: DOUBT_* bits. Any thread may read each word by itself, without a lock.
+# Health of the database as seen by its connections, for /readyz, /health and metrics. In: outcomes of connections and
+# statements. Out: DOUBT_* bits. Any thread may read each word by itself, without a lock.
 
 cdef enum DatabaseDoubt:
     DOUBT_AWAY = 1            # no connection
-    DOUBT_SILENT = 2          # statements wait, none was answered for DOUBT_SILENT_MS
-    DOUBT_DISK = 4            # it had no space to store something
-    DOUBT_READ_ONLY = 8       # why it is away: nothing can be written there
-    DOUBT_REFUSED = 16        # it says no, and will until somebody changes something
-    DOUBT_CROWDED = 32        # it has no connection left for us
+    DOUBT_SILENT = 2          # statements wait, and none was answered for DOUBT_SILENT_MS
+    DOUBT_DISK = 4            # no disk space to store something
+    DOUBT_READ_ONLY = 8       # no connection, because the server is read-only
+    DOUBT_REFUSED = 16        # the server refuses connections until an operator changes something
+    DOUBT_CROWDED = 32        # the server has no free connection
     DOUBT_BUFFER = 64         # the failover buffer has no room
-    DOUBT_COMMITS = 128       # it answers what only reads, and commits nothing
+    DOUBT_COMMITS = 128       # the server answers reads but commits nothing
 
 cdef enum:
     DOUBT_SILENT_MS = 5000
     DOUBT_COMMITS_US = 5000000
-    DOUBT_WAIT_US = 2000000   # a statement that has waited for so long makes the control plane try a commit
-    DOUBT_STORED_US = 500000  # and, if nothing was stored for so long, another one
-    DOUBT_TRY_US = 60000000   # while commits hang, between two pushes from the buffer that try
-    DOUBT_DISK_US = 60000000  # after that a full disk is old news
+    DOUBT_WAIT_US = 2000000   # a statement that waits this long makes the control plane try a commit
+    DOUBT_STORED_US = 500000  # the try requires that nothing was stored for this long
+    DOUBT_TRY_US = 60000000   # while commits hang, between two pushes from the buffer that try a commit
+    DOUBT_DISK_US = 60000000  # after this time a full disk is no longer reported
     DOUBT_REPEAT_US = 60000000
 
 cdef struct Doubt:
-    int64_t answered_us       # monotonic, when a statement of any worker was answered last
-    int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
-    int64_t why               # why connections fail, DOUBT_*
+    int64_t answered_us       # monotonic, when a statement of any worker was last answered
+    int64_t disk_us           # monotonic, when the disk was last full; 0: something was stored since
+    int64_t why               # DOUBT_*: why connections fail
     int64_t stored_us         # monotonic, when the last statement that stored something was answered
-    int64_t waits_us          # monotonic, when a statement was last seen that waits while nothing is stored
-    int64_t commits           # monotonic, since when commits hang, or when one was tried last; 0: they do not
+    int64_t waits_us          # monotonic, when a statement was last seen waiting while nothing was stored
+    int64_t commits           # monotonic, since when commits hang, or when the last one was tried; 0: commits work
     int64_t buffer            # the failover buffer has no room
-    # how often a server turned out to be read-only under a connection: those made before are replaced
+    # how often a server became read-only under a connection: older connections are replaced
     int64_t suspicions
-    int64_t told_us           # monotonic, when it was last written to the log why
+    int64_t told_us           # monotonic, when the reason was last logged
 
 cdef Doubt doubt
 
@@ -82,14 +82,14 @@ cdef void doubt_writes(int64_t sent_us, int64_t now) noexcept nogil:
              b"missing, a disk; queend doctor looks")
 
 cdef bint doubt_repeats(int64_t now) noexcept nogil:
-    # Once a minute for the process. Two threads at the same moment may both say it.
+    # Returns True once a minute for the process. Two threads at the same moment may both get True.
     if now - atomic_get64(&doubt.told_us) < DOUBT_REPEAT_US:
         return False
     atomic_set64(&doubt.told_us, now)
     return True
 
 cdef const char* doubt_away(int64_t doubts) noexcept nogil:
-    # Why nothing reaches it.
+    # Returns the reason why the database is unavailable.
     if doubts & DOUBT_READ_ONLY:
         return b"The database is read-only"
     if doubts & DOUBT_REFUSED:
@@ -102,18 +102,19 @@ cdef inline const char* doubt_why() noexcept nogil:
     return doubt_away(atomic_get64(&doubt.why))
 
 cdef int doubt_of_state(const char* state) noexcept nogil:
-    # What an SQLSTATE says about why there is no connection; 0: nothing that lasts.
+    # Returns the DOUBT_* bit of an SQLSTATE met while connecting; 0: a passing error.
     if memcmp(state, b"25006", 5) == 0:
         return DOUBT_READ_ONLY
     if memcmp(state, b"53300", 5) == 0:
         return DOUBT_CROWDED
-    # who we are, which database, what we may, what we ask for
+    # wrong user, database or right, or a wrong query
     if memcmp(state, b"28", 2) == 0 or memcmp(state, b"3D", 2) == 0 or memcmp(state, b"42", 2) == 0:
         return DOUBT_REFUSED
     return 0
 
 cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcept nogil:
-    # Connecting failed: what the server or libpq said, without where in the server's source; DOUBT_* of that.
+    # Copies the server's or libpq's message of a failed connection to reason, without the position in the server's
+    # source. Returns its DOUBT_*.
     cdef const char* state = connect_state(PQerrorMessage(conn))
     cdef char* place
     strncpy(reason, PQerrorMessage(conn), size - 1)
@@ -124,8 +125,9 @@ cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcep
     return doubt_of_state(state) if state != NULL else 0
 
 cdef const char* connect_state(const char* text) noexcept nogil:
-    # The SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a colon. NULL:
-    # none, the server said nothing.
+    # Returns the SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a
+    # colon. NULL if the server did not
+    # answer, as the message then has no SQLSTATE.
     cdef const char* p = strstr(text, b":  ")
     cdef int i
     while p != NULL:

@@ -1,7 +1,7 @@
-# Do the database's functions serve this program? Every connection asks for their edition before it prepares its
-# statements. Where they do not serve it, or a statement cannot be prepared, the connection is closed: a database
-# without a connection is one that is away. In: answers of the server. Out: the reason, for whoever asks how this
-# daemon is.
+# Edition of the database's functions. Every connection asks for it before it prepares its statements. If the edition
+# does not serve this program, or a statement cannot be prepared, the connection is closed: a database without a
+# connection counts as unavailable.
+# In: answers of the server. Out: the reason, for health checks.
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 
@@ -9,30 +9,30 @@ cdef enum:
     EDITION_REASON = 300
 
 cdef struct Edition:
-    int64_t ours              # 0: nobody asks (tests of connections)
-    int64_t refused           # connections go for this reason
-    int64_t refusals          # how often that began: connections made before are replaced as well
+    int64_t ours              # 0: not checked (tests of connections)
+    int64_t refused           # connections are refused for `reason`
+    int64_t refusals          # how often a refusal began: older connections are replaced as well
     uv_mutex_t lock           # guards `reason`
     char[EDITION_REASON] reason
 
 cdef Edition edition
 
-uv_mutex_init(&edition.lock)  # once for the process
+uv_mutex_init(&edition.lock)  # once per process
 
 cdef void edition_open(int ours) noexcept nogil:
-    # A new run, before the threads start.
+    # Resets the edition for a new run. Requires that no thread has started.
     edition.ours = ours
     edition.refused = 0
     edition.refusals = 0
     edition.reason[0] = 0
 
 cdef bint edition_unfit(PGresult* res) noexcept nogil:
-    # Does this error say that the functions, or what they return, are others than ours?
+    # Returns True if the error says that functions or their columns differ from ours.
     return (pg_sqlstate(res, b"42883") or pg_sqlstate(res, b"42703")
             or pg_sqlstate(res, b"42P01") or pg_sqlstate(res, b"3F000"))
 
 cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcept nogil:
-    # False: `reason` says why not.
+    # Returns True if the edition serves this program; otherwise writes why to `reason`.
     if serves <= edition.ours <= number:
         return True
     if number < edition.ours:
@@ -48,7 +48,7 @@ cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcep
     return False
 
 cdef void edition_refuse(const char* reason) noexcept nogil:
-    # Any thread. One line when it begins, and one when the reason changes.
+    # Notes a refusal; logs its beginning and each change of its reason. Any thread.
     cdef bint news
     cdef char[EDITION_REASON] said
     if edition.ours == 0:
@@ -66,7 +66,7 @@ cdef void edition_refuse(const char* reason) noexcept nogil:
         log_line(b"error", b"functions_not_ours", said)
 
 cdef void edition_accept() noexcept nogil:
-    # Any thread: a connection has prepared its statements.
+    # Ends a refusal: a connection has prepared its statements. Any thread.
     if atomic_get64(&edition.refused):
         atomic_set64(&edition.refused, 0)
         log_line(b"info", b"functions_ours", NULL)

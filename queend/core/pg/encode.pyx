@@ -1,15 +1,15 @@
-# Binary parameters. An array is built element by element in a buffer that is used again for every call, so a call in
-# steady state allocates nothing. Layout: dimensions, has-null flag, element type, length, lower bound, then for each
-# element its length (-1: NULL) and its bytes.
+# Binary parameters. An array is built element by element in a reused buffer, so a call in steady state allocates
+# nothing. Layout: dimensions, has-null flag, element type, length, lower bound; then each element's length (-1: NULL)
+# and its bytes.
 
 cdef enum:
     PGARRAY_HEADER = 20
     PARAMS_MAX = 32
 
-cdef int64_t POSTGRES_EPOCH_US = 946684800000000        # of PostgreSQL's moments: 2000-01-01
+cdef int64_t POSTGRES_EPOCH_US = 946684800000000        # origin of PostgreSQL's timestamps: 2000-01-01
 cdef int64_t INFINITE_US = 0x7fffffffffffffff
 
-cdef int[PARAMS_MAX] PARAMS_BINARY          # the format of every parameter
+cdef int[PARAMS_MAX] PARAMS_BINARY          # the format of each parameter
 for _column in range(PARAMS_MAX):
     PARAMS_BINARY[_column] = 1
 
@@ -21,17 +21,17 @@ cdef struct PgArray:
 
 cdef struct Params:
     int n
-    bint failed               # an array ran out of memory, or is too large: do not send
+    bint failed               # an array ran out of memory or is too large: must not be sent
     bint too_large
     const char* values[PARAMS_MAX]       # borrowed: arrays and slices must live until slot_send returned
     int[PARAMS_MAX] lengths
-    uint64_t[PARAMS_MAX] scalar         # storage for the fixed-size ones: a Params is never copied
+    uint64_t[PARAMS_MAX] scalar         # storage of fixed-size values: a Params is never copied
 
 cdef inline void pgarray_free(PgArray* a) noexcept nogil:
     buf_free(&a.buf)
 
 cdef inline void pgarray_begin(PgArray* a, uint32_t oid) noexcept nogil:
-    # Starts an array of elements of type `oid`; keeps the memory of the one before.
+    # Starts an array of elements of type `oid`; keeps the previous array's memory.
     buf_clear(&a.buf)
     buf_reserve(&a.buf, PGARRAY_HEADER)
     a.n = 0
@@ -39,7 +39,7 @@ cdef inline void pgarray_begin(PgArray* a, uint32_t oid) noexcept nogil:
     a.has_null = False
 
 cdef inline char* pgarray_reserve(PgArray* a, size_t n) noexcept nogil:
-    # An element of n bytes that the caller fills; NULL when memory ran out.
+    # Returns room for an element of n bytes, which the caller fills; NULL if memory ran out.
     cdef char* at = buf_reserve(&a.buf, 4 + n)
     if at == NULL:
         return NULL
@@ -68,7 +68,7 @@ cdef inline void pgarray_bool(PgArray* a, bint v) noexcept nogil:
         at[0] = 1 if v else 0
 
 cdef inline void pgarray_bytes(PgArray* a, const void* p, size_t n) noexcept nogil:
-    # bytea, or text when the bytes are UTF-8 without NUL.
+    # Appends bytea, or text if the bytes are UTF-8 without NUL.
     cdef char* at = pgarray_reserve(a, n)
     if at != NULL and n:
         memcpy(at, p, n)
@@ -77,7 +77,7 @@ cdef inline void pgarray_uuid(PgArray* a, const unsigned char* id) noexcept nogi
     pgarray_bytes(a, id, 16)
 
 cdef inline void pgarray_place(PgArray* a, uint64_t place) noexcept nogil:
-    # tid, as pg_place read it.
+    # Appends a tid, as pg_place returned it.
     pgarray_bytes(a, &place, 6)
 
 cdef inline void pgarray_null(PgArray* a) noexcept nogil:
@@ -86,18 +86,18 @@ cdef inline void pgarray_null(PgArray* a) noexcept nogil:
     a.has_null = True
 
 cdef inline size_t pgarray_open(PgArray* a) noexcept nogil:
-    # Begins an element whose length is known only afterwards: append its bytes to a.buf, then pgarray_close.
+    # Begins an element of unknown length. Append its bytes to a.buf, then call pgarray_close with the returned mark.
     cdef size_t mark = a.buf.len
     buf_be32(&a.buf, 0)
     a.n += 1
     return mark
 
 cdef inline void pgarray_close(PgArray* a, size_t mark) noexcept nogil:
-    if not a.buf.failed:      # else the mark may lie beyond what was written
+    if not a.buf.failed:      # otherwise the mark may lie beyond the written bytes
         be32_put(a.buf.data + mark, <uint32_t>(a.buf.len - mark - 4))
 
 cdef void pgarray_end(PgArray* a) noexcept nogil:
-    # Fills in the header. The buffer is then the parameter.
+    # Fills in the header: the buffer then holds the whole parameter.
     cdef char* head = a.buf.data
     if a.buf.failed:
         return
@@ -115,7 +115,7 @@ cdef inline void params_begin(Params* p) noexcept nogil:
     p.too_large = False
 
 cdef inline void params_bytes(Params* p, const void* data, size_t n) noexcept nogil:
-    # text, bytea or uuid. An empty value needs a pointer too: NULL would mean SQL NULL.
+    # Adds text, bytea or uuid. An empty value gets a pointer as well, because NULL means SQL NULL.
     p.values[p.n] = <const char*>data
     if data == NULL:
         p.values[p.n] = b""
@@ -128,7 +128,8 @@ cdef inline void params_null(Params* p) noexcept nogil:
     p.n += 1
 
 cdef inline bint params_takes(Params* p, PgArray* a) noexcept nogil:
-    # Did the array find memory, and is it one that PostgreSQL takes, no message of 1 GiB or more?
+    # Returns True if the array got its memory and PostgreSQL accepts its size, less than 1 GiB. Sets failed and
+    # too_large.
     if not a.buf.failed and a.buf.len <= 0x3fffffff:
         return True
     p.failed = True
@@ -136,13 +137,13 @@ cdef inline bint params_takes(Params* p, PgArray* a) noexcept nogil:
     return False
 
 cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
-    # Ends the array and passes it.
+    # Ends the array and adds it as a parameter.
     pgarray_end(a)
     params_takes(p, a)
     params_bytes(p, a.buf.data, a.buf.len)
 
 cdef inline void params_element(Params* p, PgArray* a) noexcept nogil:
-    # Its one element by itself; NULL where there is none.
+    # Adds the array's single element as a parameter; NULL if it has no element or a NULL.
     if not params_takes(p, a) or a.n == 0 or a.has_null:
         params_null(p)
     else:
@@ -153,5 +154,5 @@ cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
     params_bytes(p, &p.scalar[p.n], 8)
 
 cdef inline void params_moment(Params* p, int64_t us) noexcept nogil:
-    # timestamptz; us since the Unix epoch, INT64_MAX: infinity.
+    # Adds a timestamptz. us: since the Unix epoch, INT64_MAX is infinity.
     params_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)

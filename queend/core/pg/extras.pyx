@@ -1,10 +1,10 @@
-# What a record may carry besides its payload: `meta` of a row of the log has, for each record that carries any, its
-# place in the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From
-# EXTRA_SUB on a value is a varint length and that many bytes, so that a reader passes over flags it does not know.
+# Fields of a record besides its payload. `meta` of a row of the log has, for each record with such fields, its place in
+# the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From EXTRA_SUB on a
+# value is a varint length and its bytes, so that a reader can skip unknown flags.
 
 cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end,
                                              uint64_t* v) noexcept nogil:
-    # The position after it, NULL when cut off or longer than 10 bytes.
+    # Returns the position after the varint; NULL if it is cut off or longer than 10 bytes.
     cdef int shift = 0
     v[0] = 0
     while p < end and shift < 64:
@@ -19,13 +19,13 @@ cdef enum:
     EXTRA_TRACE = 1           # 16 bytes
     EXTRA_SUB = 2             # producer subject
     EXTRA_TEXT = 4            # original transactionId
-    EXTRA_DUE = 8             # when it may be delivered: 8 bytes, big-endian, µs
-    EXTRA_SEAL = 16           # id of the key the payload is sealed with
+    EXTRA_DUE = 8             # delivery time: 8 bytes, big-endian, µs
+    EXTRA_SEAL = 16           # id of the key that encrypts the payload
     EXTRA_HEADERS = 32        # a JSON object
 
     EXTRAS_KNOWN = 6
 
-cdef struct Extras:           # in the order of the flags; empty where the record has none
+cdef struct Extras:           # in the order of the flags; absent fields are empty
     Slice trace
     Slice sub
     Slice text
@@ -40,12 +40,12 @@ cdef inline void extras_none(Extras* x) noexcept nogil:
         values[k].n = 0
 
 cdef inline int64_t extras_due(Extras* x) noexcept nogil:
-    # Of a record that has one: 8 bytes.
+    # Returns the delivery time. Requires a record that has one: 8 bytes.
     return <int64_t>be64(x.due.p)
 
 cdef const unsigned char* extras_read(const unsigned char* p, const unsigned char* end, Extras* x) noexcept nogil:
-    # One record's, from its flags on; what it has not is left as it is. The position after them, NULL when they are cut
-    # off.
+    # Reads one record's extras, from the flags on; absent fields stay unchanged. Returns the position after them, NULL
+    # if they are cut off.
     cdef Slice* values = <Slice*>x
     cdef uint8_t flags
     cdef uint64_t n
@@ -70,7 +70,7 @@ cdef const unsigned char* extras_read(const unsigned char* p, const unsigned cha
     return p
 
 cdef void extras_put(Buf* out, int place, Extras* x) noexcept nogil:
-    # Nothing where the record has nothing.
+    # Appends the extras of the record at `place`; appends nothing if all are absent.
     cdef Slice* values = <Slice*>x
     cdef uint8_t flags = 0
     cdef int k

@@ -1,14 +1,14 @@
-# Tells which life of which server a connection leads to. A server that took over, was restored or recovered from a
-# crash may lack commits that this process was told of. So nothing that is remembered may outlive the server. In: the
-# answer to INCARNATION, asked with the statements that a new connection prepares. Out: a number that is raised when the
-# server is another. `forget` has dropped everything by then.
-#
-# Holds `lock` for reading while an answer is taken in, and for writing while the number is raised. So nothing an older
-# server said is learned after what was learned of it has been dropped. `lock` is taken before every other lock.
+# Identifies the server that a connection leads to. A server that took over, was restored or recovered from a crash may
+# lack commits that this process knows of.
+# So no remembered fact may outlive the server.
+# In: the answer to INCARNATION, asked with the statements that a new connection prepares. Out: a number, raised when
+# the server changes; `forget` has dropped everything by then.
+# Locks: `lock`, taken before every other lock: for reading while an answer is processed, for writing while the number
+# is raised. So facts of an older server cannot be learned after they were dropped.
 
-# Asks for the system, its timeline, its start, the last time shared memory was made anew, and the database. From
-# PostgreSQL 15 on, a crash recovery under the same postmaster resets the statistics that tell that time. Asks besides
-# whether the server is read-only, what its commits are worth (Risk), and what its clock says.
+# Asks for the system, its timeline, its start, the last reset of shared memory, and the database. From PostgreSQL 15
+# on, a crash recovery under the same postmaster resets the statistics that show that reset. Also asks whether the
+# server is read-only, how durable its commits are (Risk), and for its clock.
 cdef const char* INCARNATION = (
     b"SELECT concat_ws('/', (SELECT c.system_identifier FROM pg_control_system() c),"
     b" CASE WHEN pg_is_in_recovery() THEN 'recovery' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,"
@@ -27,25 +27,25 @@ cdef enum:
 
 cdef enum Risk:
     RISK_COMMIT = 1           # synchronous_commit = off: a crash loses the newest commits
-    RISK_STANDBY = 2          # synchronous_commit = local beside synchronous standbys: a failover does
-    RISK_FSYNC = 4            # fsync = off: the end of the machine loses or damages everything
-    RISK_PAGES = 8            # full_page_writes = off: the same, page by page
+    RISK_STANDBY = 2  # synchronous_commit = local beside synchronous standbys: a failover loses the newest commits
+    RISK_FSYNC = 4            # fsync = off: a crash of the machine loses or damages everything
+    RISK_PAGES = 8            # full_page_writes = off: a crash of the machine damages single pages
 
 cdef struct Incarnation:
     uv_rwlock_t lock
-    int64_t number            # 0: no server was seen yet
+    int64_t number            # 0: no server seen yet
     int64_t first             # the first number of this start of this server
     char[INCARNATION_TEXT] text
-    SharedInt risks           # of Risk; written with the lock held, read without it
-    # drops all that is remembered, for the incarnation of that number
+    SharedInt risks           # bits of Risk; written under the lock, read without it
+    # drops all remembered facts, for the incarnation of that number
     void (*forget)(int64_t number) noexcept nogil
 
 cdef Incarnation incarnation
 
-uv_rwlock_init(&incarnation.lock)      # once for the process
+uv_rwlock_init(&incarnation.lock)      # once per process
 
 cdef void incarnation_open(void (*forget)(int64_t number) noexcept nogil) noexcept nogil:
-    # A new run: nothing is known. Before the threads start.
+    # Resets the incarnation for a new run. Requires that no thread has started.
     incarnation.number = 0
     incarnation.first = 0
     incarnation.text[0] = 0
@@ -56,13 +56,13 @@ cdef inline int64_t incarnation_now() noexcept nogil:
     return atomic_get64(&incarnation.number)
 
 cdef inline bint incarnation_gone(int64_t number) noexcept nogil:
-    # Returns True if the server of that number was replaced by another, or has been started anew: what is sent to it is
-    # not stored in the one that is there now.
+    # Returns True if the server of that number was replaced or restarted: statements sent to it are not stored in the
+    # present server.
     return number < atomic_get64(&incarnation.first)
 
 cdef inline size_t incarnation_start(const char* text, size_t n) noexcept nogil:
-    # Returns how many bytes of the text tell the system, its timeline and its start. Statistics that somebody has reset
-    # tell of no other server.
+    # Returns how many bytes of the text identify the system, its timeline and its start. A reset of the statistics
+    # leaves these bytes unchanged.
     cdef size_t i = 0
     cdef int parts = 0
     while i < n and parts < 3:
@@ -71,7 +71,8 @@ cdef inline size_t incarnation_start(const char* text, size_t n) noexcept nogil:
     return i
 
 cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
-    # The number of the server that gave this answer. Any thread, which holds no lock.
+    # Returns the number of the server that gave this answer; raises it if the server changed. Any thread; requires no
+    # lock.
     cdef Slice text = pg_bytes(res, 0, 0)
     cdef int64_t number
     cdef size_t n = text.n if text.n < INCARNATION_TEXT - 1 else INCARNATION_TEXT - 1
@@ -97,7 +98,7 @@ cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
     return number
 
 cdef void incarnation_risks(int risks) noexcept nogil:
-    # Told once for each change. Lock held.
+    # Logs each change of the risks once. Requires the lock.
     if risks == incarnation.risks:
         return
     incarnation.risks = risks

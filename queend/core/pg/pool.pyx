@@ -1,11 +1,11 @@
-# A worker's connections to PostgreSQL (slots) together: opened and closed as one, the idle ones handed out, trouble
-# told once and not once per slot.
+# A worker's connections to PostgreSQL (slots): opens and closes them together, hands out idle ones, and logs trouble
+# once for all slots.
 
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
                              const StatementDef* statements, int n_statements, void* owner,
                              void (*on_idle)(void*) noexcept nogil, Counters* counters) noexcept nogil:
-    # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes
-    # able to take a statement. NULL when memory ran out. Texts and statements must outlive the pool.
+    # Returns a pool of n slots, not yet connected (slotpool_connect); NULL if memory ran out. on_idle(owner) is called
+    # on the loop each time a slot can take a statement. Texts and statements must outlive the pool.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i
@@ -37,28 +37,28 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* 
     return p
 
 cdef void slotpool_connect(SlotPool* p) noexcept nogil:
-    # All at once.
+    # Connects all closed slots at once.
     cdef int i
     for i in range(p.n):
         if p.slots[i].state == SLOT_CLOSED:
             slot_connect(&p.slots[i])
 
 cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
-    # An idle slot or NULL. It stays in the pool until slot_send: send on it before taking another.
+    # Returns an idle slot or NULL. The slot stays in the pool until slot_send: send on it before taking another.
     while p.idle != NULL and slot_outlived(p.idle):
         pass
     return p.idle
 
 cdef void slotpool_spare(SlotPool* p) noexcept nogil:
-    # Gives up one of two or more connections for a few seconds, so that another program gets it.
+    # Gives up one of two or more connections for up to SLOT_BACKOFF_MAX_MS, so that another worker or program gets it.
     cdef Slot* s = p.idle if p.ready > 1 else NULL
     if s != NULL:
         s.backoff_ms = SLOT_BACKOFF_MAX_MS
         slot_break(s, b"lent to somebody who has none", SLOT_LOST)
 
 cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
-    # Replaces idle connections that are out of date, and busy ones to a server that another has replaced. Judges
-    # statements that wait for their answers.
+    # Replaces outdated idle connections, and busy connections to a replaced server. Judges statements that wait for
+    # their answers.
     cdef int64_t now = clock_mono_us()
     cdef Slot* s
     cdef int i
@@ -67,19 +67,19 @@ cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
         if s.state == SLOT_IDLE:
             slot_outlived(s)
         elif s.state == SLOT_BUSY and incarnation_gone(s.server):
-            slot_break(s, b"the server was replaced", SLOT_LOST)      # its answer would count for nothing
+            slot_break(s, b"the server was replaced", SLOT_LOST)      # its answer would be dropped
         elif s.state == SLOT_BUSY and s.statement >= 0 and p.statements[s.statement].fenced:
             doubt_waits(s.sent_us, now)
             if now - s.sent_us >= DOUBT_COMMITS_US:
                 doubt_writes(s.sent_us, now)
 
 cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
-    # Does the database answer? At least one slot is idle or busy.
+    # Returns True if at least one slot is idle or busy: the database answers.
     return p.ready > 0
 
 cdef void slotpool_complain(SlotPool* p, const char* reason, int why) noexcept nogil:
-    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot. While
-    # nothing can be reached it is said again every minute, as an error where somebody has to change something.
+    # Logs when trouble begins and when its reason changes, at most once a second, never per slot. While the database is
+    # unreachable it logs every minute, as an error if an operator must change something.
     cdef uint64_t h = slice_hash(slice_lit(reason), 1)
     cdef uint64_t now = uv_now(p.loop)
     atomic_set64(&doubt.why, why)
@@ -117,8 +117,8 @@ cdef void slot_on_timer_closed(uv_handle_t* handle) noexcept nogil:
     slotpool_handle_closed((<Slot*>(<uv_timer_t*>handle).data).pool)
 
 cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void* ctx) noexcept nogil:
-    # Closes every connection; a statement in flight is told SLOT_LOST. closed(ctx) comes from the loop when the last
-    # handle is gone; the pool must not be used after this call.
+    # Closes every connection; a statement in flight ends with SLOT_LOST. closed(ctx) is called from the loop when the
+    # last handle is gone. The pool must not be used after this call.
     cdef int i
     cdef Slot* s
     p.closing = True

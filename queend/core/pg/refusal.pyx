@@ -1,8 +1,9 @@
-# Why a server refuses us, for the control plane: libpq tells the SQLSTATE of a refusal in its verbose message alone,
-# and psycopg does not ask for that one.
+# Reason why a server refuses connections, for the control plane. libpq gives the SQLSTATE of a refusal only in its
+# verbose message, which psycopg does not request.
 
 cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
-    # DOUBT_* of a try to connect, and what the server said; 0: it can be reached, or nothing that lasts is in the way.
+    # Tries to connect. Returns DOUBT_* and writes the server's message to reason; 0: the connection works, or the error
+    # is a passing one.
     cdef PGconn* conn = PQconnectStart(conninfo)
     cdef PostgresPollingStatusType step = PGRES_POLLING_WRITING
     cdef int64_t until = clock_mono_us() + <int64_t>timeout_ms * 1000

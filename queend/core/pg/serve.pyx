@@ -1,11 +1,12 @@
-# A statement on a slot. In: a prepared statement with binary parameters. Out: one callback, with the rows or with what
-# is known about the failure. A slot carries one at a time, in pipeline mode: statement and sync leave together, and the
-# answer counts only when the sync's answer has come too, because that is when the transaction has committed.
-# Connections to a server that another has replaced (pg/incarnation) answer nobody any more.
+# Runs a statement on a slot. In: a prepared statement with binary parameters. Out: one callback, with the rows or with
+# what is known about the failure.
+# A slot carries one statement at a time, in pipeline mode. Statement and sync leave together. The answer counts only
+# once the sync is answered: then the transaction has committed. Answers of a server that was replaced (pg/incarnation)
+# are dropped.
 
 cdef bint slot_outlived(Slot* s) noexcept nogil:
-    # Is this idle connection one to a server that another has replaced, to one that takes no writes any more, or to
-    # functions that turned out not to be ours? Then it goes.
+    # Breaks an idle connection that is out of date, and returns True: the server was replaced, may be read-only, or has
+    # other functions.
     if s.server != incarnation_now():
         slot_break(s, b"the server was replaced", SLOT_LOST)
     elif s.suspicions != atomic_get64(&doubt.suspicions):
@@ -17,7 +18,7 @@ cdef bint slot_outlived(Slot* s) noexcept nogil:
     return True
 
 cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
-    # The statement was handed to libpq: send it.
+    # Sends the statement that was handed to libpq. Returns False if the slot broke.
     if PQpipelineSync(s.conn) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
         return False
@@ -34,13 +35,13 @@ cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int dead
     return True
 
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
-    # Starts a statement on an idle slot. True: `done` will be called exactly once, later or (connection already dead)
-    # before this returns. False: nothing was sent and `done` is never called; the slot has broken, or memory ran out
-    # (params.failed). The parameters are copied: their memory is free again at once.
+    # Starts a statement on an idle slot. Returns True if `done` will be called exactly once, later or (connection
+    # already dead) before the return. Returns False if nothing was sent and `done` is never called: the slot broke, or
+    # memory ran out (params.failed). The parameters are copied: their memory may be reused at once.
     if params.failed or s.state != SLOT_IDLE or slot_outlived(s):
         return False
     if s.pool.statements[statement].fenced:
-        # by the loop's clock, as the deadline: when that has passed, so has this moment
+        # uses the loop's clock, like the deadline, so that both pass at the same moment
         params_moment(params, INFINITE_US if not dbclock_known() else
                       dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000)
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
@@ -50,7 +51,7 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
     return slot_begin(s, statement, done, ctx, deadline_ms)
 
 cdef void slot_serve(Slot* s, bint readable) noexcept nogil:
-    # The socket of an established connection is ready.
+    # Handles a ready socket of an established connection.
     cdef bint alive = True
     cdef bint more = True
     cdef PGconn* conn = s.conn
@@ -58,20 +59,20 @@ cdef void slot_serve(Slot* s, bint readable) noexcept nogil:
     if readable:
         alive = PQconsumeInput(conn) == 1 and PQstatus(conn) != CONNECTION_BAD
         if not alive and s.reason[0] == 0:
-            strncpy(s.reason, PQerrorMessage(conn), SLOT_REASON - 1)    # reading on adds to it
+            strncpy(s.reason, PQerrorMessage(conn), SLOT_REASON - 1)    # further reading appends to the message
     while more and s.conn == conn and PQisBusy(conn) == 0:
         more = slot_take_result(s, PQgetResult(conn))
     if s.conn != conn:
-        return                # a callback, or a failed PREPARE, has dropped it
+        return                # a callback or a failed PREPARE has dropped the connection
     if not alive or PQstatus(conn) == CONNECTION_BAD:
         slot_break(s, PQerrorMessage(conn), SLOT_LOST)
     else:
         slot_flush(s)
 
 cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
-    # One step of reading answers; False when there is nothing more to read. In pipeline mode a NULL ends each
-    # statement and only a second NULL in a row means that nothing is left; but nothing is left as well once the sync
-    # was answered, because a slot never has two in flight.
+    # Handles one result; returns False if no further result is to be read. In pipeline mode a NULL ends each statement,
+    # and two consecutive NULLs end the input. The input also ends when the sync is answered, because a slot has one
+    # statement in flight.
     cdef ExecStatusType status
     if res == NULL:
         if s.state == SLOT_IDLE:
@@ -89,9 +90,9 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
         if s.state == SLOT_PREPARING and PQntuples(res) == 1 and strcmp(PQfname(res, 0), b"edition") == 0:
             s.unserved = not edition_serves(pg_int4(res, 0, 0), pg_int4(res, 0, 1), s.reason, SLOT_REASON)
     if s.result != NULL and slot_failed(res) and not slot_explained(res):
-        PQclear(res)          # follows an error that is already kept, or libpq's own word for a lost connection
+        PQclear(res)          # follows an error that is already kept, or is libpq's own error for a lost connection
         return True
-    PQclear(s.result)         # an error after the rows is the commit's: it replaces them
+    PQclear(s.result)         # an error after the rows is the commit's: it replaces the rows
     s.result = res
     return True
 
@@ -103,34 +104,34 @@ cdef inline bint slot_failed(PGresult* res) noexcept nogil:
     return status != PGRES_TUPLES_OK and status != PGRES_COMMAND_OK
 
 cdef inline bint slot_explained(PGresult* res) noexcept nogil:
-    # An error that the server sent; libpq makes up others, which have no SQLSTATE.
+    # Returns True for an error that the server sent. Errors made by libpq have no SQLSTATE.
     return slot_failed(res) and res != NULL and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
 
 cdef void slot_synced(Slot* s) noexcept nogil:
-    # The transaction is over: hand out what came of it.
+    # Ends the transaction: passes its result to `done`.
     cdef PGresult* res = s.result
     cdef slot_done done = s.done
     cdef SlotPool* p = s.pool
     cdef bint failed = slot_failed(res)
     atomic_set64(&doubt.answered_us, clock_mono_us())
-    # those that are still in flight wait since now, as far as the server's silence goes
+    # the silence of the remaining statements in flight counts from now
     atomic_set64(&p.counters.silent_since, clock_mono_us() // 1000 if p.busy > (s.state == SLOT_BUSY) else 0)
     if s.state == SLOT_PREPARING:
         slot_prepared(s)
         return
     uv_rwlock_rdlock(&incarnation.lock)
     if s.server != incarnation.number:
-        # Drops the answer: the server that gave it is gone, and the one that replaced it may not have what it tells.
+        # Drops the answer: its server was replaced, and the new server may lack what the answer reports.
         uv_rwlock_rdunlock(&incarnation.lock)
         slot_break(s, b"the server was replaced", SLOT_LOST)
         return
     s.result = NULL
     s.done = NULL
-    slot_move(s, SLOT_IDLE)   # so that `done` can send the next statement before it does anything else
+    slot_move(s, SLOT_IDLE)   # before the callback, so that `done` can send the next statement at once
     if failed:
         p.counters.db_errors += 1
         slot_doubted(s, res)
-    elif (p.statements == &STATEMENTS[0]      # probes have statements of their own
+    elif (p.statements == &STATEMENTS[0]      # test seams have statements of their own
           and statement_stores(s.statement) and statement_stored(s.statement, res)):
         doubt_stored()
         if atomic_get64(&doubt.disk_us):
@@ -145,8 +146,8 @@ cdef void slot_synced(Slot* s) noexcept nogil:
             p.on_idle(p.owner)
 
 cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
-    # Errors that are the connection's: a new one may do better. A statement that came too late tells what the clock
-    # shows: it has jumped, for this process still waits.
+    # Notes errors that a new connection may avoid. A statement that ran too late carries the server's clock, which has
+    # jumped, because this process still waits for it.
     cdef const char* now
     if pg_sqlstate(res, b"QD408"):
         now = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL)

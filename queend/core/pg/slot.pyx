@@ -1,6 +1,7 @@
 # A slot is one PostgreSQL connection on the worker's loop: its state, its socket, its end. It connects and prepares
-# (pg/dial), serves (pg/serve), breaks (slot_break) and connects again after a jittered pause; slotpool_close closes.
-# Everything happens on the loop's thread. Memory of a pool lives until `closed`.
+# (pg/dial), runs statements (pg/serve), breaks (slot_break) and connects again after a jittered pause; slotpool_close
+# closes it.
+# Owner: the loop's thread. A pool's memory lives until `closed`.
 
 cdef enum SlotState:
     SLOT_CLOSED
@@ -12,18 +13,18 @@ cdef enum SlotState:
 
 cdef enum:
     SLOT_OK = 0               # rows; the transaction has committed
-    SLOT_ERROR = 1            # the server refused; the transaction was rolled back; the connection goes on
+    SLOT_ERROR = 1            # the server refused; the transaction was rolled back; the connection stays
     SLOT_LOST = 2             # the connection is gone. res NULL: whether it committed is unknown; res not NULL: the
-                              # server said why, and that nothing was committed (shutdown, terminated)
-    SLOT_DEADLINE = 3         # no answer in time; whether it committed, or will, is unknown
-    SLOT_UNSENT = 4           # nothing was sent, nor is it below: no connection was free
+                              # server gave the reason, and nothing was committed (shutdown, terminated)
+    SLOT_DEADLINE = 3         # no answer in time; whether it committed, or will commit, is unknown
+    SLOT_UNSENT = 4           # nothing was or will be sent: no connection was free
     SLOT_NO_MEMORY = 5
-    SLOT_TOO_LARGE = 6        # PostgreSQL takes no such message
+    SLOT_TOO_LARGE = 6        # the message is too large for PostgreSQL
 
 cdef enum:
     SLOT_BACKOFF_MIN_MS = 50
     SLOT_BACKOFF_MAX_MS = 5000
-    SLOT_CONNECT_MS = 10000   # without connect_timeout in the connection string, which libpq leaves to us
+    SLOT_CONNECT_MS = 10000   # if the connection string has no connect_timeout; libpq does not enforce it
     SLOT_REASON = 400
 
 cdef struct Slot
@@ -33,62 +34,63 @@ ctypedef void (*slot_done)(Slot*, void*, PGresult*, int) noexcept nogil
 cdef struct Slot:
     SlotPool* pool
     Slot* next_idle
-    int64_t server            # the incarnation it is connected to
-    int64_t served_us         # monotonic, since when it is
-    int first                 # host that it began to connect with
-    int64_t suspicions        # of the process when it was connected
+    int64_t server            # the incarnation that it is connected to
+    int64_t served_us         # monotonic, when this connection was established
+    int first                 # host with which the attempt began
+    int64_t suspicions        # doubt.suspicions when it was connected
     int state
-    int statement             # what is in flight, -1 for a one-off text
+    int statement             # in flight; -1: a one-off text
     PGconn* conn
-    uv_poll_t* poll           # belongs to the socket: a new socket gets a new one
+    uv_poll_t* poll           # belongs to the socket: a new socket gets a new poll
     int fd
-    int events                # what the poll waits for now
+    int events                # events that the poll waits for
     uv_timer_t timer
-    uint64_t timer_at         # loop ms when the timer fires, 0: it does not run
-    uint64_t due_at           # loop ms when the present state has lasted too long
+    uint64_t timer_at         # loop ms when the timer fires, 0: not running
+    uint64_t due_at           # loop ms at which the present state has lasted too long
     int backoff_ms
-    PGresult* result          # of the statement in flight, until its sync
-    int nulls                 # NULL results in a row
-    bint rows                 # its rows came: from here on a lost connection leaves the outcome unknown
+    PGresult* result          # of the statement in flight, until its sync is answered
+    int nulls                 # consecutive NULL results
+    bint rows                 # its rows arrived: if the connection is lost now, the outcome is unknown
     slot_done done
     void* ctx
     int64_t sent_us           # monotonic, when the last statement was sent
-    const char* refresh       # why to connect anew when the call is over, NULL: not
-    int why                   # DOUBT_*, of that reason
-    char[SLOT_REASON] reason  # why the connection is about to go, when known early
-    int64_t refusals          # of editions, when it was prepared
-    bint unserved             # the functions of the database do not serve us; `reason` says why
+    const char* refresh       # why to reconnect after the statement, NULL: no need
+    int why                   # DOUBT_* of that reason
+    char[SLOT_REASON] reason  # why the connection is about to end, if known early
+    int64_t refusals          # edition.refusals when the statements were prepared
+    bint unserved             # the database's functions do not serve this program; `reason` says why
 
 cdef struct SlotPool:
     uv_loop_t* loop
-    const char* session       # a statement that makes the session's settings, "": none
+    const char* session       # statement that configures the session, "": none
     Address address
     const StatementDef* statements
     int n_statements
     void* owner
     void (*on_idle)(void*) noexcept nogil
-    void (*on_server)(void*) noexcept nogil    # before the first slot of another incarnation becomes idle; may be NULL
-    int64_t server            # the incarnation the owner knows of
+    # called before the first slot of another incarnation becomes idle; may be NULL
+    void (*on_server)(void*) noexcept nogil
+    int64_t server            # the incarnation that the owner knows
     Counters* counters
     Slot* slots
     int n
     int connect_ms            # from the first packet to the last PREPARE
-    Slot* idle                # last in, first out: few warm connections carry a light load
+    Slot* idle                # last in, first out: a few warm connections carry a light load
     int ready                 # slots idle or busy
     int busy
-    int handles               # libuv handles not yet closed, and the look-up under way
+    int handles               # open libuv handles, and the running look-up
     bint closing
     void (*closed)(void*) noexcept nogil
     void* closed_ctx
     UuidGen random
-    bint trouble              # a failure was logged and not all slots are back
-    uint64_t trouble_hash     # of the reason logged last
+    bint trouble              # a failure was logged, and not all slots have recovered
+    uint64_t trouble_hash     # of the last logged reason
     uint64_t trouble_at
 
 # -- state ------------------------------------------------------------------------------------------------------------
 
 cdef void slot_move(Slot* s, int to) noexcept nogil:
-    # The only place where a state changes, with the lists and counts that follow from it.
+    # Sets the state, and the lists and counts that follow from it. The only writer of `state`.
     cdef SlotPool* p = s.pool
     cdef Slot** at
     if s.state == SLOT_IDLE:
@@ -109,8 +111,8 @@ cdef void slot_move(Slot* s, int to) noexcept nogil:
     atomic_set64(&p.counters.connected, p.ready)
 
 cdef void slot_due(Slot* s, uint64_t in_ms) noexcept nogil:
-    # The present state must end within in_ms. A running timer that fires earlier is left alone: it re-arms itself, so
-    # that ordinary statements do not touch the timer at all.
+    # Sets the deadline of the present state. A running timer that fires earlier is kept: it re-arms itself, so ordinary
+    # statements do not touch the timer.
     s.due_at = uv_now(s.pool.loop) + in_ms
     if s.timer_at == 0 or s.due_at < s.timer_at:
         s.timer_at = s.due_at
@@ -148,7 +150,7 @@ cdef void slot_unwatch(Slot* s) noexcept nogil:
     s.events = 0
 
 cdef void slot_watch(Slot* s, int events) noexcept nogil:
-    # Waits for events on the connection's socket, which libpq may have replaced since the last time.
+    # Waits for events on the connection's socket, which libpq may have replaced since the last call.
     cdef int fd = PQsocket(s.conn)
     cdef uv_poll_t* poll
     if s.poll != NULL and fd != s.fd:
@@ -171,14 +173,15 @@ cdef void slot_watch(Slot* s, int events) noexcept nogil:
 cdef void slot_on_poll(uv_poll_t* handle, int status, int events) noexcept nogil:
     cdef Slot* s = <Slot*>handle.data
     if status < 0:
-        s.events = 0          # libuv stopped the poll; libpq finds out why by trying
+        s.events = 0          # libuv stopped the poll; the next call of libpq finds out why
     if s.state == SLOT_CONNECTING:
         slot_handshake(s)
     else:
         slot_serve(s, status < 0 or events & UV_READABLE != 0)
 
 cdef void slot_flush(Slot* s) noexcept nogil:
-    # Always readable: a connection that dies while idle is replaced before somebody needs it.
+    # Sends buffered data, and keeps waiting for input: so a connection that dies while idle is replaced before it is
+    # needed.
     cdef int left = PQflush(s.conn)
     if left < 0:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -186,8 +189,8 @@ cdef void slot_flush(Slot* s) noexcept nogil:
         slot_watch(s, UV_READABLE | UV_WRITABLE if left else UV_READABLE)
 
 cdef void slot_break(Slot* s, const char* reason, int outcome) noexcept nogil:
-    # Drops the connection, tells the statement in flight, and tries again after a pause (at most backoff_ms, at least
-    # half of it, so that slots spread out).
+    # Drops the connection, ends the statement in flight with the outcome, and connects again after a pause. The pause
+    # is between half of backoff_ms and backoff_ms, so that slots spread out.
     cdef PGresult* res = NULL
     cdef slot_done done = NULL
     if s.state == SLOT_BUSY:
@@ -213,7 +216,7 @@ cdef void slot_break(Slot* s, const char* reason, int outcome) noexcept nogil:
     PQclear(res)
 
 cdef void slot_drop(Slot* s) noexcept nogil:
-    # Gives back the connection and what belongs to it.
+    # Frees the connection and its results.
     slot_unwatch(s)
     PQclear(s.result)
     s.result = NULL

@@ -1,7 +1,8 @@
-# The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
-# signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean,
-# d double precision, p tid; a capital is the array of it; v is the version of the catalog; ! at its end: it changes
-# something, and refuses to after a moment. Names: pg/args.
+# The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
+# Their parameters' names are in pg/args.
+# A signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b
+# boolean, d double precision, p tid; a capital is an array; v is the catalog's version. A final ! means that the
+# statement changes something, and refuses to run after a given moment.
 
 cdef enum:
     OID_BOOL = 16
@@ -71,7 +72,7 @@ cdef enum:
     PUSH_DUP_AT
     PUSH_SEEN
 cdef enum:
-    PUSH_COMPARE = 4          # a status: a row of the log that may hold records of a partition (push/compare)
+    PUSH_COMPARE = 4          # status: a row of the log that may hold records of the partition (push/compare)
 cdef enum:
     POP_ORD = 0
     POP_STATUS
@@ -114,7 +115,7 @@ cdef enum:
 cdef enum:
     TURN_PART = 0
     TURN_GROUP
-    TURN_PLACE                # of a claim's cursor
+    TURN_PLACE                # the cursor of a claim
     TURN_RELEASED             # NULL: a claim
     TURN_HEAD
 cdef enum:
@@ -141,16 +142,16 @@ cdef struct StatementDef:
     const char* name
     char[420] text
     int n_params
-    int n_args                # those that pg/args fills
-    bint versioned            # the first is the version of the catalog
-    bint fenced               # after a moment that slot_send gives it, the last parameter, it refuses to do anything
+    int n_args                # parameters that pg/args fills
+    bint versioned            # the first parameter is the catalog's version
+    bint fenced  # the last parameter is a moment, set by slot_send, after which the statement refuses to run
     Oid[PARAMS_MAX] types
-    Oid[PARAMS_MAX] elements  # of arrays; 0: it is none
+    Oid[PARAMS_MAX] elements  # element type of an array; 0: not an array
 
 cdef StatementDef[STMT_COUNT] STATEMENTS
 
 cdef Oid statement_type(char letter) noexcept nogil:
-    # Of the letter, in either case: of an array its elements'.
+    # Returns the type of a letter; for a capital, the type of the array's elements.
     cdef char small = letter | 32
     if small == b'q' or small == b'v': return OID_INT8
     if small == b'i': return OID_INT4
@@ -173,7 +174,7 @@ cdef Oid statement_array(Oid element) noexcept nogil:
     return OID_TID_ARRAY if element == OID_TID else OID_UUID_ARRAY
 
 cdef void statement_define(StatementDef* d, const char* name, const char* signature, const char* text) noexcept nogil:
-    # text NULL: it calls the function of that name.
+    # Fills in the definition. text NULL: calls the function of that name.
     cdef size_t at
     cdef int i
     memset(d, 0, sizeof(StatementDef))
@@ -193,8 +194,8 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
     if text != NULL:
         at = <size_t>snprintf(d.text, sizeof(d.text), b"%s", text)
     if signature[d.n_args] == b'!':
-        # Ends the statement with a look at the clock for every row it returns, after its work and under its locks. One
-        # that is executed after the moment is undone (sql/function/late.sql).
+        # Ends the statement with a check of the clock for every returned row, after its work and under its locks. A
+        # statement executed after the moment is undone (sql/function/late.sql).
         d.fenced = True
         d.types[d.n_params] = OID_TIMESTAMPTZ
         d.n_params += 1
@@ -207,8 +208,8 @@ cdef inline bint statement_stores(int statement) noexcept nogil:
             or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
 cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
-    # Returns True if a statement that stores (statement_stores) has changed something, by the rows of its answer. One
-    # that was refused, is stale or holds only duplicates has not: it may be answered while commits hang.
+    # Returns True if a statement that stores (statement_stores) changed something, by the rows of its answer. A refused
+    # or stale statement, or one with duplicates only, changed nothing: it may be answered while commits hang.
     cdef int row
     if statement == STMT_CYCLE:
         return pg_null(res, 0, CYCLE_ERROR) and pg_null(res, 0, CYCLE_STALE) and not pg_bool(res, 0, CYCLE_GONE)
@@ -233,7 +234,7 @@ cdef inline bint transaction_stored(PGresult* res, int row) noexcept nogil:
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
-    # the last parameter of all three stands behind the hint here: push_one has not the places to look
+    # The last parameter of all three follows the hint here: push_one has no parameters for the places to look.
     statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQbIIIBUQQQIQQ!",
                      b"SELECT * FROM queend.push($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$14,$15,$16,$17,$18,$19,$20,"
                      b"$21,$22,$23,$24,$13)")
@@ -258,8 +259,8 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii", NULL)
     statement_define(&s[STMT_RECENT], b"recent", b"qq", NULL)
     statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ", NULL)
-    # acknowledgments and claims of one moment in one transaction; where there is only the one or the other, their
-    # function alone, with the same columns: to call a function for nothing is a tenth of what a call costs
+    # Acknowledgments and claims of one moment share a transaction. If there is only one kind, its function is called
+    # alone, with the same columns: an unneeded function call costs a tenth of the call.
     statement_define(&s[STMT_CLAIM], b"claim", b"vIIQIQUQ!", NULL)
     statement_define(&s[STMT_ACK_LEASED], b"ack_leased", b"vIIUQQQbP!",
                      b"SELECT part, grp, NULL::tid AS at, released, head"
@@ -276,7 +277,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtbi!", NULL)
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ!", NULL)
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY", NULL)
-    # lease_queues: the queue and the group of each partition that is under one of these leases
+    # lease_queues: queue and group of each partition that is leased under one of these leases
     statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U",
                      b"SELECT l.ord::int - 1 AS ord, (SELECT q.name FROM queend.queues q WHERE q.id ="
                      b" (SELECT p.queue_id FROM queend.partitions p WHERE p.id = f.partition_id)) AS queue,"

@@ -1,28 +1,27 @@
-# What an error of the server means for the statement that met it: the one table of SQLSTATEs. Every job asks it, and so
-# does the control plane (_core.verdict); what each job does is in docs/failover.md. In: an error result. Out: a
-# verdict.
+# The table of SQLSTATEs: the meaning of each for the statement that met it. In: an error result. Out: a
+# verdict. Every job uses it, and so does the control plane (_core.verdict); docs/failover.md says what each job does.
 #
-# Only DATA is ever the fault of what was asked for, and only once a statement has been split until one message stands
-# alone. Everything else is tried again, buffered, or answered 503: an unknown error is UNCLEAR, never a message's own.
+# Only DATA is ever the request's own fault, and only after a statement was split until one message stands alone.
+# Every other error is retried, buffered, or answered 503. An unknown error is UNCLEAR.
 
 cdef enum Blame:
-    BLAME_AGAIN = 0           # the same again may succeed at once: conflicts, locks, a statement out of date
+    BLAME_AGAIN = 0           # an immediate retry may succeed: conflicts, locks, an outdated statement
     BLAME_AWAY                # the server cannot do it now: full, read-only, shutting down, out of resources
-    BLAME_UNFIT               # the database is not as this program needs it: functions, columns, rights
-    # may be tied to one message, and nothing says that it is the message's own fault: split, then 503
+    BLAME_UNFIT               # the database does not fit this program: functions, columns, rights
+    # may be tied to one message without being its fault: split, then 503
     BLAME_UNCLEAR
     BLAME_DATA                # cannot be stored as it is: split, then the message at fault is refused
 
 cdef enum:
-    UNCLEAR_TRIES = 3         # of a statement, where nothing says that a later try may succeed
-    PAUSE_MOST_US = 100000    # between two tries
+    UNCLEAR_TRIES = 3         # attempts of a statement whose retry may fail for ever
+    PAUSE_MOST_US = 100000    # longest pause between two attempts
 
 cdef struct Verdict:
-    const char* code          # of two characters: the whole class
+    const char* code          # two characters stand for the whole class
     int blame
-    bint anew                 # the connection is replaced: it would say the same for ever
-    bint reload               # names or numbers may be out of date
-    const char* meaning       # a clause, which refusals end with
+    bint anew                 # the connection is replaced: on the old one the error would repeat
+    bint reload               # names or numbers may be outdated: the catalog is reloaded
+    const char* meaning       # clause at the end of a refusal
 
 cdef enum:
     VERDICTS_MOST = 48
@@ -42,7 +41,7 @@ cdef void verdict_add(const char* code, int blame, bint anew, bint reload, const
     n_verdicts += 1
 
 cdef void verdicts_open() noexcept nogil:
-    # Whole codes before their class. Filled once, when the module is loaded.
+    # Fills the table once, when the module is loaded. Whole codes stand before their class.
     verdict_unknown.code = b""
     verdict_unknown.blame = BLAME_UNCLEAR
     verdict_unknown.anew = False
@@ -56,7 +55,7 @@ cdef void verdicts_open() noexcept nogil:
     verdict_add(b"55P03", BLAME_AGAIN, False, False, b"a lock was not to be had in time")
     verdict_add(b"55006", BLAME_AGAIN, False, False, b"something that is needed is in use")
     verdict_add(b"55", BLAME_AWAY, False, False, b"the database is not in a state to do it")
-    # One expensive statement: the others are answered, so the database is not away.
+    # One expensive statement; other statements are answered, so the database is available.
     verdict_add(b"57014", BLAME_UNCLEAR, False, False,
                 b"the statement was cancelled, or took longer than statement_timeout")
     verdict_add(b"57P03", BLAME_AWAY, False, False, b"the database takes no connections: it starts, or ends")
@@ -110,16 +109,16 @@ cdef inline const Verdict* verdict_of(PGresult* res) noexcept nogil:
     return verdict_code(PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL)
 
 cdef const char* verdict_text(char* out, const char* what, const Verdict* v) noexcept nogil:
-    # A refusal: what was not done, and why. out: VERDICT_TEXT bytes.
+    # Writes a refusal to out and returns it: what was not done, and why. out: VERDICT_TEXT bytes.
     snprintf(out, VERDICT_TEXT, b"%s: %s%s", what, v.meaning, b"" if v.blame == BLAME_DATA else b"; try again")
     return out
 
 cdef inline bint blames_request(int blame) noexcept nogil:
-    # May it be tied to what was asked for? Then those that share the statement are asked for apart.
+    # Returns True if the error may be tied to one request. Then the jobs that share the statement are sent separately.
     return blame == BLAME_UNCLEAR or blame == BLAME_DATA
 
 cdef inline bint blame_again(int blame, int tries, int64_t waited_us, int64_t patience_us) noexcept nogil:
-    # The same statement once more?
+    # Returns True if the same statement should be sent again.
     if blame == BLAME_DATA or waited_us > patience_us:
         return False
     return tries < UNCLEAR_TRIES or blame == BLAME_AGAIN or blame == BLAME_AWAY
