@@ -1,17 +1,17 @@
-# The failover buffer drained: records come from the disk, a chunk at a time, and take the way of any push, as a job
-# without a client. One chunk is under way at any time, so their order stays and other pushes share the batches. When a
-# chunk is committed the position passes it. A crash before that drains it again: every id is looked for, so nothing is
-# stored twice. On the first worker's thread.
+# Drains the failover buffer: chunks of records from the disk become pushes, as jobs without a client. Owner: the first
+# worker's thread.
+# One chunk is in flight at a time, so order is kept and other pushes share the batches. After a chunk's commit the
+# position passes it. A crash before that drains it again: every id is looked up, so nothing is stored twice.
 
 cdef struct Refill:
-    Request* r                # of the chunk under way; NULL: none
+    Request* r                # of the chunk in flight; NULL: none
     PushJob* job
     int64_t after             # where the next chunk begins
     int64_t until_us          # when its last record was taken
-    int64_t retry_at          # not before (monotonic)
-    size_t want               # bytes of a record that is larger than a window, 0: none
+    int64_t retry_at          # monotonic: no attempt before this moment
+    size_t want               # bytes of a record larger than a window, 0: none
     bint trouble              # the last step failed
-    bint unhurried            # the last chunk had no answer in time: this one may take the whole deadline
+    bint unhurried            # the last chunk had no timely answer: this one may take the whole deadline
 
 cdef Refill refill
 
@@ -19,7 +19,7 @@ cdef inline bint refill_busy() noexcept nogil:
     return refill.r != NULL or spool.stepping or spool.step.note or spool.step.drop or spool.step.bad.len != 0
 
 cdef void refill_drain(Engine* e) noexcept nogil:
-    # Begins the next step when there is one.
+    # Begins the next step, if there is one.
     cdef SpoolStep* t = &spool.step
     cdef SpoolSegment* s
     cdef size_t want = 0
@@ -27,7 +27,7 @@ cdef void refill_drain(Engine* e) noexcept nogil:
         return
     s = spool.first
     if s != NULL and not t.drop and spool.at >= s.size and not (s == spool.last and spool.writing):
-        spool.pending -= s.records            # that were damaged
+        spool.pending -= s.records            # damaged records
         segment_drop()
         s = spool.first
     if clock_mono_us() < refill.retry_at:
@@ -53,8 +53,8 @@ cdef void refill_drain(Engine* e) noexcept nogil:
         refill_stepped(&t.work, 0)
 
 cdef bint refill_useless() noexcept nogil:
-    # Returns True while commits hang: the control plane waits for one. A push that is given up keeps its session at the
-    # server until its commit is through, so one is tried in DOUBT_TRY_US at most.
+    # Returns True while commits hang: the control plane waits for one. An abandoned push keeps its server session until
+    # its commit ends, so one push is tried per DOUBT_TRY_US at most.
     cdef int64_t since = atomic_get64(&doubt.commits)
     cdef int64_t now = clock_mono_us()
     if since == 0:
@@ -71,7 +71,7 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     if boss.engine == NULL:
         return
     if t.error == EIO and t.want and not t.bad.len and not t.drop and not t.note:
-        # The disk cannot read it. What is readable behind this page is found again by its mark.
+        # The disk cannot read this page. Readable records after it are found by their mark.
         snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at,
                  strerror(EIO))
         log_line(b"error", b"buffer_unreadable", text)
@@ -91,8 +91,8 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
         refill_chunk(t)
 
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
-    # A segment that another daemon left. Refused while there is anything of our own to do: whoever sent it looks
-    # whether it is still there, and sends it again.
+    # Takes over a segment of another daemon. Refuses while this daemon's buffer has work; the sender checks whether the
+    # segment is still there, and sends the message again.
     global spill_moved
     cdef AdoptMsg* m = <AdoptMsg*>msg
     cdef int error
@@ -109,7 +109,7 @@ cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     free(m)
 
 cdef void refill_chunk(SpoolStep* t) noexcept nogil:
-    # Bytes become items, items a job.
+    # Makes items of the bytes, and a job of the items.
     cdef Request* r = request_open(boss, NULL)
     cdef PushJob* j = NULL
     cdef PushItem* items = NULL
@@ -156,7 +156,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     if count == 0:
         request_close(r)
         if p == 0 and refill.want == 0:
-            refill.retry_at = clock_mono_us() + 1000000       # no memory
+            refill.retry_at = clock_mono_us() + 1000000       # out of memory
         if p:
             spool.at = refill.after
             t.note = True
@@ -177,8 +177,8 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     push_go(boss, j)
 
 cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:
-    # It was sealed because nobody could hear what became of its queue meanwhile. A plain one stores it in clear; if
-    # that is out of date, it is sealed again before its batch leaves.
+    # Decrypts an item whose queue stores plain payloads. It was encrypted because the queue's state was unknown then.
+    # If this is outdated, the item is encrypted again before its batch leaves.
     cdef Slice plain = it.payload
     cdef Queue* q
     cdef bint stays
@@ -194,7 +194,7 @@ cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:
         x.seal = slice_of(NULL, 0)
 
 cdef inline void refill_alike(PushItem* before, PushItem* it) noexcept nogil:
-    # What is written alike is the same text: neighbours of one partition can be joined.
+    # Shares equal texts of neighbours, so that items of one partition can be joined.
     if slice_eq(before.queue, it.queue):
         it.queue = before.queue
     if slice_eq(before.sub, it.sub):
@@ -208,7 +208,7 @@ cdef void refill_bad(Slice bytes, const char* why) noexcept nogil:
     spool.failed += 1
 
 cdef void refill_retry(int64_t pause_us) noexcept nogil:
-    # Nothing of the chunk counts: it is read again.
+    # Drops the results of the chunk: it is read again after a pause.
     refill_end()
     refill.retry_at = clock_mono_us() + pause_us
 
@@ -222,7 +222,7 @@ cdef void refill_end() noexcept nogil:
     request_close(r)
 
 cdef void refill_answered(PushJob* j) noexcept nogil:
-    # The chunk went through the engine.
+    # Takes the outcome of the chunk.
     global spill_moved
     cdef EachItem at
     cdef PushItem* it
@@ -231,7 +231,7 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
         refill_retry(spool.pause_us)
         return
     if j.failed == 501 or j.unsealed:
-        refill_retry(1000000)         # an error that is no fault of these records
+        refill_retry(1000000)         # an error that is not these records' fault
         return
     each_begin(&at, &j.req)
     it = each_next(&at)
@@ -254,7 +254,7 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
         it.partition.queue.tally[boss.index].push_messages += n
     if it.status != 2:
         return
-    # A batch is split until the item at fault stands alone: this is one record. It is written anew.
+    # A batch is split until the item at fault stands alone: this is one record. It is encoded anew.
     buf_init(&record)
     spool_put(&record, it, refill.until_us)
     refill_bad(slice_of(record.data, record.len), b"refused by the database")

@@ -1,18 +1,18 @@
-# Pushes on their way into the failover buffer. In: jobs that come while the gate is not open, and jobs whose items the
-# database could not take. Out: the same jobs, home again, when their records are on the disk, or may go to the
-# database. Everything here happens on the first worker's thread; a job that is here belongs to it.
+# Pushes on their way into the failover buffer. In: jobs that arrive while the gate is not open, and jobs whose items
+# the database could not take. Out: the same jobs, sent home once their records are on disk, or may go to the database.
+# Owner: the first worker's thread, also of the jobs.
 #
-# The rule that keeps order: a push to a partition that has records in the buffer waits a moment for them to be drained,
-# and goes behind them into the buffer if they are not. So nothing overtakes, and the buffer runs empty under any load.
+# Order: a push to a partition with records in the buffer waits up to SPILL_HOLD_US for them to be drained, then follows
+# them into the buffer. So no push overtakes another, and the buffer runs empty under any load.
 
 cdef enum:
-    SPILL_HOLD_US = 1000000   # how long a push waits for the records before it
+    SPILL_HOLD_US = 1000000   # how long a push waits for earlier records
 
 cdef JobList spill_held       # in order of arrival
-cdef bint spill_moved         # partitions ran empty, or the gate moved: look at them again
+cdef bint spill_moved         # partitions became empty, or the gate moved: held pushes are checked again
 
 cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
-    # On the job's worker.
+    # Sends a job to the first worker. Called on the job's worker.
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
@@ -32,7 +32,7 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         push_spilled(w, &j.job.msg)
 
 cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
-    # The same for what comes back from the database. False: no memory.
+    # Encrypts items that come back from the database. Returns False if memory ran out.
     cdef EachItem at
     cdef PushItem* it
     spill_open(j)
@@ -45,7 +45,7 @@ cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     return True
 
 cdef void spill_open(PushJob* j) noexcept nogil:
-    # What goes into the buffer goes record by record.
+    # Expands runs: the buffer takes single records.
     cdef PushItem* it
     cdef int i
     for i in range(j.req.n):
@@ -71,7 +71,7 @@ cdef void spill_arrive(Worker* w, InboxMsg* m) noexcept nogil:
         spill_home(j, spill_pass)
 
 cdef void spill_pass(Worker* w, InboxMsg* m) noexcept nogil:
-    # Nothing is in the buffer that it must not overtake.
+    # Sends the push to the database: no earlier record is in the buffer.
     push_go(w, <PushJob*>m)
 
 cdef bint spill_blocked(PushJob* j) noexcept nogil:
@@ -88,7 +88,7 @@ cdef bint spill_blocked(PushJob* j) noexcept nogil:
     return False
 
 cdef void spill_take(PushJob* j) noexcept nogil:
-    # All items of a job that was not sent yet, else those that came back, go into the next write.
+    # Adds items to the next write: all items of a job that was not sent yet, otherwise those that came back.
     cdef size_t mark = spool.gather.len
     cdef int64_t now = clock_wall_us()
     cdef EachItem at
@@ -128,13 +128,13 @@ cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
 
 cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     global spill_moved
-    # The write is over: its jobs go home.
+    # Ends a write: sends its jobs home.
     cdef PushJob* j = <PushJob*>joblist_take(&spool.write.jobs)
     cdef int why = SPILL_KEPT if spool.write.error == 0 else SPILL_FAILED
     atomic_set64(&doubt.buffer, why != SPILL_KEPT)
     spool_write_end()
     spill_moved = True
-    while j != NULL and boss.engine != NULL:          # closed while it was under way: the connections are gone
+    while j != NULL and boss.engine != NULL:          # closed during the write: the connections are gone
         if why != SPILL_KEPT:
             spill_count(j, -1)
         j.spill_why = why
@@ -143,7 +143,7 @@ cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
 
 cdef void spill_look() noexcept nogil:
     global spill_moved
-    # Who waits for records before it: is it free, or has it waited long enough?
+    # Releases held pushes whose partitions are drained, or whose waiting time is over.
     cdef int n = spill_held.n
     cdef Job* job
     cdef PushJob* j
@@ -164,7 +164,7 @@ cdef void spill_look() noexcept nogil:
             spill_home(j, spill_pass)
 
 cdef inline bint spill_away(Engine* e) noexcept nogil:
-    # As far as the first worker knows.
+    # Returns True if the first worker finds the database unavailable.
     return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt or atomic_get64(&doubt.commits)
 
 cdef const char* spill_reason(Engine* e) noexcept nogil:
@@ -182,7 +182,7 @@ cdef const char* spill_reason(Engine* e) noexcept nogil:
     return b"the database does not answer"
 
 cdef void spill_gate(Engine* e) noexcept nogil:
-    # The one place where the gate moves.
+    # Sets the gate; the only writer.
     global spill_moved
     cdef int gate = GATE_OPEN
     if spool.paused or spill_away(e):
@@ -204,7 +204,7 @@ cdef void spill_gate(Engine* e) noexcept nogil:
 
 cdef void spill_drain(Engine* e) noexcept nogil:
     global spill_moved
-    # Once per turn of the first worker's loop, where there is a buffer.
+    # Runs once per turn of the first worker's loop, if there is a buffer.
     spill_gate(e)
     spill_look()
     if not spool.writing and spool.gather.len:
@@ -212,14 +212,14 @@ cdef void spill_drain(Engine* e) noexcept nogil:
     refill_drain(e)
     if (spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used
             and refill.r == NULL):
-        table_clear(&spool.waiting)       # records that were damaged are counted for partitions nobody knows
+        table_clear(&spool.waiting)       # damaged records were counted for unknown partitions
         spill_moved = True
     spill_gate(e)
 
 cdef inline bint spill_works() noexcept nogil:
-    # Something is under way that must end before the first worker does.
+    # Returns True if work is running that must end before the first worker does.
     return spool.on and (spool.writing or spool.gather.len or spill_held.n or refill_busy())
 
 cdef inline bint spill_waits() noexcept nogil:
-    # The timer looks again.
+    # Returns True if the timer must look again.
     return spool.pending != 0 or spill_held.n != 0

@@ -1,11 +1,11 @@
-# The request log has a line for each thing a client says on a stream over a WebSocket: what it was, its answer's
-# status, the ids it names. Never an error's text, a payload or a ref. In: a request that was answered. Out: a line.
+# Request log lines for the commands of a WebSocket: the command, the status of its answer, its ids. Never an error's
+# text, a payload or a ref. In: an answered request. Out: a line.
 
 cdef enum:
-    COMMAND_SHORT = 80        # bytes of any id but a transactionId, which is as long as its client wants
+    COMMAND_SHORT = 80        # bytes of any id except a transactionId, whose length the client chooses
 
-cdef const char* COMMAND_MEMBERS[5]       # of an acknowledgment
-cdef const char* COMMAND_NAMES[5]         # what they are called in the line
+cdef const char* COMMAND_MEMBERS[5]       # members of an acknowledgment
+cdef const char* COMMAND_NAMES[5]         # their names in the line
 COMMAND_MEMBERS[0], COMMAND_NAMES[0] = b"transactionId", b"transaction"
 COMMAND_MEMBERS[1], COMMAND_NAMES[1] = b"partitionId", b"partition"
 COMMAND_MEMBERS[2], COMMAND_NAMES[2] = b"leaseId", b"lease"
@@ -13,7 +13,7 @@ COMMAND_MEMBERS[3], COMMAND_NAMES[3] = b"windowId", b"window"
 COMMAND_MEMBERS[4], COMMAND_NAMES[4] = b"status", b"verdict"
 
 cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
-    # A member, if there is a text. The literal as it was sent, without its quotes.
+    # Writes a member if the literal is a string: as it was sent, without its quotes. Returns the bytes written.
     cdef size_t at
     if literal.p == NULL or literal.n < 2 or literal.p[0] != b'"':
         return 0
@@ -23,7 +23,7 @@ cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) 
     return at + 1
 
 cdef size_t command_ids(Json* j, char* out) noexcept nogil:
-    # Those of an object at the cursor.
+    # Writes the ids of the object at the cursor. Returns the bytes written.
     cdef bint first = True
     cdef Slice key, value
     cdef size_t at = 0
@@ -40,7 +40,7 @@ cdef size_t command_ids(Json* j, char* out) noexcept nogil:
     return at
 
 cdef size_t command_many(Slice body, char* out) noexcept nogil:
-    # Of a batch: how many there are, and the ids of the first.
+    # Writes the number of acknowledgments of a batch, and the ids of the first. Returns the bytes written.
     cdef Json j
     cdef bint first = True
     cdef bint inner

@@ -1,16 +1,16 @@
-# How many messages the client of a stream may be given: its credit, less those that are out to it, which is to say
-# under leases that are not over. In: answers of pops, ends of leases. Out: whether more may be asked for. A lease that
-# this process does not remember counts with another of the same answer.
+# Credit of a stream's client: the messages it may have unacknowledged, less those under valid leases. In: answers of
+# pops, ends of leases. Out: whether more may be asked for.
+# Messages of a lease that this process does not remember count with another lease of the same answer.
 
 cdef inline int feed_least(Feed* f) noexcept nogil:
-    # Credit without which nothing is taken: a window is not cut by it.
+    # Returns the least credit for a pop: windows are not cut to fit the credit.
     return f.ask.window if f.ask.window else 1
 
 cdef inline bint feed_full(Feed* f) noexcept nogil:
     return f.granted - f.used < feed_least(f)
 
 cdef void feed_note(Feed* f, PopJob* j) noexcept nogil:
-    # What an answer brought is out to it, under its leases.
+    # Counts the messages of an answer against the credit, under their leases.
     cdef int left = j.n_messages
     cdef int i
     cdef Unacked* h
@@ -32,7 +32,7 @@ cdef void feed_note(Feed* f, PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef void feed_note_rest(Feed* f, PopJob* j, int left) noexcept nogil:
-    # Messages of leases that nobody remembers count with the first that is one. Book locked.
+    # Adds messages of unremembered leases to the first lease of the answer that is remembered. Requires book.lock.
     cdef Cursor* c
     cdef int i
     for i in range(j.n_cursors):
@@ -44,10 +44,10 @@ cdef void feed_note_rest(Feed* f, PopJob* j, int left) noexcept nogil:
         c = j.cursors[i]
         if c.state == CURSOR_LEASED and c.fed == NULL and fed_begin(f, c, j.lease, left):
             return
-    f.used -= left            # its lease is over already
+    f.used -= left            # its lease has ended already
 
 cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
-    # Leases are over.
+    # Handles ended leases; frees a feed that was closed meanwhile.
     cdef Feed* f = <Feed*>m
     cdef bint closed
     uv_mutex_lock(&book.lock)

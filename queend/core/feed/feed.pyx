@@ -1,15 +1,15 @@
-# A feed: one request that is answered with messages for as long as its client stays. It asks for them by one pop after
-# another; each waits for messages as the pop of a client does. The next pop is not made while the client has as many
-# messages without an acknowledgment as it asked for (feed/credit), or has not taken what it was given. In: a request,
-# ends of leases. Out: messages, signs of life. Owns the feed, and the requests that are made for it.
+# A feed: one request that is answered with messages until its client leaves. In: a request, ends of leases. Out:
+# messages, heartbeats. Owns the feed, and the internal requests made for it.
+# It makes one pop after another; each waits for messages like a client's pop. The next pop waits while the credit is
+# used up (feed/credit), or while the client has not taken its messages.
 
 cdef enum:
-    # a pop waits so long, and up to half as long again: what it found may not be held for good
+    # a pop waits this long, and up to half as long again: memory of deleted entries is not held for ever
     FEED_POP_MS = 20000
-    FEED_PAUSE_US = 1000000   # after something failed
-    FEED_RETRY_MS = 2000      # a client that was cut off waits so long
-    FEED_ENDLESS = <int64_t>1 << 40     # credit where it is not counted
-    FEED_SILENCES = 3         # signs of life without an answer, then nobody is there
+    FEED_PAUSE_US = 1000000   # after a failure
+    FEED_RETRY_MS = 2000      # reconnection delay for the client
+    FEED_ENDLESS = <int64_t>1 << 40     # credit if it is not counted
+    FEED_SILENCES = 3         # a connection counts as dead after this many unanswered heartbeats
 
 # ---- begin ---------------------------------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef Feed* f
     cdef ApiError err
     if c == NULL:
-        reply_empty(r)   # its client left meanwhile
+        reply_empty(r)   # the client left meanwhile
         return
     f = <Feed*>calloc(1, sizeof(Feed))
     if f == NULL:
@@ -48,7 +48,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     if f.req.feed == FEED_NONE:
         f.req.feed = FEED_PLAIN if r.http10 else FEED_CHUNKS
     elif not f.ask.release_given:
-        f.ask.release = True  # who acknowledges here does so no more when it is gone
+        f.ask.release = True  # the stream is the only place to acknowledge its messages, so their leases end with it
     if f.req.auto_ack and (f.req.feed != FEED_SOCKET or f.ask.credit == 0):
         f.granted = FEED_ENDLESS
     else:
@@ -61,7 +61,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     feed_sit(f, c)
 
 cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
-    # What speaks against it, if anything does.
+    # Checks whether the stream may begin; sets e if it may not.
     if r.next != NULL or r.conn.reading != NULL:
         error_set(e, 400, b"Nothing may follow the request for a stream on its connection")
     elif atomic_get64(&jobs_standing) >= r.worker.settings.max_parked:
@@ -69,20 +69,20 @@ cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
         error_set(e, 503, b"Too many pops are waiting; try again")
 
 cdef void feed_sit(Feed* f, Conn* c) noexcept nogil:
-    # The connection is its own from now on: whatever follows on it is no request.
+    # Takes over the connection: no further request may follow on it.
     cdef int silent_ms = FEED_SILENCES * f.ask.beat_s * 1000
     f.r.keep_alive = False
     c.feed = f
     c.ended = True
     c.mode = READ_FRAMES if f.req.feed == FEED_SOCKET else READ_NOTHING
     conn_drop(c)
-    held_drop(f.r)            # streams have a bound of their own
-    # who is cut off does not answer, and the kernel would go on for a quarter of an hour
+    held_drop(f.r)            # streams have their own bound
+    # a client that was cut off does not answer; the kernel would retry for 15 minutes
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
     conn_dirty(c)
 
 cdef void feed_begin(Feed* f) noexcept nogil:
-    # Its head is written when all answers before it are.
+    # Writes the head, once all earlier answers are written.
     cdef Buf* b
     cdef char[40] text
     f.begun = True
@@ -103,7 +103,7 @@ cdef void feed_begin(Feed* f) noexcept nogil:
 # ---- messages ------------------------------------------------------------------------------------------------------
 
 cdef bint feed_flow(Conn* c) noexcept nogil:
-    # What has gathered goes out, and more is asked for. False: the connection is broken.
+    # Writes gathered messages and asks for more. Returns False if the connection is broken.
     cdef Feed* f = c.feed
     cdef Request* q = f.answer
     cdef const char* why
@@ -118,7 +118,7 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
         f.wrote_us = clock_mono_us()
     if q != NULL and not held and not f.last:
         if not conn_write_part(c, &q.out):
-            return False      # it goes back with the rest
+            return False      # the answer is given back with the rest
         f.answer = NULL
         f.wrote_us = clock_mono_us()
         request_close(q)
@@ -160,7 +160,7 @@ cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
     pop_begin(f.worker, q, j)
 
 cdef bint feed_ask(Feed* f, Request* q, PopJob* j) noexcept nogil:
-    # Its names are copied: it may outlive the feed. False: memory ran out.
+    # Fills in the next pop, with its names copied, as it may outlive the feed. Returns False if memory ran out.
     j.req = f.req
     j.req.queue = arena_copy(&q.arena, f.req.queue)
     j.req.group = arena_copy(&q.arena, f.req.group)
@@ -169,7 +169,7 @@ cdef bint feed_ask(Feed* f, Request* q, PopJob* j) noexcept nogil:
     return j.req.queue.p != NULL and j.req.group.p != NULL and j.req.partition.p != NULL
 
 cdef void feed_fed(Request* q) noexcept nogil:
-    # What was made for a feed is answered.
+    # Takes the answer to an internal request of a feed.
     cdef Feed* f = q.feed
     if q is f.check:
         feedgrant_answered(f, q)
@@ -193,7 +193,7 @@ cdef void feed_fed(Request* q) noexcept nogil:
 # ---- signs of life -------------------------------------------------------------------------------------------------
 
 cdef void feeds_tick(Engine* e) noexcept nogil:
-    # Twice a second.
+    # Sends due heartbeats. Called twice a second.
     cdef int64_t now = clock_mono_us()
     cdef HeapNode* top = heap_top(&e.beats)
     while top != NULL and top.at <= now:
@@ -226,7 +226,7 @@ cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
 # ---- end -----------------------------------------------------------------------------------------------------------
 
 cdef const char* feed_over(Feed* f, Conn* c) noexcept nogil:
-    # Why it ends, NULL: it goes on.
+    # Returns why the stream ends; NULL if it goes on.
     if f.last:
         return b""
     if engine_of(f.worker).stopping:
@@ -236,7 +236,7 @@ cdef const char* feed_over(Feed* f, Conn* c) noexcept nogil:
     return NULL
 
 cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
-    # Its last event. error: an object that says more, empty: there is none.
+    # Writes the last event. error: an object with details; empty: no details.
     cdef Buf* b = &f.r.out
     cdef size_t at = b.len
     if f.last:
@@ -256,7 +256,7 @@ cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
     chunk_close(b, f.req.feed, at)
 
 cdef void feed_end(Feed* f, const char* why) noexcept nogil:
-    # Its request is answered, to the end.
+    # Ends the response and the feed.
     cdef Request* r = f.r
     if why[0]:
         feed_last(f, why, slice_of(NULL, 0))
@@ -270,16 +270,17 @@ cdef void feed_end(Feed* f, const char* why) noexcept nogil:
     feed_close(f)
 
 cdef void feed_gone(Request* r) noexcept nogil:
-    # Its client left.
+    # Closes the feed of a client that left.
     feed_close(<Feed*>r.job)
     request_close(r)
 
 cdef void feed_half(Request* r) noexcept nogil:
-    # Its client sends no more: nobody can tell whether it reads on, so it is over.
+    # Ends the feed of a client that ended its side: whether it still reads is unknown.
     conn_dirty(r.conn)
 
 cdef void feed_close(Feed* f) noexcept nogil:
-    # What it was not given goes back; what it was given too, if it wants that.
+    # Closes the feed. Gives back undelivered messages, and also the delivered ones if the client asked for it
+    # (release).
     cdef Engine* e = engine_of(f.worker)
     cdef Request* q
     cdef bint posted
@@ -293,7 +294,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
     while f.commands != NULL:
         q = f.commands
         f.commands = q.next
-        q.feed = NULL         # it is done all the same
+        q.feed = NULL         # the command is executed all the same
         request_leave(q)
     parts_drop(f)
     uv_mutex_lock(&book.lock)
@@ -308,7 +309,7 @@ cdef void feed_close(Feed* f) noexcept nogil:
         free(f)
 
 cdef void feed_forsake(Request* q) noexcept nogil:
-    # A request that was made for it, if there is one, goes on without it.
+    # Detaches an internal request from the feed, if q is not NULL; the request goes on alone.
     if q == NULL:
         return
     q.feed = NULL
@@ -324,7 +325,7 @@ cdef void feed_forsake(Request* q) noexcept nogil:
     request_close(q)
 
 cdef void feeds_look(Engine* e) noexcept nogil:
-    # Has each stream looked at when this turn of the loop ends: the drain began, or grants ended.
+    # Lets each stream be checked when this turn of the loop ends: the drain began, or grants ended.
     cdef int i
     for i in range(e.beats.n):
         conn_dirty((<Feed*>e.beats.nodes[i + 1].owner).r.conn)

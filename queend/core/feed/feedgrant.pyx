@@ -3,7 +3,7 @@
 # a new grant, or the last event. Owns the request that verifies the token.
 
 cdef enum:
-    FEEDGRANT_PATIENCE_US = 5000000     # a stream whose token could not be verified for so long ends
+    FEEDGRANT_PATIENCE_US = 5000000     # a stream ends if its token could not be verified for this long
 
 cdef const char* FEEDGRANT_TICKET = (b'{"error":"Keys or settings of tokens changed, and a ticket is good for one '
                                      b'request: ask for another ticket"}')
@@ -14,7 +14,7 @@ FEEDGRANT_ROUTE.level = GRANT_WRITE
 FEEDGRANT_ROUTE.submit = feedgrant_take
 
 cdef int64_t feedgrant_until(Request* r, int64_t wrote_us, int beat_s) noexcept nogil:
-    # Returns when the stream has to be looked at (monotonic): at its next heartbeat, or at the end of its token.
+    # Returns the moment of the next check of the stream (monotonic): its next heartbeat, or the end of its token.
     cdef int64_t due = wrote_us + beat_s * <int64_t>1000000
     return gate_until(r, due) if r.grant != NULL else due
 
@@ -69,7 +69,7 @@ cdef void feedgrant_take(Worker* w, Request* q, int route) noexcept nogil:
         gate_refuse_pop(q, f.req.queue, f.req.group)
         return
     if q.grant.size <= f.r.grant.size:
-        memcpy(f.r.grant, q.grant, q.grant.size)      # the pop of the stream points to it, too
+        memcpy(f.r.grant, q.grant, q.grant.size)      # the stream's pop points to it as well
     else:
         copy = grant_copy(q.grant, &f.r.arena)
         if copy == NULL:

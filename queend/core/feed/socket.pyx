@@ -1,14 +1,15 @@
-# A stream over a WebSocket (RFC 6455): frames of its client in, answers and messages out. What a client says in a text
-# message is a request of the ordinary routes, without its HTTP:
-#   {"ack": <body of POST /api/v1/ack or /api/v1/ack/batch>}, {"extend": {"leaseId", "seconds"}}, {"credit": n},
-# each with a "ref" of its own choice, which its answer repeats. Owns the requests that are made for it.
+# A stream over a WebSocket (RFC 6455). In: frames of the client. Out: answers and messages. Owns the requests made for
+# it.
+# A text message of the client is a request of an ordinary route, without HTTP:
+# {"ack": <body of POST /api/v1/ack or /api/v1/ack/batch>}, {"extend": {"leaseId", "seconds"}}, {"credit": n},
+# each with a "ref" chosen by the client, which the answer repeats.
 
 cdef enum:
     SOCKET_MOST = 256 << 10   # bytes of a message
-    SOCKET_REF = 256          # of a ref
-    SOCKET_TIMED = 64         # frames after which the turn's clock is asked
-    SOCKET_PARTS_US = 30000000          # a message in parts that is counted may take so long
-    SOCKET_NORMAL = 1000      # why it is closed
+    SOCKET_REF = 256          # bytes of a ref
+    SOCKET_TIMED = 64         # frames after which the turn's clock is read
+    SOCKET_PARTS_US = 30000000          # longest duration of a counted message in parts
+    SOCKET_NORMAL = 1000      # close codes
     SOCKET_AWAY = 1001
     SOCKET_WRONG = 1002
     SOCKET_BINARY = 1003
@@ -23,11 +24,11 @@ cdef enum:
 # ---- begin ---------------------------------------------------------------------------------------------------------
 
 cdef bint socket_wanted(Request* r) noexcept nogil:
-    # Is it to be a WebSocket?
+    # Returns True if the request asks for a WebSocket.
     return slice_folds(header_value(r.headers_raw, b"upgrade"), b"websocket")
 
 cdef void socket_judge(Request* r, char* accept, ApiError* e) noexcept nogil:
-    # The answer to the client's key (28 characters and a NUL), or why there is none.
+    # Writes the answer to the client's key to accept (28 characters and a NUL); sets e if the request is refused.
     cdef Slice key = header_value(r.headers_raw, b"sec-websocket-key")
     cdef unsigned char[64] text
     cdef unsigned char[24] digest
@@ -48,19 +49,19 @@ cdef void socket_begin(Feed* f) noexcept nogil:
     buf_text(b, b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
     buf_text(b, f.accept)
     if header_lists(f.r.headers_raw, b"sec-websocket-protocol", b"queend"):
-        buf_text(b, b"\r\nSec-WebSocket-Protocol: queend")       # never the one that is a token
+        buf_text(b, b"\r\nSec-WebSocket-Protocol: queend")       # never the subprotocol that carries a token
     buf_text(b, b"\r\n\r\n")
 
 # ---- frames --------------------------------------------------------------------------------------------------------
 
 cdef void socket_put(Buf* b, int first, const char* p, size_t n) noexcept nogil:
-    # A frame of at most SOCKET_SHORT bytes.
+    # Writes a frame of at most SOCKET_SHORT bytes.
     buf_byte(b, <char>first)
     buf_byte(b, <char>n)
     buf_put(b, p, n)
 
 cdef void socket_close(Feed* f, int code, const char* why) noexcept nogil:
-    # Its last frame.
+    # Writes the last frame.
     cdef char[126] text
     cdef size_t n = min(strlen(why), <size_t>123)
     if f.last:
@@ -73,8 +74,8 @@ cdef void socket_close(Feed* f, int code, const char* why) noexcept nogil:
     conn_dirty(f.r.conn)
 
 cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
-    # The frame that the bytes begin with; returns how many it has, 0: it is not complete. After the last one everything
-    # is swallowed.
+    # Reads the frame at the begin of the bytes. Returns its size, 0 if it is incomplete. After the last frame all input
+    # is discarded.
     cdef Feed* f = c.feed
     cdef const unsigned char* p = <const unsigned char*>data
     cdef size_t at = 2
@@ -117,7 +118,7 @@ cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
     return at + <size_t>length
 
 cdef int socket_wrong(Feed* f, int first, int second, uint64_t length) noexcept nogil:
-    # Why a frame with these first bytes is not taken, 0: it is.
+    # Returns the close code for a refused frame, 0 if the frame is accepted.
     cdef int op = first & 15
     cdef int form = second & 127
     if first & 0x70 or not second & 0x80 or form == 126 and length < 126 or form == 127 and length <= SOCKET_MIDDLE:
@@ -131,7 +132,7 @@ cdef int socket_wrong(Feed* f, int first, int second, uint64_t length) noexcept 
     return SOCKET_LARGE if length > SOCKET_MOST - f.parts.len else 0
 
 cdef void socket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
-    # One that is well-formed.
+    # Handles a well-formed frame.
     cdef int op = first & 15
     if op == 8:
         socket_closed(f, payload)
@@ -139,7 +140,7 @@ cdef void socket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
         socket_put(&f.r.out, SOCKET_PONG, payload.p, payload.n)
         conn_dirty(f.r.conn)
     elif op == 10:
-        pass                  # it lives
+        pass                  # a pong: resetting `silences` was enough
     elif first & 0x80 and not f.parted:
         socket_said(f, payload)
     else:
@@ -178,7 +179,7 @@ cdef void parts_drop(Feed* f) noexcept nogil:
     buf_free(&f.parts)
 
 cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
-    # The client says that it goes, and why: it hears the same.
+    # Handles the client's close frame: answers with the same code.
     cdef int code = SOCKET_NORMAL
     if payload.n >= 2:
         code = <unsigned char>payload.p[0] << 8 | <unsigned char>payload.p[1]
@@ -191,7 +192,7 @@ cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
     socket_close(f, code, b"")
 
 cdef void socket_last(Feed* f, const char* why, Slice error) noexcept nogil:
-    # It ends. error: {"error": "…"}, empty: there is none.
+    # Ends the stream. error: {"error": "…"}; empty: no details.
     cdef char[124] text
     cdef int code = SOCKET_NORMAL
     if strcmp(why, b"shutdown") == 0:
@@ -210,7 +211,7 @@ cdef void socket_ping(Feed* f) noexcept nogil:
     socket_put(&f.r.out, SOCKET_PING, b"", 0)
 
 cdef bint socket_dead(Feed* f) noexcept nogil:
-    # Its client says nothing any more, or began a frame long ago.
+    # Returns True if the client is silent, or its frame was incomplete at two consecutive heartbeats.
     cdef bint half = f.half
     f.half = f.r.conn.head.len > 0 and not f.r.conn.paused
     return f.silences >= FEED_SILENCES or half and f.half
@@ -249,7 +250,7 @@ cdef void socket_said(Feed* f, Slice text) noexcept nogil:
         reply_error(q, e.status, e.text)
 
 cdef bint socket_read(Feed* f, Request* q, Slice text, ApiError* e) noexcept nogil:
-    # What it asks for is done, or begun. False: it is refused.
+    # Executes or begins a command. Returns False if it is refused.
     cdef Json j
     cdef Slice key, value
     cdef Slice what = slice_of(NULL, 0)
@@ -273,7 +274,7 @@ cdef bint socket_read(Feed* f, Request* q, Slice text, ApiError* e) noexcept nog
         return refuse_json(e, &j)
     if what.p == NULL:
         return refuse(e, b"A message must be an object with ack, extend or credit")
-    q.target = q.path         # what its answer is named after
+    q.target = q.path         # names the answer
     return socket_do(f, q, what, e)
 
 cdef bint socket_do(Feed* f, Request* q, Slice what, ApiError* e) noexcept nogil:
@@ -303,7 +304,7 @@ cdef bint socket_do(Feed* f, Request* q, Slice what, ApiError* e) noexcept nogil
     return True
 
 cdef bint socket_lease(Request* q, Slice what, ApiError* e) noexcept nogil:
-    # The path of the extension of the lease that is named.
+    # Sets the path for the extension of the named lease. Returns False if the id is malformed.
     cdef Json j
     cdef Slice key, value
     cdef Slice lease = slice_of(NULL, 0)
@@ -324,7 +325,7 @@ cdef bint socket_lease(Request* q, Slice what, ApiError* e) noexcept nogil:
     return True
 
 cdef void socket_answered(Feed* f, Request* q) noexcept nogil:
-    # {"ack": …, "status": 200, "ref": …}
+    # Writes the answer {"ack": …, "status": 200, "ref": …}.
     cdef Buf* b = &f.r.out
     cdef size_t at = b.len
     cdef Request** before = &f.commands
@@ -352,6 +353,6 @@ cdef void socket_answered(Feed* f, Request* q) noexcept nogil:
         buf_slice(b, q.query)
     buf_byte(b, b'}')
     if q.out.failed:
-        b.failed = True       # the connection ends instead of lying
+        b.failed = True       # the connection ends instead of sending a cut answer
     socket_frame(b, at, NULL)
     request_close(q)

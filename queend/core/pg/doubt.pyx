@@ -126,8 +126,7 @@ cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcep
 
 cdef const char* connect_state(const char* text) noexcept nogil:
     # Returns the SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a
-    # colon. NULL if the server did not
-    # answer, as the message then has no SQLSTATE.
+    # colon. Returns NULL if the server did not answer, as the message then has no SQLSTATE.
     cdef const char* p = strstr(text, b":  ")
     cdef int i
     while p != NULL:

@@ -1,6 +1,5 @@
 # Identifies the server that a connection leads to. A server that took over, was restored or recovered from a crash may
-# lack commits that this process knows of.
-# So no remembered fact may outlive the server.
+# lack commits that this process knows of. So no remembered fact may outlive the server.
 # In: the answer to INCARNATION, asked with the statements that a new connection prepares. Out: a number, raised when
 # the server changes; `forget` has dropped everything by then.
 # Locks: `lock`, taken before every other lock: for reading while an answer is processed, for writing while the number

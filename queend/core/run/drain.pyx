@@ -1,7 +1,7 @@
-# The drain: what waits for a statement, and is sent. It runs once per loop iteration, after I/O, so that everything
-# read in one iteration shares a call; each of its rows (run/kinds) that has something to do is called once. The first
-# four take turns at being first, so that no type of job starves. Then the timer is set: when to look again without
-# being woken, for jobs that are held, long polls, leases that end, looks, retries.
+# The drain sends waiting jobs in statements. It runs once per loop iteration, after I/O, so that all requests read in
+# one iteration share a call. Each row (run/kinds) with work is called once; the first four rotate, so that no job type
+# starves.
+# Then the timer is set for held jobs, long polls, lease expiry, looks and retries.
 
 cdef void engine_drain(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
@@ -15,7 +15,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     e.hold_us = -1
     e.rotate += 1
     if e.pause_until and clock_mono_us() >= e.pause_until:
-        e.pause_until = 0     # else a call failed just now: the timer looks again
+        e.pause_until = 0     # if it is not over, a call failed recently: the timer looks again
     drain_run(e, &e.drains[0])
     for i in range(DRAINS_IN_TURN):
         drain_run(e, &e.drains[DRAIN_FIRST + (e.rotate + i) % DRAINS_IN_TURN])
@@ -42,7 +42,7 @@ cdef inline void drain_run(Engine* e, Drain* d) noexcept nogil:
         d.run(e)
 
 cdef inline bint drain_waits(Drain* d) noexcept nogil:
-    # Is there something in its lists?
+    # Returns True if one of its lists holds work.
     cdef int i
     for i in range(DRAIN_LISTS):
         if d.lists[i] != NULL and d.lists[i][0] != NULL:
@@ -50,18 +50,18 @@ cdef inline bint drain_waits(Drain* d) noexcept nogil:
     return False
 
 cdef void pushes_drain(Engine* e) noexcept nogil:
-    # The streams of this worker.
+    # Drains the push streams of this worker.
     cdef int i
     for i in range(streams_all):
         if streams[i].worker is e.worker and stream_waits(&streams[i]):
             stream_drain(&streams[i])
 
 cdef inline bint stream_waits(PushStream* s) noexcept nogil:
-    # For a statement to be sent.
+    # Returns True if the stream has a batch to send and no statement in flight.
     return s.flying == NULL and (s.again != NULL or s.gather != NULL)
 
 cdef inline void limits_tell(Engine* e) noexcept nogil:
-    # For whoever looks at the metrics.
+    # Copies the limits to the counters, for the metrics.
     cdef int i
     for i in range(e.n_drains):
         if e.drains[i].queue != NULL:
@@ -70,7 +70,7 @@ cdef inline void limits_tell(Engine* e) noexcept nogil:
 # ---- the timer -----------------------------------------------------------------------------------------------------
 
 cdef void engine_arm(Engine* e) noexcept nogil:
-    # The timer is only ever moved forward here; firing early costs one look.
+    # Arms the timer for the next due moment. It only moves the timer to an earlier moment; firing early costs one look.
     cdef int64_t now
     cdef int64_t at = INT64_MAX
     cdef HeapNode* top = heap_top(&e.deadlines)
@@ -90,19 +90,19 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             at = min(at, rowcache.first.kept_us + ROWCACHE_AGE_US)
         uv_mutex_unlock(&book.lock)
         if not e.slots.closing:
-            # one that is due waits for a connection, or for the end of the one before
+            # an overdue look waits for a connection, or for the running look
             at = min(at, e.discover.due_us if e.discover.due_us > now else now + 20000)
             if e.discover.leases_due_us:
                 at = min(at, e.discover.leases_due_us if e.discover.leases_due_us > now else now + 20000)
         if e.settings.workers > 1:
-            at = min(at, now + 100000)        # other workers add due times without telling
+            at = min(at, now + 100000)        # other workers add due times without notice
     if e.hold_us >= 0:
         at = min(at, now + e.hold_us)
     if e.pause_until:
         at = min(at, e.pause_until)
     if engine_waits(e):
         at = min(at, now + 50000)
-    at = max(at, 1)           # a deadline may be 0, which armed_us has for a timer that is not armed
+    at = max(at, 1)           # a deadline may be 0, which in armed_us means not armed
     if at == INT64_MAX or (e.armed_us and e.armed_us <= at):
         return
     e.armed_us = at
@@ -110,7 +110,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
     uv_timer_start(&e.timer, engine_on_timer, <uint64_t>max((at - now + 999) // 1000, 1), 0)
 
 cdef bint engine_waits(Engine* e) noexcept nogil:
-    # Work that nobody else will wake: retries, and requests that wait for a database that is away.
+    # Returns True if there is work without a later wake-up: retries, and requests that wait for an unavailable
+    # database.
     cdef int i
     if e.want_reload or e.wait_reload.n or e.round.running:
         return True

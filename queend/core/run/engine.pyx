@@ -1,8 +1,8 @@
-# The engine of one worker: its start, and the requests it is handed. What turns it (run/drain): requests, the end of a
-# statement, the timer (deadlines, due leases, retries), messages of other workers.
+# The engine of one worker: its start, and the requests it takes. The drain (run/drain) is run by requests, ends of
+# statements, the timer (deadlines, lease expiry, retries) and messages of other workers.
 
 cdef bint engine_boot(Process* p) noexcept nogil:
-    # Before the threads start: what all workers share.
+    # Starts the parts that all workers share. Requires that no thread has started.
     global reload_running, reload_at, reload_of, boss, tally_workers
     tally_workers = p.n
     elsewhere.send = spill_send
@@ -28,11 +28,11 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     return True
 
 cdef void engine_halt(Process* p) noexcept nogil:
-    # After they have ended.
+    # Ends the shared parts. Requires that the threads have ended.
     global boss
     boss = NULL
     peers_halt()
-    incarnation_open(NULL)    # nothing is left that it could drop
+    incarnation_open(NULL)    # no facts are left to drop
     streams_close()
     catalog_close()
     idsets_close()
@@ -63,7 +63,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     if e.slots != NULL:
         e.slots.on_server = engine_server
     e.want_reload = w.index == 0
-    e.version = -1            # 0 would mean: do not check
+    e.version = -1            # 0 would mean: not checked
     if e.slots != NULL and w.process.connects:
         slotpool_connect(e.slots)
     if e.slots != NULL and w is boss:
@@ -71,19 +71,19 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     return e.slots != NULL
 
 cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
-    # The database is as this program needs it.
+    # Connects: the database fits this program.
     if not engine_of(w).closing:
         slotpool_connect(engine_of(w).slots)
 
 cdef void engine_sweep(Worker* w) noexcept nogil:
-    # Twice a second.
+    # Maintains the connections. Called twice a second.
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_sweep(engine_of(w).slots)
         engine_borrow(engine_of(w))
         discover_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
-    # The server has no connection left, and this worker got none: another that has two and more gives up one.
+    # Asks another worker to give up a connection: the server has none left, and this worker has none.
     cdef int64_t now = clock_mono_us()
     if slotpool_ready(e.slots) or atomic_get64(&doubt.why) != DOUBT_CROWDED or now - e.borrowed_us < BORROW_US:
         return
@@ -91,8 +91,8 @@ cdef void engine_borrow(Engine* e) noexcept nogil:
     engine_lend(e.worker.process)
 
 cdef bint engine_lend(Process* p) noexcept nogil:
-    # The worker with most connections closes one for some seconds, so that somebody else gets it. Any thread. False:
-    # memory ran out.
+    # Lets the worker with most connections close one for some seconds, so that another worker gets it. Returns False if
+    # memory ran out. Any thread.
     cdef int i
     cdef int most = 0
     cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
@@ -112,7 +112,7 @@ cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
         slotpool_spare(engine_of(w).slots)
 
 cdef bint process_ready(Process* p) noexcept nogil:
-    # Does the database answer every worker? Any thread.
+    # Returns True if every worker has a connection and the catalog is loaded. Any thread.
     cdef int i
     for i in range(p.n):
         if atomic_get64(&p.workers[i].counters.connected) == 0:
@@ -134,7 +134,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         route.submit(w, r, route.route)
         return
     if e.stopping and (r.conn == NULL or r.conn.asked > 1):
-        reply_error(r, 503, "The server is shutting down")      # but the first one of a connection is served
+        reply_error(r, 503, "The server is shutting down")      # the first request of a connection is served
         return
     if not catalog.loaded and not (spool.on and route.buffered):
         reply_error(r, 503, doubt_why())
@@ -152,14 +152,14 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     route.submit(w, r, route.route)
 
 cdef bint values_read(Request* r, void* job, Tools* t) noexcept nogil:
-    # Of a request for the control plane: few enough values?
+    # Returns True if the body for the control plane has few enough values.
     return not json_crowded(r.body)
 
 cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     if not good:
         reply_error(r, 413, b"The request body has too many values")
     elif r.conn == NULL:
-        reply_empty(r)   # its client left meanwhile
+        reply_empty(r)   # the client left meanwhile
     else:
         bridge_send(r, False)
 
@@ -171,7 +171,7 @@ cdef bint query_known(Request* r, const char* names) noexcept nogil:
     return False
 
 cdef int64_t process_doubts(Process* p) noexcept nogil:
-    # DOUBT_* of all workers together. Any thread.
+    # Returns the DOUBT_* bits of all workers together. Any thread.
     cdef int64_t doubts = 0
     cdef int64_t now = clock_mono_us()
     cdef int64_t since
@@ -190,13 +190,13 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
     if atomic_get64(&doubt.commits) and not doubts & DOUBT_AWAY and (doubt_heard(now) or not doubts & DOUBT_SILENT):
-        # A worker whose statements all wait for their commits hears nothing, while others are answered.
+        # A worker whose statements all wait for their commits gets no answer, while others do.
         doubts = doubts & ~(<int64_t>DOUBT_SILENT) | DOUBT_COMMITS
     return doubts
 
 cdef const char* process_unready(Process* p) noexcept nogil:
-    # Returns why requests cannot be served, NULL if they can. Of all workers together, so that every connection is told
-    # the same: which worker has it is chance. Any thread.
+    # Returns why requests cannot be served, NULL if they can. It covers all workers, so that every connection gets the
+    # same answer, whichever worker has it. Any thread.
     cdef int64_t doubts = process_doubts(p)
     if p.stopping:
         return b"The server is shutting down"
@@ -213,11 +213,11 @@ cdef const char* process_unready(Process* p) noexcept nogil:
     return NULL
 
 cdef inline bint process_buffers(Process* p) noexcept nogil:
-    # Returns True if pushes that cannot be stored are accepted all the same. Any thread.
+    # Returns True if pushes that cannot be stored are still accepted. Any thread.
     return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
 
 cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
-    # Answers /readyz, which promises that pushes are accepted. `reason` tells why they are buffered.
+    # Answers /readyz, which promises that pushes are accepted. `reason` says why they are buffered.
     cdef const char* why = process_unready(w.process)
     cdef char[160] text
     if why == NULL:

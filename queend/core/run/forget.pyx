@@ -1,15 +1,14 @@
-# Another server, or another life of the same one (pg/incarnation): what this process remembers may be of commits that
-# server never had. In: the word of the pg room, on the thread of whichever worker was connected first. Out: an empty
-# catalog, and nothing in memory. Each worker then goes on by itself when its own first connection stands
-# (engine_server): no statement goes out before the catalog is loaded anew, because none has a version that the database
-# accepts.
+# Another server, or a restarted one (pg/incarnation): this process may remember commits that the server lacks. In: a
+# call of the pg room, on the thread of the worker that connected first. Out: an empty catalog and empty caches.
+# Each worker continues when its own first connection is established (engine_server). Statements wait until the catalog
+# is loaded again, because until then none has a version that the database accepts.
 #
-# What is on its way meets this in one of three places. An answer of the server before is taken for a lost one. Who
-# holds partitions or groups finds them dead. Who holds numbers finds them of another incarnation (Job.server,
-# PushBatch.server, Round.server) and looks its names up again.
+# Work in flight meets the change in one of three places. An answer of the earlier server counts as lost. Held
+# partitions and groups are marked dead. Held numbers belong to another incarnation (Job.server, PushBatch.server,
+# Round.server), so their names are looked up again.
 
 cdef void forget_all(int64_t number) noexcept nogil:
-    # Nobody is taking an answer in: incarnation.lock is held for writing.
+    # Drops all remembered facts. Requires incarnation.lock for writing: no answer is being processed.
     global reload_running
     cdef Group* g
     cdef Queue* q
@@ -35,7 +34,7 @@ cdef void forget_all(int64_t number) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     while catalog.list != NULL:
         catalog_bury(catalog.list)
-    catalog.cleanings += 1    # look-ups under way are void
+    catalog.cleanings += 1    # look-ups in flight are void
     catalog.version = -1
     catalog.server = number
     uv_rwlock_wrunlock(&catalog.lock)
@@ -44,11 +43,11 @@ cdef void forget_all(int64_t number) noexcept nogil:
         idset_drop(idsets.oldest)
     uv_mutex_unlock(&idsets.lock)
     uv_mutex_lock(&reload_lock)
-    reload_running = False    # one that still waits for the server before would keep the next one waiting
+    reload_running = False    # a reload that waits for the earlier server would delay the next one
     uv_mutex_unlock(&reload_lock)
 
 cdef void engine_server(void* owner) noexcept nogil:
-    # This worker's first connection to that server is about to serve.
+    # Adapts this worker to the server, before its first connection to it serves.
     cdef Engine* e = <Engine*>owner
     cdef int i
     cdef bint known

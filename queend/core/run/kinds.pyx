@@ -1,6 +1,5 @@
-# The tables of the engine. Its routes: what a request is, and who takes it. In each worker: each job type's queue,
-# policy and limit (queues_open), and what is done about its lists in a turn (drains_open). A new job type is a row of
-# each; what else is done with its jobs its own file says (JobKind).
+# Tables of the engine: its routes; and for each worker each job type's queue, policy and limit (queues_open), and the
+# drains of a turn (drains_open). A new job type is one row in each. Its own file defines the rest (JobKind).
 
 cdef void routes_open() noexcept nogil:
     cdef HotRoute* t
@@ -70,7 +69,7 @@ cdef void queues_open(Engine* e) noexcept nogil:
     queue_is(e, &e.acks, TYPE_ACK, NULL)
     queue_is(e, &e.txs, TYPE_TRANSACTION, NULL)
     queue_is(e, &e.leases, TYPE_LEASE, NULL)
-    # they wait for each other in there
+    # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
                 limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
     limit_fixed(&e.lease_asks.limit, 2)
@@ -83,9 +82,9 @@ cdef void queue_is(Engine* e, JobQueue* q, int job_type, const HoldRule* rule) n
 
 cdef void drains_open(Engine* e) noexcept nogil:
     cdef Drain* d
-    d = drain_is(e, lookup_drain, <ListHead*>&e.resolving.first, False)      # names first: jobs come of them
+    d = drain_is(e, lookup_drain, <ListHead*>&e.resolving.first, False)      # names first: resolved names yield jobs
     d.lists[1] = <ListHead*>&e.round.waiting
-    # these take turns (DRAINS_IN_TURN)
+    # The following drains rotate (DRAINS_IN_TURN).
     drain_is(e, pushes_drain, NULL, False)
     d = drain_is(e, pops_drain, <ListHead*>&e.woken.first, True)
     d.lists[1] = <ListHead*>&e.pops.jobs.first
@@ -95,7 +94,7 @@ cdef void drains_open(Engine* e) noexcept nogil:
     d.queue = &e.pops
     drain_queue(e, acks_drain, &e.acks, OP_ACK)
     drain_queue(e, txs_drain, &e.txs, OP_TRANSACTION)
-    # and these do not
+    # The following drains keep their order.
     drain_is(e, cycles_drain, <ListHead*>&e.cycles.jobs.first, True)
     drain_is(e, flushes_drain, <ListHead*>&e.flushes.first, False)
     drain_is(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)

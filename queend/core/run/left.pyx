@@ -1,9 +1,9 @@
-# What a stop cuts off: a line of the log for each of a worker's first requests that are not done when its grace is
-# over, so that whoever reads it finds out what they waited for. In: such a worker. Out: lines. It looks wherever a job
-# may be; nothing is noted for it before.
+# Reports the work that a stop interrupts. In: a worker whose grace period is over. Out: a log line for each of its
+# first unfinished requests, with what the request waits for. It searches every place where a job may be; jobs keep no
+# record of their place.
 
 cdef enum:
-    LEFT_MOST = 16            # lines of one worker
+    LEFT_MOST = 16            # lines per worker
 
 cdef const char* LEFT_POP[8]
 LEFT_POP[<int>POP_PENDING] = b"pending"
@@ -23,7 +23,7 @@ LEFT_PARKED[<int>PARKED_STRANGER] = b"parked by name"
 LEFT_PARKED[<int>PARKED_PACED] = b"waits for tokens of a rate"
 
 cdef void engine_left(Worker* w) noexcept nogil:
-    # Those of its connections, then those without a client.
+    # Reports the requests of the worker's connections, then those without a client.
     cdef Buf text
     cdef Conn* c
     cdef Request* r
@@ -62,7 +62,7 @@ cdef void engine_left(Worker* w) noexcept nogil:
     buf_free(&text)
 
 cdef int left_say(Buf* text) noexcept nogil:
-    # One line; the text is empty afterwards. 1.
+    # Logs one line and empties the text. Returns 1.
     cdef const char* detail = b"out of memory"
     buf_byte(text, 0)
     if not text.failed:
@@ -84,7 +84,7 @@ cdef inline void left_name(Buf* text, const char* what, Slice name) noexcept nog
 # ---- whose ---------------------------------------------------------------------------------------------------------
 
 cdef bint left_conn(Conn* c, Buf* text) noexcept nogil:
-    # A connection that holds up the end without a request that is whole. False: it does not.
+    # Describes a connection that delays the end without a complete request. Returns False if it does not.
     if c.reading != NULL or c.head.len and c.state == CONN_HEAD:
         buf_text(text, b"a request that has not arrived in whole")
     elif c.out_pending and c.first == NULL:
@@ -94,7 +94,7 @@ cdef bint left_conn(Conn* c, Buf* text) noexcept nogil:
     return True
 
 cdef int left_feed(Feed* f, int64_t* seen, int room, Buf* text) noexcept nogil:
-    # What was made for a stream; how many of it were told.
+    # Reports the internal requests of a stream. Returns the number of lines.
     cdef Request* q = f.commands
     cdef int told = 0
     if f.pop != NULL:
@@ -112,7 +112,8 @@ cdef int left_feed(Feed* f, int64_t* seen, int room, Buf* text) noexcept nogil:
     return told
 
 cdef bint left_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:
-    # What holds up the end besides requests that were found. lost: requests that were not. False: nothing does.
+    # Describes what delays the end besides the requests found. lost: requests that were not found. Returns False if
+    # nothing does.
     if lost > 0:
         left_number(text, b"requests that nobody holds: ", lost, b"; ")
     if e.releases != NULL or e.release_limit.in_flight:
@@ -205,7 +206,7 @@ cdef bint chain_has(Job* first, Job* j) noexcept nogil:
     return first != NULL
 
 cdef const char* left_list(Engine* e, Job* j) noexcept nogil:
-    # The list it waits in, NULL: none of these.
+    # Returns the list that holds the job; NULL if none of these lists does.
     if chain_has(e.resolving.first, j):
         return b"waits to ask for names"
     if chain_has(e.round.jobs, j):
@@ -252,7 +253,7 @@ cdef void left_place(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
         buf_text(text, b"in no list and no statement")
 
 cdef Call* left_call(Slot* s, Job* j) noexcept nogil:
-    # The call that the slot has in flight, if it is for this job.
+    # Returns the slot's call in flight if it serves this job.
     cdef Call* c = <Call*>s.ctx if s.state == SLOT_BUSY and s.done == call_answered else NULL
     if c == NULL:
         return NULL
@@ -263,7 +264,7 @@ cdef Call* left_call(Slot* s, Job* j) noexcept nogil:
     return NULL
 
 cdef const char* left_stream(Engine* e, Job* j) noexcept nogil:
-    # Of this worker's push streams. NULL: it is with none of them.
+    # Returns where this worker's push streams hold the job; NULL if they do not hold it.
     cdef PushStream* s
     cdef PushBatch* b
     cdef PushPart* part
@@ -293,7 +294,7 @@ cdef const char* left_stream(Engine* e, Job* j) noexcept nogil:
     return NULL
 
 cdef bint batch_has(PushBatch* b, Job* j) noexcept nogil:
-    # An item of it, or a claim for it.
+    # Returns True if the batch holds an item of the job, or a claim for it.
     cdef PushGroup* g = b.first if b != NULL else NULL
     cdef int i
     while g != NULL:

@@ -1,5 +1,5 @@
-# The catalog loaded anew, after it changed in the database: one statement for the whole process. In: who found it out
-# of date (names/stale). Out: the new catalog; jobs that waited for it, tried again on every worker.
+# Reloads the catalog after it changed in the database: one statement for the whole process. In: calls that found it
+# outdated (names/stale). Out: the new catalog; jobs that waited for it, tried again on every worker.
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent
@@ -12,7 +12,7 @@ cdef void reload_send(Engine* e) noexcept nogil:
         reload_running = True
         reload_sent = clock_mono_us()
     uv_mutex_unlock(&reload_lock)
-    e.want_reload = False     # when another worker's is running, its end reaches this worker too
+    e.want_reload = False     # the end of another worker's reload reaches this worker too
     if not mine:
         return
     uv_rwlock_wrlock(&catalog.lock)
@@ -22,9 +22,9 @@ cdef void reload_send(Engine* e) noexcept nogil:
     call_send(&e.reload)
 
 cdef void reload_waits(Engine* e) noexcept nogil:
-    # Who waits for a reload, this worker's or another's: long polls until their own deadline, all others as long as the
-    # patience lasts, from when the connections went, or twice as long from their beginning: they may have waited for
-    # something else before. Where nobody reloads any more, this worker does.
+    # Ends jobs that have waited too long for a reload, and starts a reload if none runs. A long poll waits until its
+    # own deadline. Other jobs wait for the patience, counted from the loss of the connections, or for twice the
+    # patience from their own begin.
     cdef int n = e.wait_reload.n
     cdef int64_t now = clock_mono_us()
     cdef Job* job
@@ -82,18 +82,19 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             m.run = engine_reloaded
             if not worker_post(e.worker.process.workers[i], m):
                 free(m)
-    if missed:                # no memory for the message: once more
+    if missed:                # no memory for the message: reloads once more
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
 
 cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
-    # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
+    # Wakes the pops parked on changed queues, to look at names and options again; also those in `wake`.
     catalog_book_lock()
     book_wake_queues(False, &wake)
     catalog_book_unlock(w, wake)
 
 cdef void book_wake_queues(bint all_, PopJob** wake) noexcept nogil:
-    # Those parked on all queues, buried ones too, or on all that a reload changed. Both locks held.
+    # Adds to `wake` the pops parked on all queues, buried ones too, or on the queues that a reload changed. Requires
+    # catalog.lock and book.lock.
     cdef Queue* q
     cdef int side
     for side in range(3):
@@ -115,11 +116,11 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     version = catalog.version
     uv_rwlock_rdunlock(&catalog.lock)
     if version < 0:
-        e.want_reload = True      # what was loaded has been dropped since, or not all of it was kept
+        e.want_reload = True      # the loaded catalog was dropped since, or is partial
         e.reload_pause = clock_mono_us() + 10000
         return
     e.want_reload = False
-    # From here on calls go out under this version; streams are cleaned of what an older one resolved before they send.
+    # From here on calls use this version; streams drop what an older version resolved before they send.
     e.version = version
     memset(&e.wait_reload, 0, sizeof(JobList))
     while job != NULL:
@@ -133,9 +134,8 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     discover_loaded(e)
 
 cdef void engine_notify(Slice name, bint moved) noexcept nogil:
-    # Has the catalog read again, and wakes the pops that are parked on the queue. Any thread. moved: cursors or
-    # partitions changed too, so its groups are looked at afresh. New options move nothing, and every client that starts
-    # may set them once more.
+    # Has the catalog read again, and wakes the pops parked on the queue. moved: cursors or partitions changed too, so
+    # its groups are scanned. New options move nothing, and every starting client may set them again. Any thread.
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
@@ -149,10 +149,10 @@ cdef void engine_notify(Slice name, bint moved) noexcept nogil:
         book_wake_queue(q, &wake)
     catalog_book_unlock(NULL, wake)
     tell_flags(NOTICE_LOOK)
-    boss_post(engine_changed)      # the scans are its business
+    boss_post(engine_changed)      # the first worker runs the scans
 
 cdef void engine_look() noexcept nogil:
-    # Any thread: somebody has committed something that this process was not told of.
+    # Starts a look: another program committed something that this process was not told of. Any thread.
     tell_flags(NOTICE_LOOK)
     boss_post(engine_looks)
 
@@ -160,9 +160,9 @@ cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Discover* d = &engine_of(w).discover
     free(m)
     d.due_us = 0
-    discover_tick(engine_of(w), clock_mono_us())      # or with the next turn of the clock
+    discover_tick(engine_of(w), clock_mono_us())      # or at the next tick
 
 cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:
-    # The catalog is known to be stale: no need to wait for a statement that finds out.
+    # Reloads the catalog, which is known to be outdated, before a statement finds out.
     free(m)
     engine_reload(w)

@@ -1,8 +1,8 @@
-# What the rooms of sockets call: here a complete request enters the engine (run/engine), and here a turn of the loop
-# drains it (run/drain).
+# Functions that the rooms of sockets call: a complete request enters the engine (run/engine), a turn of the loop drains
+# it (run/drain).
 
 cdef void service_open() noexcept nogil:
-    # Before anything of the process starts.
+    # Fills in `service`. Requires that nothing of the process has started.
     service.boot = engine_boot
     service.halt = engine_halt
     service.connect = engine_connect

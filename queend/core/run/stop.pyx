@@ -1,8 +1,8 @@
-# The end of an engine: a graceful stop answers who waits and lets finish what is in flight; closing gives back the
-# slots and all memory.
+# The end of an engine. A graceful stop answers waiting pops and lets statements in flight finish; closing frees slots
+# and memory.
 
 cdef void engine_stop(Worker* w) noexcept nogil:
-    # Graceful stop: parked pops are answered, nothing new is taken, what is in flight goes on.
+    # Begins a graceful stop: answers parked pops and takes no new work; statements in flight go on.
     cdef Engine* e = engine_of(w)
     cdef PopJob* wake = NULL
     e.stopping = True
@@ -28,7 +28,7 @@ cdef bint engine_idle(Worker* w) noexcept nogil:
     return True
 
 cdef void engine_close(Worker* w) noexcept nogil:
-    # Asynchronous: the loop runs out when slots and timer are gone.
+    # Closes the engine asynchronously: the loop ends when slots and timer are closed.
     cdef Engine* e = engine_of(w)
     if e == NULL or e.closing:
         return

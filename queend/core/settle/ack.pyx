@@ -1,6 +1,6 @@
-# Acknowledgments: names become ids; then a request goes the short way, which needs no look into the log
-# (settle/ackleased), or the whole one (settle/ackcall). In: a request. Out: its answer, when all of its items have a
-# result.
+# Acknowledgments. In: a request. Out: its answer, once all of its items have a result.
+# Names become ids; then the request takes the short way without a look into the log (settle/ackleased), or the full one
+# (settle/ackcall).
 
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
@@ -41,8 +41,9 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
     ack_go(engine_of(w), &j.job)
 
 cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Partition and group of one item; catalog lock held. `ask` is set where they are not known yet, and were not asked
-    # for already. An item that stays unknown keeps partition NULL (no such message) or group NULL (no such group).
+    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. An item that stays
+    # unknown keeps partition NULL (the message does not exist) or group NULL (the group does not exist). Requires
+    # catalog.lock.
     cdef int32_t id = 0
     if it.partition_id == 0:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
@@ -59,12 +60,12 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
         ask[0] = True
 
 cdef inline bint ackitem_gone(AckItem* it) noexcept nogil:
-    # Returns whether the partition was removed: its id is one that this database gave, and names no partition now. The
-    # message is gone with it, which counts as done. A number (of a framed pop) does not tell who gave it.
+    # Returns True if the partition was removed: its id was given by this database and names no partition now. Its
+    # message was deleted with it, which counts as done. A number (of a framed pop) does not identify the database.
     return it.partition == NULL and it.partition_id > 0 and it.partition_number == 0
 
 cdef void ack_go(Engine* e, Job* job) noexcept nogil:
-    # Names to ids; then it waits for its statement, or is answered.
+    # Resolves names to ids; then the job waits for its statement, or is answered.
     cdef AckJob* j = <AckJob*>job
     cdef bint ask = False
     cdef AckItem* lacks = NULL
@@ -99,7 +100,7 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
             j.pending += 1
         elif ackitem_gone(it) and it.status != 255 and not it.lease_bad:
             it.code = ACKED_OK | ACKED_NOOP
-        else:                 # an unknown word (255) is refused by itself, without a text
+        else:                 # an unknown status (255) is refused by itself, without a text
             it.code = ACKED_NOT_FOUND if it.partition == NULL else 0 if it.status == 255 else ACKED_BAD_LEASE
     if j.pending:
         job_queue(&j.job, &e.leased if ack_leased(j) else &e.acks.jobs)
@@ -107,7 +108,7 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
         ack_answer(j)
 
 cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
-    # Of the trace its consumer goes on with.
+    # Writes the span of the acknowledgments, in the trace that the consumer continues.
     cdef Slice parent, state
     cdef Slice none = slice_of(NULL, 0)
     if request_trace(r.headers_raw, &r.arena, &parent, &state):
@@ -115,7 +116,7 @@ cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
                  q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
 
 cdef int ackreq_count(AckReq* q) noexcept nogil:
-    # Messages it is about.
+    # Returns the number of messages that the request is about.
     cdef int i
     cdef int n = 0
     for i in range(q.n):
@@ -123,7 +124,7 @@ cdef int ackreq_count(AckReq* q) noexcept nogil:
     return n
 
 cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
-    # What its queues did.
+    # Adds the acknowledgments to the counts of their queues.
     cdef Queue* queue
     cdef Queue* last = NULL
     cdef Tally* t = NULL

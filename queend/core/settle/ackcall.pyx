@@ -1,5 +1,5 @@
-# Acknowledgments in their statement: many requests in one, a row per (partition, group, lease) of a request. A
-# (partition, group) occurs once per call; what finds it taken waits for the next call, so the rules of a request are
+# Statements of acknowledgments: many requests in one, with one row per (partition, group, lease) of a request.
+# A (partition, group) occurs once per call. Further rows for it wait for the next call, so the rules of a request are
 # applied one request at a time.
 
 cdef CallTexts ACK_TEXTS
@@ -48,7 +48,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         before = call.n_rows
         ack_rows_add(call, &e.ack_rows, j)
         if call.n_rows == before:
-            joblist_add(&later, &j.job)      # everything it touches is taken by this call
+            joblist_add(&later, &j.job)      # all of its cursors are in this call already
             continue
         joblist_add(&call.base.jobs, &j.job)
     jobs_queue_first(&later, &e.acks.jobs)
@@ -60,8 +60,8 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
-    # The job's pending items become rows. An item whose (partition, group) another row of this call has, with another
-    # lease or for another job, stays pending.
+    # Makes rows of the job's pending items. An item stays pending if its (partition, group) is in another row of this
+    # call, with another lease or for another job.
     cdef int i
     cdef AckItem* it
     cdef AckRow* row
@@ -89,7 +89,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
             row.n = 0
             if key and not table_put(taken, key, row):
                 call.n_rows -= 1
-                continue      # with the next call
+                continue      # waits for the next call
         it.next = NULL
         if row.last != NULL:
             row.last.next = it
@@ -99,7 +99,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         row.n += 1
 
 cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs* options) noexcept nogil:
-    # options: besides what the queues' options say of what goes back; NULL: nobody asks.
+    # Writes the rows as parameters. options: also writes the queues' retry options; NULL: without them.
     cdef int i, k
     cdef AckRow* row
     cdef AckItem* it
@@ -122,7 +122,7 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
         ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
         status = pgarray_reserve(&a.status, row.n)
         if ids == NULL or status == NULL:
-            continue          # the array is marked failed: nothing is sent
+            continue          # the array is marked failed: the statement is not sent
         it = row.first
         k = 0
         while it != NULL:
@@ -139,17 +139,17 @@ cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
     cdef AckItem* it = row.first
     cdef int64_t delay = -1
     pgarray_int4(&a.retry_limit, row.partition.queue.retry_limit)
-    while it != NULL:         # the longest that the acks of what goes back ask for
+    while it != NULL:         # the longest delay that the returned messages ask for
         if (it.status == 1 or it.status == 3) and it.delay_us > delay:
             delay = it.delay_us
         it = it.next
     if delay >= 0:
         pgarray_int8(&a.retry_delay_us, delay)
     else:
-        pgarray_null(&a.retry_delay_us)      # as the options of the queue say
+        pgarray_null(&a.retry_delay_us)      # as configured in the queue
 
 cdef void rows_unsure(Engine* e, AckRow* rows, int n) noexcept nogil:
-    # No answer: whether these leases have ended is not known.
+    # Marks the leases of these rows as uncertain: without an answer they may have ended or not.
     cdef int i
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
@@ -215,13 +215,13 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
             book_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
                        pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
-            if any_:          # what is left of it may have gaps
+            if any_:          # the remaining records may have gaps
                 unacked_over(pair_key(a.partition.id, a.group.id))
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
 
 cdef void ackitem_window_take(AckItem* it, Slice codes, bint released) noexcept nogil:
-    # All of a window have the same fate: a code for each.
+    # Sets the result of a window from its codes: all messages of a window have the same result.
     cdef size_t i
     it.code = ACKED_RELEASED if released else 0
     for i in range(codes.n):

@@ -1,16 +1,16 @@
-# Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease,
-# from the lease's first record on and in its order (memory/unacked). They share a statement with the claims of pops
-# whose records are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way
-# (settle/ack), which tells why.
+# Acknowledgments without a look into the log. Every item of the request completes records that this daemon delivered
+# under a lease, in order from the lease's first unacknowledged record (memory/unacked). They share a statement, and so
+# a commit, with claims of pops whose records are in memory (settle/claimcall). An acknowledgment that PostgreSQL does
+# not confirm takes the full way (settle/ack), which finds the reason.
 from libc.stdlib cimport qsort
 
 cdef inline bint ackitem_begins(AckJob* j, int i) noexcept nogil:
-    # Does the request go on with another lease, or another partition, from its item i on?
+    # Returns True if item i begins another lease or another partition than its predecessor.
     cdef AckItem* it = &j.req.items[i]
     return i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0
 
 cdef int leasedack_count(AckJob* j) noexcept nogil:
-    # How many leases the request is about; 0: it is not of this kind. Equal neighbours are one.
+    # Returns the number of leases in the request, equal neighbours counted once; 0 if the request does not qualify.
     cdef int i
     cdef int n = 0
     cdef AckItem* it
@@ -22,8 +22,8 @@ cdef int leasedack_count(AckJob* j) noexcept nogil:
     return n
 
 cdef bint ack_leased(AckJob* j) noexcept nogil:
-    # Is this request such an acknowledgment? Then its leases are taken note of, and nobody else's acknowledgment of
-    # them goes this way until it is answered.
+    # Returns True if the request qualifies. Then its leases are marked: until the answer, no other acknowledgment of
+    # them goes this way.
     cdef int most = leasedack_count(j)
     cdef LeasedAck* all_
     cdef AckItem* it
@@ -60,7 +60,7 @@ cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
     if h == NULL or h.flying or memcmp(h.lease, it.lease, 16) != 0:
         return False
-    h.flying = True           # also against a second part of this request
+    h.flying = True           # also blocks a second part of this request
     a.job = j
     a.unacked = h
     a.key = key
@@ -78,7 +78,7 @@ cdef inline bint leasedack_next(LeasedAck* a, AckItem* it) noexcept nogil:
     return True
 
 cdef void ackjob_unleased(AckJob* j) noexcept nogil:
-    # It did not go this way, or not all of it.
+    # Forgets the leases of a job of which not everything was confirmed this way.
     cdef Unacked* h
     cdef int i
     uv_mutex_lock(&book.lock)
@@ -97,12 +97,13 @@ cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     return -1 if one < two else one > two
 
 cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
-    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not
-    # whole has no version; then the worker's is older than the database's, which refuses the statement.
+    # Returns True if the job's names are as recent as the worker's catalog, whose version the statement carries. A
+    # partial catalog has no version. In that case the worker's version is older than the database's, which refuses the
+    # statement.
     return j.job.server == catalog.server and (j.version >= e.version or j.version < 0)
 
 cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
-    # Those whose names are of another server's life, or older than the worker's catalog, find them again.
+    # Resolves the names of outdated jobs again: found in another incarnation, or in an older catalog than the worker's.
     cdef int n = list.n
     cdef Job* job = list.first
     while job != NULL and ackjob_current(e, <AckJob*>job):
@@ -119,8 +120,8 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
             ack_go(e, job)
 
 cdef bint leased_spare(Engine* e, int64_t now) noexcept nogil:
-    # Does nobody need what waits here soon? In each of its groups many are at work, and other consumers wait for
-    # messages, as many as there are requests; and nothing lies behind the leases, which would wait with them.
+    # Returns True if the waiting acknowledgments may linger. In each of their groups many consumers are active, and at
+    # least as many pops wait as there are requests. No record follows the leases; it would wait with them.
     cdef Job* job = e.leased.first
     cdef AckJob* j
     cdef AckItem* it
@@ -143,7 +144,7 @@ cdef bint leased_spare(Engine* e, int64_t now) noexcept nogil:
     return spare
 
 cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
-    # As many as fit travel with the call, cursors in ascending order.
+    # Adds as many acknowledgments as fit to the call, cursors in ascending order.
     cdef Engine* e = call.base.engine
     cdef AckJob* j
     cdef LeasedAck* one
@@ -188,7 +189,7 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
             pgarray_place(&a.acked_at, one.place)
 
 cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
-    # The acknowledgments of a call that was answered; returns the row behind theirs.
+    # Handles the acknowledgments of an answered call. Returns the first row behind theirs.
     cdef int row = 0
     cdef int n = PQntuples(res)
     cdef int at = 0
@@ -197,7 +198,7 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     while row < n and not pg_null(res, row, TURN_RELEASED):
-        if pg_int4(res, row, TURN_PART) == 0:        # all of them
+        if pg_int4(res, row, TURN_PART) == 0:        # all were released
             for i in range(call.n_leased):
                 leasedack_take(call, call.leased[i], True, 0, &wake)
         else:
@@ -212,7 +213,8 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     return row
 
 cdef LeasedAck* leasedack_named(PopCall* call, int* at, int32_t partition, int32_t group) noexcept nogil:
-    # Rows come back in the order they went, one after the other or in two such lists; at: where to look on from.
+    # Returns the acknowledgment of this cursor. Rows return in the order sent, in one or two such sequences; at: where
+    # the search begins.
     cdef uint64_t key = pair_key(partition, group)
     cdef LeasedAck* a
     cdef int i
@@ -224,7 +226,7 @@ cdef LeasedAck* leasedack_named(PopCall* call, int* at, int32_t partition, int32
     return NULL
 
 cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t head, PopJob** wake) noexcept nogil:
-    # It took effect; head: where its partition ends, if that was asked for. Book locked.
+    # Marks the acknowledgment as done. head: end of the partition's log, if it was asked for. Requires book.lock.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
     cdef int i
     call.base.engine.worker.counters.acked_by_lease += a.n
@@ -235,14 +237,14 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
         a.first[a.n - 1].code = ACKED_OK | ACKED_RELEASED
     a.job.pending -= a.n
     if h != NULL and memcmp(h.lease, a.first.lease, 16) == 0:
-        # a request has one delivery, as a rule
+        # a request usually holds one delivery
         unacked_acked(h, a.n, released, a.job.job.born_us, &a.first.group.handling if a == a.job.leased else NULL,
                       a.job.req.n)
     book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0,
                call.base.ended_us, wake)
 
 cdef void leased_home(PopCall* call) noexcept nogil:
-    # Jobs of which all took effect are answered; of the others the rest goes the whole way.
+    # Answers the jobs that were confirmed completely; the rest of the other jobs takes the full way.
     cdef AckJob* j
     while call.acks.first != NULL:
         j = <AckJob*>joblist_take(&call.acks)
@@ -253,7 +255,7 @@ cdef void leased_home(PopCall* call) noexcept nogil:
             job_queue(&j.job, &call.base.engine.acks.jobs)
 
 cdef void leased_lost(PopCall* call) noexcept nogil:
-    # No answer: nobody knows.
+    # Handles a lost answer: the outcome is unknown.
     cdef Job* job
     cdef PopJob* wake = NULL
     cdef int i
@@ -268,7 +270,7 @@ cdef void leased_lost(PopCall* call) noexcept nogil:
         job_refuse(job, 503, ACK_UNKNOWN)
 
 cdef void leased_expire(Engine* e) noexcept nogil:
-    # No connection: they wait with the others, whose patience is looked after.
+    # Moves the jobs to e.acks while there is no connection: acks_drain handles their patience.
     cdef Job* job
     while e.leased.first != NULL:
         job = joblist_take(&e.leased)

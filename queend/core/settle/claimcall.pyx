@@ -1,11 +1,12 @@
-# Pops whose records are in memory: one small statement claims for many of them (queend.claim: the cursor must stand
-# where the book believes, free of a lease), and they are answered from the row cache. Where the claim is refused the
-# pop goes the whole way (deliver/popcall), with the same candidates. Acknowledgments by lease travel with the claims.
+# Pops whose records are in memory. One small statement claims for many of them, and the row cache answers them. The
+# claim requires that the cursor stands where the book expects, without a lease (queend.claim). If the claim is refused,
+# the pop takes the full way (deliver/popcall) with the same candidates. Acknowledgments by lease travel with the
+# claims.
 
 # ---- which statement is next ---------------------------------------------------------------------------------------
 
 cdef void pops_drain(Engine* e) noexcept nogil:
-    # Woken waiters choose candidates first; then calls go out while permits and slots last.
+    # Woken waiters choose candidates first; then calls are sent while permits and slots last.
     cdef Job* j
     cdef int n = e.woken.n
     while n > 0:
@@ -22,8 +23,8 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         pass
 
 cdef bint turn_fires(Engine* e) noexcept nogil:
-    # Claims and the acknowledgments that travel with them wait as one. Acknowledgments alone leave seldom where nobody
-    # needs them soon.
+    # Returns True if a call should leave. Claims and the acknowledgments that travel with them wait together.
+    # Acknowledgments alone may linger up to HOLD_SPARE_US (leased_spare).
     cdef JobQueue* q = &e.claims
     cdef const Hold* hold = &q.hold
     cdef Job* oldest = q.jobs.first
@@ -39,13 +40,13 @@ cdef bint turn_fires(Engine* e) noexcept nogil:
             return False
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
         oldest = e.leased.first
-    # A hold that was asked for of acknowledgments is theirs where no claim travels with them.
+    # The hold that the operator set for acknowledgments applies if no claim travels with them.
     if q.jobs.n == 0 and e.acks.hold.patient:
         hold = &e.acks.hold
     return not hold_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
 
 cdef void claims_expire(Engine* e) noexcept nogil:
-    # No connection: they wait with the others, whose patience is looked after.
+    # Moves the jobs to e.pops while there is no connection: pops_expire handles their patience.
     cdef PopJob* j
     while e.claims.jobs.first != NULL:
         j = <PopJob*>joblist_take(&e.claims.jobs)
@@ -131,7 +132,7 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         claimcall_answer(e, <PopJob*>joblist_take(&c.jobs))
 
 cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noexcept nogil:
-    # Which claims were made (they come back in the order they went, from `row` on), and where their cursors stand now.
+    # Notes which claims were made, and moves their cursors. The made claims return in the order sent, from `row` on.
     cdef int n = PQntuples(res)
     cdef int i
     cdef Job* job = call.base.jobs.first
@@ -158,7 +159,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
         popjobs_wake(call.base.engine.worker, wake)
 
 cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
-    # Of its candidates, those whose claims were made. Book locked.
+    # Keeps the candidates whose claims were made; the others become ready again. Requires book.lock.
     cdef Taken* t
     cdef Cursor* c
     cdef int i
@@ -188,7 +189,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         return
     takens_release(j.taken, j.n_cursors)
     if j.n_made == 0:
-        # something moved the cursor that the book does not know of: the whole way tells
+        # the cursor was moved without the book's knowledge: the full way finds the reason
         pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.pops.jobs)
     else:

@@ -1,30 +1,29 @@
-# Cycles: steps of a stream (docs/streams.md). A cycle changes state, pushes messages and acknowledges what it has read,
-# all of it or nothing. In: a request. Out: its job, resolved and queued for its statements (settle/cyclecall); its
-# answer.
+# Stream cycles (docs/streams.md): a cycle changes state, pushes messages and acknowledges its input, all or nothing.
+# In: a request. Out: its job, resolved and queued for its statements (settle/cyclecall); its answer.
 
 cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
 cdef const char* CYCLE_CONSUMED = b"The partition is being consumed: try again"
 cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
 
 cdef enum:
-    CYCLE_TRIES = 10          # where the names change meanwhile
-    FLUSH_PAUSE_US = 100000   # between two tries of a cycle that waits for the end of a lease
-    FLUSHES_MOST = 256        # of a worker wait for the end of a lease
+    CYCLE_TRIES = 10          # attempts while the names change
+    FLUSH_PAUSE_US = 100000   # between two attempts of a cycle that waits for the end of a lease
+    FLUSHES_MOST = 256        # most cycles of a worker that wait for the end of a lease
 
 cdef struct CycleJob:
     Job job
     CycleReq req
     bint looked
-    bint makes                # queues with a namespace or task, first
+    bint makes                # creates queues with a namespace or task first
     bint made
-    bint doubt                # the answer was lost: what it pushed tells whether it was done
-    int64_t again_us          # monotonic: while it waits for the end of a lease, when it is tried again
+    bint doubt                # the answer was lost: its pushed items show whether the cycle was done
+    int64_t again_us          # monotonic: next attempt, while it waits for the end of a lease
 
 cdef enum CycleStep:
-    STEP_LOOK = 0             # whose they are
-    STEP_MAKE                 # its sinks
+    STEP_LOOK = 0             # looks up the queues of query and partition
+    STEP_MAKE                 # creates the cycle's sinks
     STEP_DO
-    STEP_ASK                  # is what it pushed stored?
+    STEP_ASK                  # asks whether its pushed items are stored
 
 cdef struct CycleCall:
     Call base
@@ -68,7 +67,8 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
         cycle_deny(r, 403, b"forbidden", gate_lacking(text, b"push", lacks, slice_of(NULL, 0)))
 
 cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
-    # With the code that the control plane's streams would give; what may be tried again has none.
+    # Answers with a status and the error code that the control plane gives for streams. An error that may be retried
+    # has no code.
     cdef Buf body
     if status == 503:
         reply_error(r, 503, text)
@@ -83,11 +83,11 @@ cdef void cycle_deny(Request* r, int status, const char* code, const char* text)
     buf_free(&body)
 
 cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
-    # Must it be known first whose the query and the partition are?
+    # Returns True if the queues of the query and the partition must be looked up first.
     return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
 
 cdef void cycle_go(Engine* e, Job* job) noexcept nogil:
-    # Names of sinks to partitions; then it waits for a connection.
+    # Resolves the names of sinks to partitions; then the job waits for a connection.
     cdef CycleJob* j = <CycleJob*>job
     cdef PushItem* it
     cdef Queue* q = NULL
@@ -135,7 +135,8 @@ cdef bint cycle_barred(Round* r, Job* job) noexcept nogil:
     return False
 
 cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
-    # One whose answer was lost may have taken effect, whatever happened since.
+    # Refuses a cycle. After a lost answer the cycle may have taken effect, so the answer says that the outcome is
+    # unknown.
     if (<CycleJob*>job).doubt:
         job_refuse(job, 503, CYCLE_IN_DOUBT)
     else:
@@ -155,8 +156,9 @@ cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
 # ---- cycles without an acknowledgment that meet a lease ------------------------------------------------------------
 
 cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
-    # Puts a cycle aside that the database did not do because its consumer group holds a lease. It holds neither a
-    # connection nor the worker; flushes_drain tries it again. Returns False if the daemon stops or 256 wait already.
+    # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a
+    # connection nor the worker; flushes_drain tries it again. Returns False if the daemon stops or 256 cycles wait
+    # already.
     if e.stopping or e.flushes.n >= FLUSHES_MOST:
         return False
     j.again_us = clock_mono_us() + FLUSH_PAUSE_US
@@ -164,8 +166,8 @@ cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
     return True
 
 cdef void flushes_drain(Engine* e) noexcept nogil:
-    # Tries cycles again that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle).
-    # A cycle whose client has left ends here, undone.
+    # Retries cycles that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle). A cycle
+    # whose client has left ends here, undone.
     cdef int n = e.flushes.n
     cdef int64_t now = clock_mono_us()
     cdef CycleJob* j

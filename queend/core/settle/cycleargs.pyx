@@ -1,7 +1,7 @@
-# The parameters of a cycle's statements. In: what its request asks for. Out: the arguments of each of them.
+# Parameters of a cycle's statements. In: the contents of its request. Out: the arguments of each statement.
 
 cdef int32_t cycle_partition(CycleReq* q) noexcept nogil:
-    # The number of its partition; 0, which no partition has, where its text cannot be one.
+    # Returns the number of the cycle's partition; 0, which no partition has, if its text is malformed.
     cdef unsigned char[16] id
     cdef int32_t number = 0
     cdef int64_t n
@@ -17,7 +17,7 @@ cdef void cycle_look(SourcesArgs* a, CycleReq* q) noexcept nogil:
     arg_int4(&a.partition, cycle_partition(q))
 
 cdef void cycle_make(Engine* e, SpacesArgs* a, CycleReq* q) noexcept nogil:
-    # Of a queue that is named several times the first item with a namespace or task counts.
+    # Writes the queues to create. If a queue is named several times, the first item with a namespace or task counts.
     cdef CycleSpace* s = q.spaces
     cdef Table seen
     cdef char[16] most

@@ -1,6 +1,7 @@
-# The statements of a cycle (queend.stream_cycle): until it is known to have taken effect, nothing of it has. Two others
-# may come before it: one asks whose the query and the partition are, where that has to be known; one makes sinks with
-# their namespaces. Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
+# Statements of a cycle (queend.stream_cycle). Up to two others precede it: one looks up the queues of query and
+# partition, if they must be known; one creates sinks with their namespaces.
+# A cycle takes effect as a whole with its statement's commit. After a lost answer the pushed items show whether it did
+# (queend.pushed).
 
 cdef void cycles_drain(Engine* e) noexcept nogil:
     while e.cycles.jobs.n:
@@ -9,7 +10,7 @@ cdef void cycles_drain(Engine* e) noexcept nogil:
             break
 
 cdef bint cycle_stands(CycleJob* j) noexcept nogil:
-    # Is what was found for its sinks still so?
+    # Returns True if the partitions found for the cycle's sinks are still valid.
     cdef PushItem* it
     cdef int i
     for i in range(j.req.push.n):
@@ -19,7 +20,7 @@ cdef bint cycle_stands(CycleJob* j) noexcept nogil:
     return True
 
 cdef bint cycle_send(Engine* e) noexcept nogil:
-    # False: nothing was sent, and the job is back in its queue or was refused.
+    # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cyclecall_done)
     cdef CycleJob* j
     cdef CycleStep step
@@ -56,7 +57,7 @@ cdef bint cycle_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef bint cycle_gather(CycleCall* call) noexcept nogil:
-    # Items become record batches. False: memory ran out.
+    # Makes record batches of the items. Returns False if memory ran out.
     cdef PushReq* q = &call.job.req.push
     cdef Table groups
     cdef int i
@@ -97,7 +98,8 @@ cdef void cycle_again(Engine* e, CycleJob* j) noexcept nogil:
     job_queue_first(&j.job, &e.cycles.jobs)
 
 cdef void cycle_lost(CycleCall* call) noexcept nogil:
-    # No answer. What it pushed under ids made here tells whether it was done; without that only its client can know.
+    # Handles a lost answer. Items pushed under ids made by the daemon show whether the cycle was done; otherwise only
+    # the client can find out.
     cdef CycleJob* j = call.job
     cdef bint asks = call.step == STEP_DO and call.batch.n_chunks > 0
     cdef int i
@@ -114,7 +116,7 @@ cdef void cycle_lost(CycleCall* call) noexcept nogil:
         job_refuse(&j.job, 503, doubt_why())
 
 cdef void cycle_unsure(Worker* w, CycleReq* q) noexcept nogil:
-    # Whether its lease has ended is not known: the next pop asks the database.
+    # Marks the cycle's lease as uncertain: the next pop asks the database.
     cdef PopJob* wake = NULL
     cdef Group* g
     cdef Partition* p
@@ -125,7 +127,7 @@ cdef void cycle_unsure(Worker* w, CycleReq* q) noexcept nogil:
     catalog_book_unlock(w, wake)
 
 cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexcept nogil:
-    # The server said why, and that nothing took effect.
+    # Handles an error of the server: nothing took effect.
     cdef const Verdict* v = verdict_of(res)
     if pg_sqlstate(res, b"QD409"):
         cycle_refuse(&j.job, 409, pg_error(res))
@@ -144,7 +146,8 @@ cdef const char* CYCLE_NOWHERE = (b"Insufficient permissions for this queue: it 
                                   b"limited to queues")
 
 cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
-    # Whose the query (column 0) and the partition (1) are; NULL: there is none, which only tokens for all queues pass.
+    # Checks the queues of query (column 0) and partition (column 1) against the grant. NULL: unknown, which only tokens
+    # for all queues may use.
     cdef CycleJob* j = call.job
     cdef Grant* grant = j.job.r.grant
     cdef Slice source = pg_bytes(res, 0, 0)
@@ -165,7 +168,7 @@ cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
         cycle_go(call.base.engine, &j.job)
 
 cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
-    # Its names were looked up in a catalog that is out of date. Nothing was done.
+    # Reloads the catalog, as the names were resolved with an outdated one. Nothing was done.
     if j.job.tries >= CYCLE_TRIES:
         job_refuse(&j.job, 503, CYCLE_BUSY)
         return
@@ -174,7 +177,8 @@ cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
     engine_reload(e.worker)
 
 cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:
-    # All that it pushed is stored: it was done. Nothing is: it was not, or stands before its lanes and still may be.
+    # Ends a cycle with a lost answer. If all its items are stored, it was done. If no item is stored, the cycle either
+    # was not done or still waits for its lanes and may be done later.
     cdef CycleJob* j = call.job
     cdef Worker* w = call.base.engine.worker
     cdef Partition* p

@@ -1,8 +1,8 @@
-# The answer to a cycle that is done: where its items are, and what the book hears. In: a row of queend.stream_cycle; or
-# what its items told (settle/pushed). Out: the request's answer.
+# The answer to a cycle that was done: offsets of its items, and the changes in the book. In: a row of
+# queend.stream_cycle, or the rows for its items (settle/pushed). Out: the request's answer.
 
 cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
-    # Where the items are, and the book hears of it.
+    # Takes the results: offsets for the items, changes for the book.
     cdef CycleJob* j = call.job
     cdef CycleReq* q = &j.req
     cdef Worker* w = call.base.engine.worker
@@ -51,7 +51,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
 
 cdef void cycle_olds(CycleCall* call, Slice told) noexcept nogil:
-    # Items that were stored before. told: {row: [[offset, or -1 of a new one, ...], [moment, ...]]}.
+    # Marks items that were stored before. told: {row: [[offset, or -1 of a new item, ...], [moment, ...]]}.
     cdef Json j, moments
     cdef Slice key, raw, at
     cdef bint first = True
@@ -98,7 +98,7 @@ cdef void cycle_old(PushItem* it, int n, Slice offsets, Json* moments) noexcept 
         it = it.next
 
 cdef void cycle_done(CycleCall* call, Slice queue) noexcept nogil:
-    # All of it is done, and its items know where they are. queue: of its partition, p NULL: not known.
+    # Answers a cycle that was done; its items have their offsets. queue: of its partition, p NULL: unknown.
     cdef PushReq* q = &call.job.req.push
     cdef PushGroup* g = call.batch.first
     cdef PushItem* it
@@ -106,7 +106,7 @@ cdef void cycle_done(CycleCall* call, Slice queue) noexcept nogil:
     cdef Queue* before = NULL
     cdef int i
     while g != NULL:
-        it = g.dups           # whose id an earlier one of the same cycle has
+        it = g.dups           # items with the id of an earlier item of the cycle
         while it != NULL:
             it.offset = it.original.offset
             it.created_us = it.original.created_us

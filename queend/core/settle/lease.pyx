@@ -1,8 +1,8 @@
-# Leases that are extended for clients that ask for it. In: a request. Out: where its token is limited to queues, a look
-# whose lease it is; then the statement, for many requests at once, and their answers.
+# Lease extension. In: a request. Out: for tokens limited to queues, a look-up of the lease's queue; then one statement
+# for many requests, and their answers.
 
 cdef enum:
-    LEASE_ASKS = 256          # looked up at once
+    LEASE_ASKS = 256          # leases looked up at once
 
 cdef struct LeaseJob:
     Job job
@@ -39,7 +39,7 @@ cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
 # ---- whose it is ---------------------------------------------------------------------------------------------------
 
 cdef void lease_asks_drain(Engine* e) noexcept nogil:
-    # A lease's id names no queue that a token could be held against: the database is asked first.
+    # Looks up the queues of leases. A lease's id names no queue, so a token cannot be checked without the database.
     cdef Call* call
     jobs_expire(e, &e.lease_asks.jobs)
     call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks.limit, lease_asks_done)
@@ -98,7 +98,7 @@ cdef void leases_take(Call* call, JobList* list, int most, PgArray* leases, PgAr
         joblist_add(&call.jobs, &j.job)
 
 cdef void lease_longer(LeaseReq* q, int64_t now) noexcept nogil:
-    # Of what is out to a feed: it counts against its credit for longer.
+    # Extends the leases held by feeds: their messages count against the credit for longer.
     cdef Fed* x
     uv_mutex_lock(&book.lock)
     x = fed_of(q.lease)
@@ -125,7 +125,7 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
                 j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
                 break
         if j.req.status == 0 and dbclock_known() and j.req.expires_us <= dbclock_now():
-            j.req.status = 2      # this process stood still for longer than the extension
+            j.req.status = 2      # this process was suspended for longer than the extension
             j.req.renewed = 0
         if j.req.status == 0:
             lease_longer(&j.req, c.ended_us)

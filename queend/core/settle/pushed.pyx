@@ -1,9 +1,9 @@
-# What a transaction or a cycle pushes: its items in a batch of their own, and where they are once all of it is done.
-# Where the answer was lost they tell whether it was: all of them are stored then, else none is (queend.pushed). In:
-# items whose partitions are known; rows of an answer. Out: a batch; items with their offsets, which the book hears of.
+# Pushes of a transaction or a cycle. In: items whose partitions are known; rows of an answer. Out: a batch; items with
+# their offsets, which the book takes over.
+# After a lost answer the items show whether it was done: either all of them are stored or none (queend.pushed).
 
 cdef bint pushed_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
-    # groups: of the batch, by partition. False: memory ran out.
+    # Adds an item to the batch. groups: of the batch, by partition. Returns False if memory ran out.
     cdef PushGroup* g = <PushGroup*>table_get(groups, <uint32_t>it.partition.id)
     if g == NULL:
         g = batch_group(b, it.partition)
@@ -14,7 +14,8 @@ cdef bint pushed_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
     return True
 
 cdef void pushed_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
-    # A row is: its items stand one behind the other, but for those that were stored before. Catalog and book locked.
+    # Notes a stored row. Its items have consecutive offsets, except those that were stored before. Requires
+    # catalog.lock and book.lock.
     cdef PushItem* it = c.first
     cdef int64_t following = base
     cdef int k
@@ -28,7 +29,7 @@ cdef void pushed_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob**
         book_stored(c.group.partition, following, wake)
 
 cdef void pushed_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
-    # Rows of queend.pushed: all of it is stored.
+    # Takes the rows of queend.pushed: all items are stored.
     cdef PopJob* wake = NULL
     cdef int row, i
     catalog_book_lock()
@@ -39,6 +40,6 @@ cdef void pushed_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
     catalog_book_unlock(w, wake)
 
 cdef inline void pushed_named(PushItem* it) noexcept nogil:
-    # For the answer.
+    # Fills in the names for the answer.
     it.partition_uuid = it.partition.uuid
     message_id_make(it.created_us, it.partition.id, it.offset, it.message_id)

@@ -1,8 +1,8 @@
-# Spans of traces (net/spans) of transactions and cycles. They do several things at once; neighbours that are alike
-# share one span. In: a transaction or a cycle that is answered.
+# Trace spans (net/spans) of transactions and cycles. Neighbouring operations of the same kind, queue and group share
+# one span. In: an answered transaction or cycle.
 
 cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
-    # Of its pushes, as their traceparents say; of its acknowledgments, as its own does.
+    # Writes the spans: pushes follow the traceparents of their items, acknowledgments that of the request.
     cdef Slice parent, state, other
     cdef int64_t began = span_began(r)
     cdef int n
@@ -37,7 +37,7 @@ cdef bint txops_alike(TxOp* a, TxOp* b) noexcept nogil:
             and a.ack.partition.queue is b.ack.partition.queue and slice_eq(a.ack.group_name, b.ack.group_name))
 
 cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept nogil:
-    # One of the cycle; of what it stored for each queue.
+    # Writes one span for the cycle, and one for the items stored in each queue.
     cdef Slice parent, state
     if request_trace(r.headers_raw, &r.arena, &parent, &state):
         span_put(r.worker, SPAN_CYCLE, parent, span_began(r), status, q.count if q.has_ack else 1, queue,

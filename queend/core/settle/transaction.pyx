@@ -3,11 +3,11 @@
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
-cdef enum:                    # what came of it, besides the operation that failed
-    TX_FAULTS = 10            # added to that, so that none is 0
+cdef enum:                    # outcomes besides the index of a failed operation
+    TX_FAULTS = 10            # offset of a kept outcome, so that none is 0
     TX_DONE = -1
-    TX_LEASE = -2             # a required lease is not live
-    TX_CLEAR = -3             # it was only looked at, and nothing stands against it
+    TX_LEASE = -2             # a required lease is not valid
+    TX_CLEAR = -3             # only checked, without a refusal
 
 cdef JobKind TX_JOB
 TX_JOB.op = OP_TRANSACTION
@@ -55,7 +55,8 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
     tx_go(engine_of(w), &j.job)
 
 cdef int tx_static_fault(TxJob* j) noexcept nogil:
-    # The first operation that no database has to judge: unknown type, a status that a transaction does not have.
+    # Returns the first operation that is invalid without asking the database: an unknown type or status, or a malformed
+    # lease. Returns -1 if all are valid.
     cdef int i
     cdef TxOp* op
     for i in range(j.req.n):
@@ -72,7 +73,7 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
     return -1
 
 cdef void tx_go(Engine* e, Job* job) noexcept nogil:
-    # Names to ids, as for pushes and acks; then it waits for a slot.
+    # Resolves names to ids; then the job waits for a slot.
     cdef TxJob* j = <TxJob*>job
     cdef int i
     cdef TxOp* op
@@ -139,7 +140,8 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
     job_queue(&j.job, &e.txs.jobs)
 
 cdef bint tx_refusable(TxJob* j) noexcept nogil:
-    # Can what is in the database refuse it? Pushes to what does not exist yet alone it cannot.
+    # Returns True if the database may refuse the transaction. It cannot if all operations push to partitions that do
+    # not exist.
     cdef int i
     for i in range(j.req.n):
         if j.req.ops[i].kind != TX_PUSH or j.req.ops[i].push.partition != NULL:
@@ -147,7 +149,8 @@ cdef bint tx_refusable(TxJob* j) noexcept nogil:
     return j.req.n_required > 0
 
 cdef int tx_repeat(TxJob* j) noexcept nogil:
-    # The first push to what does not exist yet that has the id of an earlier one to the same; -1: none.
+    # Returns the first push to a missing partition that repeats the id of an earlier push to the same partition; -1 if
+    # there is none.
     cdef int i
     cdef int found = -1
     cdef Table seen
@@ -159,7 +162,7 @@ cdef int tx_repeat(TxJob* j) noexcept nogil:
         it = j.req.ops[i].push
         if j.req.ops[i].kind != TX_PUSH or it.partition != NULL or it.id_kind == 0:
             continue
-        memcpy(&key, it.id + 8, 8)      # the half of an id that is chance, or of a hash
+        memcpy(&key, it.id + 8, 8)      # the random or hashed half of the id
         key = slice_hash(it.queue, slice_hash(it.part, key ^ hash_seed))
         other = <PushItem*>table_get(&seen, key)
         if other == NULL:
@@ -186,7 +189,7 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
             ackitem_ask(e, op.ack, op.ack.group_name)
 
 cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
-    # What its queues did: counted for each queue it names one after the other.
+    # Adds the transaction to the counts of its queues, once per run of operations on the same queue.
     cdef Queue* queue
     cdef Queue* last = NULL
     cdef Partition* p
@@ -205,7 +208,7 @@ cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
             queue.tally[w.index].ack_done += 1
 
 cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
-    # fault: the operation that failed, TX_DONE, or TX_LEASE.
+    # Answers the request. fault: the operation that failed, TX_DONE, or TX_LEASE.
     cdef Request* r = j.job.r
     cdef TxOp* op
     cdef Buf* out
@@ -239,7 +242,8 @@ cdef bint tx_barred(Round* r, Job* job) noexcept nogil:
     return False
 
 cdef void tx_refuse(Job* job, int status, const char* text) noexcept nogil:
-    # One whose answer was lost may have taken effect, whatever happened since.
+    # Refuses a transaction. After a lost answer it may have taken effect, so the answer says that the outcome is
+    # unknown.
     if (<TxJob*>job).doubt:
         job_refuse(job, 503, TX_IN_DOUBT)
     else:

@@ -1,6 +1,6 @@
-# The statement of a transaction, one per transaction: the function validates everything under its locks before it
-# changes anything, so a refusal leaves no trace. In: a job whose names are known. Out: its results, and what the book
-# hears. Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
+# The statement of a transaction. The function validates everything under its locks before it changes anything, so a
+# refused transaction leaves no trace. In: a job whose names are known. Out: its results, and the changes in the book.
+# After a lost answer the pushed items show whether it took effect (queend.pushed).
 
 cdef struct TxCall:
     Call base
@@ -8,8 +8,8 @@ cdef struct TxCall:
     PushBatch batch
     AckRow* rows
     int n_rows
-    bint asks                 # it only asks whether what it pushes is stored
-    # it pushes to what does not exist yet: first a look whether the rest of it would be refused
+    bint asks                 # only asks whether its pushed items are stored
+    # it pushes to missing partitions: first checks whether the rest would be refused
     bint dry
 
 cdef void txs_drain(Engine* e) noexcept nogil:
@@ -19,7 +19,7 @@ cdef void txs_drain(Engine* e) noexcept nogil:
             break
 
 cdef bint txcall_send(Engine* e) noexcept nogil:
-    # False: nothing was sent, and the job is back in its queue or was refused.
+    # Sends a transaction. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.txs.limit, txcall_done)
     cdef TxJob* j
     if call == NULL:
@@ -36,7 +36,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     if not tx_gather(call, j):
         arena_close(&call.batch.arena)
         call_drop(&call.base)
-        return True           # answered: it contradicts itself
+        return True           # already answered: the transaction contradicts itself
     if call.asks:
         call_asks(&call.base, STMT_PUSHED)
         batch_ask(&call.batch, <PushedArgs*>e.args.at)
@@ -47,8 +47,8 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
-    # Are its names what they were? Else a queue was deleted since they were looked up, or is encrypted now, or the
-    # server is another. dry: it pushes to what does not exist yet.
+    # Returns True if the names are still valid. False: a queue was deleted since the look-up, or is encrypted now, or
+    # the server changed. Sets dry if the transaction pushes to missing partitions.
     cdef PushItem* it
     cdef int i
     if j.job.server != catalog.server:
@@ -79,7 +79,7 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
     arg_bool(&a.dry, call.dry)
 
 cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
-    # Operations become record batches and ack rows. False: the job was answered.
+    # Makes record batches and acknowledgment rows of the operations. Returns False if the job was answered.
     cdef Table seen
     cdef TxOp* op
     cdef int fault = 0
@@ -94,7 +94,7 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
         if op.kind != TX_PUSH and op.ack.partition != NULL:
             fault = tx_gather_ack(call, &seen, op.ack)
         elif op.kind != TX_PUSH:
-            continue              # gone: it is done
+            continue              # its partition was removed: it counts as done
         elif op.push.partition != NULL:
             fault = tx_gather_push(call, &seen, op.push)
         if fault:
@@ -109,18 +109,19 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
     return fault == 0
 
 cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
-    # TX_FAULT_*; 0: none, -1: memory ran out.
+    # Adds a push. Returns TX_FAULT_*; 0 without a fault, -1 if memory ran out.
     if not pushed_add(&call.batch, seen, it):
         return -1
     return TX_FAULT_DUPLICATE if it.status else 0
 
 cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
-    # The same. A group that nobody knows holds no lease: the database refuses its row.
+    # Adds an acknowledgment. Returns TX_FAULT_*; 0 without a fault, -1 if memory ran out. An unknown group holds no
+    # lease: the database refuses its row.
     cdef int32_t group = it.group.id if it.group != NULL else 0
     cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>group
     cdef AckRow* row = <AckRow*>table_get(seen, key)
     if row != NULL and it.has_lease and row.first.has_lease and memcmp(row.first.lease, it.lease, 16) != 0:
-        return TX_FAULT_LEASE     # two leases of one (partition, group): at most one can be live
+        return TX_FAULT_LEASE     # two leases of one (partition, group): at most one can be valid
     if row == NULL:
         row = &call.rows[call.n_rows]
         call.n_rows += 1
@@ -131,7 +132,7 @@ cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
             return -1
     it.next = NULL
     if it.has_lease and row.first != NULL and not row.first.has_lease:
-        # the row is checked against the one lease that was named
+        # the row is checked against the only lease that was named
         it.next = row.first
         row.first = it
     elif row.last != NULL:
@@ -152,7 +153,7 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         pass
     elif outcome != SLOT_OK and (res == NULL or call.asks):
         if not call.asks:
-            rows_unsure(c.engine, call.rows, call.n_rows)      # what it may have stored is found by the next look
+            rows_unsure(c.engine, call.rows, call.n_rows)      # the next look finds what it may have stored
         tx_doubt(call)
     elif outcome != SLOT_OK:
         tx_error(call, res)
@@ -167,13 +168,13 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     arena_close(&call.batch.arena)
 
 cdef void tx_end(TxCall* call, int fault) noexcept nogil:
-    # fault: of tx_take.
+    # Ends a transaction, or sends it again. fault: result of tx_take.
     cdef TxJob* j = call.job
     if fault == TX_CLEAR:
         j.cleared = True
         tx_go(call.base.engine, &j.job)
     elif fault != TX_DONE and j.unsure and call.batch.n_chunks:
-        j.doubt = True        # refused because it was done after all?
+        j.doubt = True        # it may be refused because it was done before
         j.unsure = False
         j.fault = fault + TX_FAULTS
         job_queue_first(&j.job, &call.base.engine.txs.jobs)
@@ -186,8 +187,8 @@ cdef void tx_stale(Engine* e, TxJob* j) noexcept nogil:
     engine_reload(e.worker)
 
 cdef void tx_doubt(TxCall* call) noexcept nogil:
-    # No answer. What was pushed tells whether it took effect, and it is asked for that; without a push only its client
-    # can know.
+    # Handles a lost answer: asks for the pushed items, which show whether the transaction took effect. If there is no
+    # push, only the client can find out.
     cdef TxJob* j = call.job
     cdef Engine* e = call.base.engine
     cdef int64_t now = call.base.ended_us
@@ -199,7 +200,8 @@ cdef void tx_doubt(TxCall* call) noexcept nogil:
     job_queue(&j.job, &e.txs.jobs)
 
 cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
-    # All of it is stored: it was done. Nothing is: it was not, and is sent again with every id looked for.
+    # Ends a transaction with a lost answer. If all its items are stored, it was done. If no item is stored, it is sent
+    # again and every id is looked up.
     cdef TxJob* j = call.job
     cdef TxOp* op
     cdef int i
@@ -220,7 +222,7 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     tx_answer(j, TX_DONE)
 
 cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
-    # The server said why, and that nothing took effect.
+    # Handles an error of the server: nothing took effect.
     cdef const Verdict* v = verdict_of(res)
     cdef TxJob* j = call.job
     cdef Engine* e = call.base.engine
@@ -239,7 +241,7 @@ cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
         job_refuse(&j.job, 503, verdict_text(text, b"The transaction could not be taken, nothing of it took effect", v))
 
 cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
-    # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.
+    # Learns the ids in the answer. Returns True if more ids must be learned first, and nothing was done.
     cdef int row, i
     cdef bint again = False
     uv_mutex_lock(&idsets.lock)
@@ -253,7 +255,8 @@ cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     return again
 
 cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
-    # Results to the operations, and to the book. TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at fault.
+    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at
+    # fault.
     cdef int row, i
     cdef bint refused = False
     cdef bint lease = False
@@ -284,7 +287,7 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
     return TX_DONE
 
 cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
-    # True: a record of it is a duplicate.
+    # Takes the results of one row. Returns True if a record is a duplicate.
     cdef PushItem* it = c.first
     cdef bint refused = False
     cdef int k
@@ -310,7 +313,7 @@ cdef bint tx_take_ack(AckRow* row, Slice codes) noexcept nogil:
     return refused
 
 cdef int tx_fault(TxReq* q) noexcept nogil:
-    # The first operation at fault; TX_LEASE: none is.
+    # Returns the first operation at fault; TX_LEASE if none is.
     cdef TxOp* op
     cdef int i
     for i in range(q.n):

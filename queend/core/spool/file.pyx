@@ -1,43 +1,43 @@
-# The files of the failover buffer. Everything here blocks, and runs on a thread of libuv's pool or before the loops
-# start; nothing here knows of jobs. In: bytes to keep, places to read. Out: errno, 0 when done.
+# The files of the failover buffer. In: bytes to keep, places to read. Out: errno, 0 on success. Knows no jobs. All
+# calls block; they run on libuv's thread pool, or before the loops start.
 #
-# The folder belongs to one process (its lock is the supervisor's). In it: segments, named by a rising number, each a
-# head and records back to back; `position`, up to where the oldest segment is in the database; `quarantine`, what could
-# not be stored.
+# The folder belongs to one process (the supervisor locks it). It holds segments, `position` and `quarantine`. A segment
+# has a rising number as its name, a head, and records back to back. `position` says how much of the oldest segment is
+# in the database. `quarantine` has the records that could not be stored.
 
 cdef enum:
     SEGMENT_HEAD = 16
     POSITION_SIZE = 24
 
 cdef struct SpoolWrite:
-    # Bytes for one segment, and its end before them.
+    # Bytes for one segment, and the segment's previous end.
     uv_work_t work
     Buf bytes
     int64_t records
-    JobList jobs              # whose records these are
+    JobList jobs              # jobs of these records
     int dir_fd
-    int fd                    # -1: a new segment
+    int fd                    # -1: creates a new segment
     uint64_t number
     int64_t at
     int error
 
 cdef struct SpoolStep:
-    # Between two chunks: what was done is noted, the next bytes are read.
+    # Work between two chunks: notes what was done, then reads the next bytes.
     uv_work_t work
     int dir_fd
-    Buf bad                   # for the quarantine
-    bint drop                 # the segment is done
+    Buf bad                   # bytes for the quarantine
+    bint drop                 # the segment is drained and can be deleted
     uint64_t drop_number
-    bint note                 # the position moved
+    bint note                 # the position changed
     uint64_t number
     int64_t at
-    int fd                    # of the segment read, -1: not open
-    size_t want               # bytes, 0: nothing to read
+    int fd                    # of the segment being read, -1: not open
+    size_t want               # bytes to read, 0: none
     Buf bytes
     int error
 
 cdef void segment_name(uint64_t number, char* out) noexcept nogil:
-    # 25 bytes with the NUL.
+    # Writes the name to out: 25 bytes with the NUL.
     snprintf(out, 25, b"%020llu.seg", <unsigned long long>number)
 
 cdef void segment_head(char* out) noexcept nogil:
@@ -46,7 +46,7 @@ cdef void segment_head(char* out) noexcept nogil:
     out[8] = 1
 
 cdef void file_close(int* fd) noexcept nogil:
-    # If it is open; -1 afterwards.
+    # Closes the file if it is open; sets fd to -1.
     if fd[0] >= 0:
         close(fd[0])
     fd[0] = -1
@@ -71,14 +71,15 @@ cdef int file_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
         if done < 0 and errno == EINTR:
             continue
         if done <= 0:
-            return errno if done < 0 else EIO       # shorter than it was
+            return errno if done < 0 else EIO       # shorter than expected
         p += done
         at += done
         n -= <size_t>done
     return 0
 
 cdef void spool_write_run(uv_work_t* work) noexcept nogil:
-    # Kept when this returns with error 0, whatever happens to the machine; else as if it had never been called.
+    # Writes the bytes durably. With error 0 they survive a crash of the machine; otherwise the file is as before the
+    # call.
     cdef SpoolWrite* t = <SpoolWrite*>work.data
     cdef char[25] name
     cdef char[SEGMENT_HEAD] head
@@ -101,7 +102,7 @@ cdef void spool_write_run(uv_work_t* work) noexcept nogil:
         t.error = errno
     if t.error == 0:
         return
-    # What a failed fsync left on the disk is anybody's guess: this file is not written to again.
+    # After a failed fsync the file's content on disk is undefined: the file is not written again.
     if fresh:
         unlinkat(t.dir_fd, name, 0)
     elif ftruncate(t.fd, t.at) == 0:
@@ -109,7 +110,7 @@ cdef void spool_write_run(uv_work_t* work) noexcept nogil:
     file_close(&t.fd)
 
 cdef int quarantine_add(int dir_fd, Buf* bad) noexcept nogil:
-    # Kept like any record: what is dropped from a segment afterwards is in here.
+    # Appends bytes to the quarantine, durably, so that a segment may drop them afterwards.
     cdef char[SEGMENT_HEAD] head
     cdef int64_t size
     cdef int error = 0
@@ -126,7 +127,7 @@ cdef int quarantine_add(int dir_fd, Buf* bad) noexcept nogil:
     if error == 0 and (fdatasync(fd) != 0 or fsync(dir_fd) != 0):
         error = errno
     if error != 0 and ftruncate(fd, size) != 0:
-        pass                  # the copy is made once more: better twice than not at all
+        pass                  # the copy is made again: duplicates are better than a loss
     close(fd)
     return error
 
@@ -148,8 +149,8 @@ cdef int position_write(int dir_fd, uint64_t number, int64_t at) noexcept nogil:
     return error
 
 cdef bint position_read(int dir_fd, uint64_t* number, int64_t* at) noexcept nogil:
-    # False: there is none, or it was torn. Then the oldest segment is drained from its start, which stores nothing
-    # twice.
+    # Reads the position. Returns False if it is missing or torn; then the oldest segment is drained from its start,
+    # which stores nothing twice.
     cdef char[POSITION_SIZE] text
     cdef bint ok
     cdef int fd = openat(dir_fd, b"position", O_RDONLY | O_CLOEXEC)
@@ -162,7 +163,7 @@ cdef bint position_read(int dir_fd, uint64_t* number, int64_t* at) noexcept nogi
     return ok
 
 cdef void spool_step_run(uv_work_t* work) noexcept nogil:
-    # In this order: what failed is safe before the position passes it; what is noted may be noted again.
+    # Order: failed records are safe before the position passes them; noting a position twice is harmless.
     cdef SpoolStep* t = <SpoolStep*>work.data
     cdef char[25] name
     t.error = 0

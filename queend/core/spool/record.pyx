@@ -1,25 +1,25 @@
-# A record of the failover buffer: one message, with everything the database will need of it (docs/failover.md has the
-# bytes). In: a push item, or bytes from a file. Out: bytes, or an item whose slices point into them. No I/O and no
-# clock in here.
+# A record of the failover buffer: one message, with all fields for the database (format: docs/failover.md). In: a push
+# item, or bytes of a file. Out: bytes, or an item whose slices point into them. No I/O and no clock.
 
 cdef enum:
-    SPOOL_MARK = 0x63655251   # "QRec", little-endian: where to look for the next record behind bytes that are damaged
+    SPOOL_MARK = 0x63655251   # "QRec", little-endian: marks where the next record may begin after damaged bytes
     SPOOL_HEAD = 12           # mark, length of the rest, checksum of length and rest
     SPOOL_LEAST = 28          # bytes of the smallest rest
     SPOOL_V1 = 1
 
 cdef enum SpoolFound:
-    SPOOL_RECORD = 0          # item and `n` bytes
-    SPOOL_MORE = 1            # the record goes on behind these bytes
-    SPOOL_DAMAGED = 2         # `n` bytes that are no record; a record or the end follows
+    SPOOL_RECORD = 0          # an item of `n` bytes
+    SPOOL_MORE = 1            # the record continues after these bytes; it needs `n`
+    SPOOL_DAMAGED = 2         # `n` bytes without a record; a record or the end follows
 
 cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
-    # Of a partition, by its names; never 0. Two that share one wait for each other, nothing worse.
+    # Returns the key of a partition, from its names; never 0. Partitions with equal keys wait for each other, without
+    # other effects.
     cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
     return h if h else 1
 
 cdef void spool_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
-    # Appends one record. b.failed afterwards: memory ran out, and what was appended is worth nothing.
+    # Appends one record. If b.failed is set afterwards, memory ran out and the appended bytes are invalid.
     cdef size_t at = b.len
     cdef Extras x
     item_extras(it, &x)
@@ -46,7 +46,7 @@ cdef inline uint32_t spool_sum(const char* record, size_t n) noexcept nogil:
     return crc32c(crc32c(0, record + 4, 4), record + SPOOL_HEAD, n)
 
 cdef inline bint spool_whole(const char* p, size_t have) noexcept nogil:
-    # Does an undamaged record stand here, whole?
+    # Returns True if p begins with a complete, undamaged record.
     cdef size_t n
     if have < SPOOL_HEAD or le32(p) != SPOOL_MARK:
         return False
@@ -55,8 +55,8 @@ cdef inline bint spool_whole(const char* p, size_t have) noexcept nogil:
 
 cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us,
                     size_t* n) noexcept nogil:
-    # What stands at p, of which `have` bytes are in memory and `left` (at least as many) in the file. it is
-    # overwritten.
+    # Reads the record at p. `have` bytes are in memory, `left` (at least as many) in the file. Returns SpoolFound;
+    # overwrites it.
     cdef size_t rest, i
     if have >= SPOOL_HEAD and le32(p) == SPOOL_MARK:
         rest = le32(p + 4)
@@ -69,7 +69,7 @@ cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extra
     elif have < SPOOL_HEAD and have < left:
         n[0] = SPOOL_HEAD
         return SPOOL_MORE
-    # Damaged: up to the next place where a record stands whole, or may begin.
+    # Damaged: ends at the next place where a record is complete, or may begin.
     i = 1
     while i < have:
         if p[i] == 0x51 and (have - i < 4 or le32(p + i) == SPOOL_MARK):
@@ -80,7 +80,7 @@ cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extra
     return SPOOL_DAMAGED
 
 cdef inline bint spool_cut(const char* p, size_t have, size_t left) noexcept nogil:
-    # May a record stand here whose end is not in memory?
+    # Returns True if a record may begin here whose end is not in memory.
     cdef size_t rest
     if have < SPOOL_HEAD:
         return True
@@ -100,21 +100,21 @@ cdef inline bint extras_any(Extras* x) noexcept nogil:
     return x.trace.n + x.sub.n + x.text.n + x.due.n + x.seal.n + x.headers.n != 0
 
 cdef bint spool_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* at_us) noexcept nogil:
-    # The rest of a record whose checksum is right. False: of a version or with extras that this program does not know.
+    # Reads the rest of a record whose checksum is valid. Returns False for an unknown version or unknown extras.
     cdef const char* end = p + n
     memset(it, 0, sizeof(PushItem))
     extras_none(x)
     if p[0] != <char>SPOOL_V1:
         return False
     memcpy(it.id, p + 1, 16)
-    # An id that was made here is looked for in the database as any other: the record may have been stored before.
+    # Ids made by the daemon are looked up in the database like all others: the record may have been stored before.
     it.id_kind = 1 if it.id[6] >> 4 == 7 else 2
     at_us[0] = <int64_t>le64(p + 17)
     p += 25
     if not spool_read_text(&p, end, &it.queue) or not spool_read_text(&p, end, &it.part) or p >= end:
         return False
     if p[0]:
-        # one byte, the place (0), and the extras as in a row of the log
+        # one byte, the place (0), then the extras as in a row of the log
         if end - p < 3 or <uint8_t>p[2] >> EXTRAS_KNOWN:
             return False
         p = <const char*>extras_read(<const unsigned char*>p + 2, <const unsigned char*>end, x)

@@ -1,17 +1,17 @@
-# Files that were there before: segments of an earlier run, a segment of a daemon that is gone, the quarantine. In: a
-# file. Out: its records counted, a torn end cut off and kept aside. Everything here blocks, and returns errno, 0 when
-# done. Before the threads start, or on the first worker's.
+# Existing files: segments of an earlier run, a segment of a daemon that is gone, the quarantine. In: a file. Out: its
+# records counted, a torn end cut off and kept. All calls block and return errno, 0 on success. They run before the
+# threads start, or on the first worker's thread.
 
 cdef struct SpoolScan:
-    # What a file holds.
+    # The content of a file.
     int64_t records
-    int64_t pieces            # that are no record
-    bint damaged              # it ends in one
-    int64_t good              # behind the last record that is whole
+    int64_t pieces            # pieces without a record
+    bint damaged              # it ends with such a piece
+    int64_t good              # offset after the last complete record
     int64_t since_us          # when its first record was taken
 
 cdef int spool_recover(uint64_t number, char* reason, size_t size) noexcept nogil:
-    # Before the threads start, oldest first: reads a whole segment, counts its records, cuts a torn end.
+    # Reads a whole segment, counts its records, cuts a torn end. Called oldest first, before the threads start.
     cdef char[25] name
     cdef int fd
     cdef int error
@@ -27,7 +27,7 @@ cdef int spool_recover(uint64_t number, char* reason, size_t size) noexcept nogi
     return error
 
 cdef int spool_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* out) noexcept nogil:
-    # Reads records from `at` up to the end. counted: they count for their partitions.
+    # Reads records from `at` to the end. counted: adds them to the counts of their partitions.
     cdef Buf b
     cdef PushItem it
     cdef Extras x
@@ -56,7 +56,7 @@ cdef int spool_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* ou
                 break
             p += n
             if found == SPOOL_DAMAGED:
-                out.pieces += not out.damaged      # one may be longer than a window
+                out.pieces += not out.damaged      # a piece may be longer than a window
                 out.damaged = True
                 continue
             out.damaged = False
@@ -81,7 +81,7 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     if position_read(spool.dir_fd, &noted, &noted_at) and noted == number and SEGMENT_HEAD <= noted_at <= end:
         at = noted_at
     if end < SEGMENT_HEAD:
-        end = at = SEGMENT_HEAD        # it was being made
+        end = at = SEGMENT_HEAD        # the segment was just being created
     s = segment_add(number)
     if s == NULL:
         return ENOMEM
@@ -100,8 +100,9 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     return error
 
 cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
-    # A segment of a daemon that is gone becomes ours, while we have none: whoever asks has locked its folder. Done when
-    # it is away from there. It blocks as a start does: the whole segment is read.
+    # Takes over a segment of a daemon that is gone. Requires that this daemon has no segment, and that the caller has
+    # locked the other folder. Done when the segment has left that folder. Reads the whole segment, so it blocks like a
+    # start.
     cdef char[25] name
     cdef char[25] named
     cdef uint64_t noted = 0
@@ -113,13 +114,13 @@ cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
         return errno
     segment_name(number, name)
     segment_name(spool_number(), named)
-    # what of it is in the database already is noted here first
+    # first notes here which part of it is in the database already
     if position_read(from_fd, &noted, &at) and noted == number:
         error = position_write(spool.dir_fd, spool.number, at)
     if error == 0 and renameat(from_fd, name, spool.dir_fd, named) != 0:
         error = errno
     if error == 0 and (fsync(spool.dir_fd) != 0 or fsync(from_fd) != 0):
-        # it is ours all the same: which folder has it after a crash is not known, one of the two
+        # the segment is taken over; after a crash either folder may have it
         error = errno
     close(from_fd)
     fd = openat(spool.dir_fd, named, O_RDWR | O_CLOEXEC)
@@ -130,7 +131,8 @@ cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
     return error
 
 cdef int quarantine_recover() noexcept nogil:
-    # What earlier runs could not store counts on. Before the segments: what is cut off them is counted then.
+    # Counts the records that earlier runs could not store. Called before the segments: pieces cut off them add to the
+    # count.
     cdef SpoolScan scan
     cdef int64_t end
     cdef int error = 0
@@ -145,8 +147,8 @@ cdef int quarantine_recover() noexcept nogil:
     return error
 
 cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
-    # What stands behind the last whole record was being written when the machine or the daemon stopped, and nobody was
-    # told that it is kept; or it was damaged later. A copy of it stays.
+    # Cuts the bytes after the last complete record, and keeps a copy in the quarantine. They were being written when
+    # the machine or the daemon stopped, and were not acknowledged; or they were damaged later.
     cdef Buf b
     cdef char[64] text
     cdef int error

@@ -1,51 +1,51 @@
-# The failover buffer: pushes on the disk while the database is away. It knows the segments, which partitions have
-# records in them, and how much there is; it writes what was gathered. Owner: the first worker's thread, and before the
-# threads start the one that opens it. Others read `gate` and the figures.
+# The failover buffer: pushes on disk while the database is unavailable. It knows the segments, the partitions with
+# records in them, and their sizes; it writes gathered records. Owner: the first worker's thread; before the threads
+# start, the opening thread. Other threads read `gate` and the counters.
 
 cdef enum SpoolGate:
     GATE_OPEN = 0             # pushes go to the database
-    GATE_SOME = 1             # those of partitions with records in the buffer wait behind them
-    GATE_SHUT = 2             # all go into the buffer
+    GATE_SOME = 1             # pushes to partitions with records in the buffer wait behind these
+    GATE_SHUT = 2             # all pushes go into the buffer
 
 cdef enum:
     SPOOL_WINDOW = 1 << 20    # bytes read at once
-    SPOOL_SEGMENT = 64 << 20  # a segment that is larger is not written to any more
+    SPOOL_SEGMENT = 64 << 20  # a segment of this size or more gets no further writes
 
 cdef struct SpoolSegment:
     SpoolSegment* next
     uint64_t number
-    int64_t size              # bytes that are kept
-    int64_t records           # as far as they are not drained
+    int64_t size              # valid bytes
+    int64_t records           # records not drained yet
 
 cdef struct Spool:
     SharedFlag on
     SharedInt gate
     SharedFlag paused               # push maintenance
-    SharedFlag doubt                # a push had no answer in time: the database may hang
+    SharedFlag doubt                # a push had no timely answer: the database may hang
     int dir_fd
-    int64_t limit             # bytes
-    int per_file              # records of a segment
+    int64_t limit             # most bytes
+    int per_file              # most records of a segment
     int chunk                 # records drained at once
-    int64_t pause_us          # between two tries to drain
+    int64_t pause_us          # between two attempts to drain
     SpoolSegment* first       # the oldest
     SpoolSegment* last
-    SpoolSegment* spare       # for the next file: what is written is counted without asking for memory
-    int fd                    # of the last, for writing; -1: the next write begins another
-    uint64_t number           # of the newest segment there ever was
+    SpoolSegment* spare       # for the next file: a finished write is counted without allocating
+    int fd                    # of the last segment, for writing; -1: the next write begins a new segment
+    uint64_t number           # of the newest segment ever
     Table waiting             # partition key → records in the buffer (as a pointer)
     uint64_t seed
     SpoolWrite write
     bint writing
-    Buf gather                # the next write
+    Buf gather                # bytes of the next write
     int64_t gather_records
     JobList gather_jobs
     SpoolStep step
     bint stepping
-    int64_t at                # in the first segment: what comes next
-    SharedInt64 pending         # records kept and not drained
+    int64_t at                # offset of the next record in the first segment
+    SharedInt64 pending         # records not drained yet
     SharedInt64 bytes           # of all segments
     SharedInt64 failed          # records and pieces in the quarantine
-    SharedInt64 oldest_us       # wall clock: since when the next record waits
+    SharedInt64 oldest_us       # wall clock: when the next record was taken
     SharedInt64 taken           # records ever taken
     SharedInt64 drained
     SharedFlag trouble              # the last write failed
@@ -54,8 +54,8 @@ cdef Spool spool
 
 cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, int pause_ms, char* reason,
                      size_t size) noexcept nogil:
-    # dir exists and is ours alone. reason stays empty, or says why it cannot be used. The segments are added next, in
-    # order.
+    # Opens the buffer. Requires that dir exists and that this process alone uses it. reason stays empty, or says why
+    # dir cannot be used. The caller then adds the segments, in order.
     cdef UuidGen g
     memset(&spool, 0, sizeof(Spool))
     spool.fd = -1
@@ -75,10 +75,10 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     table_init(&spool.waiting)
     uuidgen_open(&g)
     spool.seed = g.state
-    spool.gate = GATE_SHUT    # until the engine knows better
+    spool.gate = GATE_SHUT    # until the engine sets it
 
 cdef void spool_close() noexcept nogil:
-    # After the threads have ended.
+    # Closes the buffer. Requires that the threads have ended.
     cdef SpoolSegment* s = spool.first
     cdef SpoolSegment* following
     if not spool.on:
@@ -104,7 +104,7 @@ cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
     return <int64_t><uintptr_t>table_get(&spool.waiting, spool_key(queue, part, spool.seed))
 
 cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
-    # False when memory ran out.
+    # Changes the count of a partition. Returns False if memory ran out.
     cdef uint64_t key = spool_key(queue, part, spool.seed)
     cdef int64_t n = <int64_t><uintptr_t>table_get(&spool.waiting, key) + by
     if n <= 0:
@@ -115,13 +115,14 @@ cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
 # ---- segments --------------------------------------------------------------------------------------------------------
 
 cdef uint64_t spool_number() noexcept nogil:
-    # Of a new segment: by the clock, so that none comes again when all are gone and the daemon starts anew.
+    # Returns the number of a new segment. It follows the clock, so numbers stay unique even if all segments are gone at
+    # a restart.
     cdef uint64_t wall = <uint64_t>clock_wall_us()
     spool.number = wall if wall > spool.number else spool.number + 1
     return spool.number
 
 cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
-    # The spare one, or NULL when memory ran out.
+    # Appends a segment, the spare one if there is one. Returns NULL if memory ran out.
     cdef SpoolSegment* s = spool.spare
     if s == NULL:
         s = <SpoolSegment*>calloc(1, sizeof(SpoolSegment))
@@ -141,7 +142,7 @@ cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
     return s
 
 cdef void segment_drop() noexcept nogil:
-    # The first is drained: it goes with the next step.
+    # Drops the first segment, which is drained; the next step deletes its file.
     cdef SpoolSegment* s = spool.first
     spool.step.drop = True
     spool.step.drop_number = s.number
@@ -158,12 +159,13 @@ cdef void segment_drop() noexcept nogil:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 cdef inline bint spool_room() noexcept nogil:
-    # For what was gathered?
+    # Returns True if the gathered records fit within the limit.
     cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
     return spool.bytes + <int64_t>spool.gather.len + flying <= spool.limit
 
 cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nogil:
-    # Everything gathered, in one write and one fsync; what comes meanwhile shares the next. Nothing is under way.
+    # Writes all gathered records with one write and one fsync; records gathered meanwhile share the next. Requires that
+    # no write is running.
     cdef SpoolWrite* t = &spool.write
     cdef Buf empty = t.bytes
     t.bytes = spool.gather
@@ -187,14 +189,14 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     if t.fd < 0 and spool.spare == NULL:
         spool.spare = <SpoolSegment*>calloc(1, sizeof(SpoolSegment))
     if t.fd < 0 and spool.spare == NULL:
-        t.error = ENOMEM      # before the file is made: what it holds must be counted
+        t.error = ENOMEM      # before the file is created: its content must be counted
         done(&t.work, 0)
     elif uv_queue_work(loop, &t.work, spool_write_run, done) != 0:
         t.error = EIO
         done(&t.work, 0)
 
 cdef void spool_write_end() noexcept nogil:
-    # Its outcome is in spool.write.error.
+    # Ends a write; spool.write.error has its outcome.
     cdef SpoolWrite* t = &spool.write
     cdef bint fresh = spool.fd < 0
     spool.writing = False
@@ -220,5 +222,5 @@ cdef void spool_write_end() noexcept nogil:
         buf_free(&t.bytes)
 
 cdef inline bint spill_hurries() noexcept nogil:
-    # Nobody waits for a database that is away when there is a buffer.
+    # Returns True if pushes do not wait for an unavailable database, because there is a buffer.
     return spool.on and spool.gate == GATE_SHUT

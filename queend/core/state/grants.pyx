@@ -1,4 +1,5 @@
-# The permissions of a verified token (its grant), as its request carries it. Owner: the request. The table of all grants is in auth/grant.
+# The permissions of a verified token (its grant), as its request carries it. Owner: the request. The table of all
+# grants is in auth/grant.
 
 cdef enum:
     GRANT_READ = 1            # levels: each includes the lower ones; 0: a token without a role
