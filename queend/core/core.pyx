@@ -1,11 +1,11 @@
-# The data plane as Python sees it: a Core is started with settings, hands over the requests that are for the control
-# plane, takes their answers, tells figures, and is stopped.
+# The data plane as Python sees it. A Core starts with settings, passes on requests for the control plane, takes their
+# answers, gives statistics, and stops.
 import os
 from threading import Lock
 
-cdef bint core_exists = False      # the rooms below have one state per process
+cdef bint core_exists = False      # the included rooms have one state per process
 
-cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PATCH")     # by METHOD_*; HEAD asks as GET
+cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PATCH")     # by METHOD_*; HEAD becomes GET
 
 cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"),
                      (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
@@ -17,7 +17,7 @@ cdef bytes slice_bytes(Slice s):
     return s.p[:s.n]
 
 cdef list header_pairs(Slice raw):
-    # Lines checked by head_fields, as (lower-case name, value).
+    # Returns lines checked by head_fields, as (lower-case name, value).
     out = []
     for line in slice_bytes(raw).splitlines():
         name, value = line.split(b":", 1)
@@ -45,7 +45,7 @@ cdef class Core:
     """
     cdef Process p
     cdef bint opened
-    cdef object ending      # the lock of who stops it: another thread that stops it waits for that one
+    cdef object ending      # lock of the stopping thread: a second stop waits for the first
 
     def __cinit__(self, dict settings):
         global core_exists, strict
@@ -103,7 +103,8 @@ cdef class Core:
             core_exists = False
 
     cdef int buffer_open(self) except -1:
-        # The folder is ours alone: whoever made the settings has locked it.
+        # Opens the failover buffer. Requires that the folder belongs to this process: the maker of the settings has
+        # locked it.
         cdef char[256] reason
         cdef uint64_t number
         cdef int error

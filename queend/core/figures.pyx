@@ -1,10 +1,10 @@
-# What was counted, as Python reads it: the counters of workers (base/counter) under the names of their fields, queues
-# with what each did, spans of traces. No counter is locked for it: a figure may be a moment old.
+# Statistics for Python: counters of workers (base/counter) under the names of their fields, counts of queues, trace
+# spans. Counters are read without a lock, so a value may be slightly old.
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 
 cdef list counters_seen(Process* p):
-    # All of each worker.
+    # Returns the counters of each worker.
     cdef int i
     return [counters_of(p.workers[i]) for i in range(p.n)]
 
@@ -14,7 +14,7 @@ cdef dict counters_of(Worker* w):
     return out
 
 cdef dict worker_figures(dict counters):
-    # Returns the counters that are numbers, and how many statements of each type may be in flight.
+    # Returns the numeric counters, and how many statements of each type may be in flight.
     out = {name.removeprefix("live_"): n for name, n in counters.items()
            if name not in ("op", "age", "statement", "silent_since")}
     out["push_streams"] = counters["op"][<int>OP_PUSH]["limit"]
@@ -23,7 +23,7 @@ cdef dict worker_figures(dict counters):
     return out
 
 cdef dict job_figures(list ops):
-    # Of one kind, of all workers.
+    # Returns the sums of one kind of request over all workers.
     out = {name: sum([one[name] for one in ops]) for name in ("requests", "items", "errors", "calls", "latency_sum_us")}
     out["latency_us_buckets"] = buckets_sum([one["latency"] for one in ops])
     return out
@@ -32,12 +32,12 @@ cdef list buckets_sum(list all_):
     return [sum(column) for column in zip([0] * LATENCY_BUCKETS, *all_)]
 
 cdef dict catalog_figures():
-    # Of queues that were deleted as well, until they are given back.
+    # Returns the catalog's sizes, including deleted queues that are not freed yet.
     return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups,
             "cursors": book.n_cursors}
 
 cdef class QueuesSeen:
-    # The queues there are. Nothing of them is freed as long as this lives.
+    # A snapshot of the queues. Its entries are not freed while it lives.
     cdef TallySeen* seen
     cdef int n
     cdef int pin
@@ -75,7 +75,7 @@ cdef list parked_seen(bint running):
     return [(*all.named(i), all.seen[i].parked) for i in range(all.n) if all.seen[i].parked]
 
 cdef list spans_take(Process* p):
-    # Those there are; a worker goes on with its other memory.
+    # Returns the gathered spans; each worker continues with its spare buffer.
     cdef Spans* s
     cdef Span* x
     cdef int i, k, n

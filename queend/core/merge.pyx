@@ -1,8 +1,7 @@
-# Records of one partition that were stored one after the other become one row of the log, for imports. Formats:
-# docs/inside/storage.md.
+# Merges consecutive records of one partition into one row of the log, for imports. Formats: docs/inside/storage.md.
 
 cdef bint merge_record(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
-    # Takes over the record that comes next: its size, payload and extras.
+    # Takes over the next record: its size, payload and extras. Returns False if the row is broken.
     cdef const unsigned char* id
     cdef Slice payload
     cdef Extras x

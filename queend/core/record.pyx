@@ -1,7 +1,7 @@
-# Single records of the log, for the control plane: given a new id, packed into the row format, read from it (Python
-# unpacks the compression that SQL cannot).
+# Single records of the log, for the control plane: gives ids, packs records into the row format, reads them from it.
+# Python decompresses rows that SQL cannot.
 
-cdef UuidGen record_ids           # under the GIL
+cdef UuidGen record_ids           # guarded by the GIL
 uuidgen_open(&record_ids)
 
 def record_new_id():
@@ -105,7 +105,7 @@ def body_erased(bytes body, int n, places, int least=1024):
                 buf_slice(&payloads, payload)
             elif i in gone:
                 buf_le32(&pack.plain, FRAME_HEAD - 4)
-                buf_put(&pack.plain, frame + 4, 17)      # its kind and the message id
+                buf_put(&pack.plain, frame + 4, 17)      # the frame's type and the message id
                 buf_byte(&pack.plain, 0)
                 buf_byte(&pack.plain, 0)
             else:

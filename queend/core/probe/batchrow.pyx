@@ -1,4 +1,4 @@
-# What the tests of rows of the log drive.
+# Test seams for rows of the log.
 
 def probe_zip(bytes data, int level=1):
     """One zstd frame with its content size."""
@@ -21,7 +21,7 @@ def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ag
 
     ValueError when the row is not readable.
     """
-    cdef ProbeRoom room = ProbeRoom(body, ids, meta)      # three slices side by side
+    cdef ProbeRoom room = ProbeRoom(body, ids, meta)      # three adjacent slices
     cdef BatchRow b
     cdef Unzip z
     cdef const unsigned char* id

@@ -1,4 +1,4 @@
-# What the tests of compressed rows drive.
+# Test seams for compressed rows.
 
 def probe_bodypack(list rows):
     """The bodies of rows, each given as its sizes and payloads (bytes), written one after the other with the same

@@ -1,5 +1,5 @@
-# What the test of instruction counts drives: each `count_` method is one thing done to one request's worth of messages,
-# with everything it needs made before, so that what callgrind counts inside is nothing else.
+# Test seams for instruction counts. Each `count_` method does one step for one request's messages. Its input is made
+# before, so that callgrind counts only the step.
 
 cdef extern from *:
     """
@@ -132,7 +132,8 @@ cdef class ProbeCount:
         memset(&m, 0, sizeof(m))
         buf_clear(&self.out)
         for i in range(self.request.n):
-            # as the engine does: one message after the other in the same place, which keeps what they have in common
+            # like the engine: messages are written one after the other with the same PopMessage, which keeps common
+            # fields
             m.payload = self.messages[i].payload
             memcpy(m.id, self.messages[i].id, 16)
             memcpy(m.record_id, self.messages[i].record_id, 16)

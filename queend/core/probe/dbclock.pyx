@@ -1,4 +1,4 @@
-# Seams for the test of the database's clock.
+# Test seams for the database's clock.
 
 def probe_dbclock(list heard, int64_t at):
     """What the database's clock shows at the monotonic moment `at` after hearing (clock, sent, got), and when it last

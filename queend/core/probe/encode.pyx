@@ -1,4 +1,4 @@
-# What the tests of binary parameters drive.
+# Test seams for binary parameters.
 
 def probe_array(str kind, list values, bint late=False):
     """An array parameter. kind: int2 int4 int8 bool uuid bytea text; values: int, bool or bytes, None for NULL.

@@ -1,4 +1,4 @@
-# What the tests of tokens drive: patterns of queue names, and where a bearer token stands in the headers.
+# Test seams for tokens: patterns of queue names, and the bearer token in the headers.
 
 def probe_glob(bytes pattern, bytes name):
     """Does the name fit the pattern?"""

@@ -1,4 +1,4 @@
-# What the tests of the http room drive: a connection's reading without a socket.
+# Test seams for the http room: reads a connection without a socket.
 
 cdef object probe_head(Head* h):
     return {"method": METHODS[h.method] if h.method != METHOD_HEAD else "HEAD", "target": slice_bytes(h.target),
@@ -32,7 +32,7 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
             while held:
                 if request is None:
                     n = len(held)
-                    copy = <char*>malloc(n)          # a read past the end is an error under AddressSanitizer
+                    copy = <char*>malloc(n)          # AddressSanitizer reports a read past the end
                     memcpy(copy, <const char*>held, n)
                     outcome = head_parse(copy, n, &limits, &h)
                     if outcome < 0 or outcome > 0 and h.status:

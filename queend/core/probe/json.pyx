@@ -1,7 +1,7 @@
-# What the tests of the json room drive.
+# Test seams for the json room.
 
 cdef void json_explain(Json* j, char* out, size_t size) noexcept nogil:
-    # `unexpected byte at byte 17`: NUL-terminated, at most size bytes with the NUL.
+    # Writes `unexpected byte at byte 17` to out: NUL-terminated, at most size bytes with the NUL.
     snprintf(out, size, b"%s at byte %lld", j.error, <long long>(j.p - j.begin))
 
 def probe_json_walks(int most):

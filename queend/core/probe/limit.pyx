@@ -1,4 +1,4 @@
-# What the tests of limits, holds and the autopilot drive. All are pure, so the test decides what time it is.
+# Test seams for limits, holds and the autopilot. All are pure, so the test sets the time.
 
 cdef class LimitProbe:
     """One limit. mode: 'static' or 'vegas'; windows and intervals in microseconds."""

@@ -1,4 +1,4 @@
-# What the test of log lines drives.
+# Test seams for log lines.
 
 def probe_log(bytes level, bytes event, detail, bytes hidden=None):
     """Writes one line to standard error; detail: bytes without NUL, or None. hidden: a text that is never written."""

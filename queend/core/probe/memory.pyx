@@ -1,4 +1,4 @@
-# Seam for the test that lets allocations fail.
+# Test seam for failing allocations.
 
 def probe_memory_fails(long long first, long long fails=1):
     """From now on allocations of the core are counted; the first-th and `fails` in all fail. first 0: none."""

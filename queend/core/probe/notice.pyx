@@ -1,4 +1,4 @@
-# Seams for the tests of what daemons tell each other: a packet, and who sent it.
+# Test seams for notices between daemons: packets and their senders.
 
 def probe_packet(bytes secret, list entries, int flags=0, bytes name=b"a:1", uint64_t began=1, uint64_t random=2,
                  uint64_t sequence=1, uint64_t sent_us=0, uint64_t database=7):
@@ -22,7 +22,7 @@ def probe_packet_read(bytes secret, bytes packet):
     """(verdict, what its head says, its entries); the last two are None where it is not good."""
     cdef Notice m
     cdef int i
-    # where it ends: whoever reads on is seen
+    # at the end of an allocation: a read past the packet is detected
     cdef char* copy = <char*>malloc(len(packet) or 1)
     memcpy(copy, <const char*>packet, len(packet))
     cdef int verdict = packet_read(copy, len(packet), slice_of(secret, len(secret)), &m)
@@ -65,7 +65,7 @@ def probe_told(list keys):
     told.now = told.tables
     uv_mutex_init(&told.lock)
     out = []
-    for again in range(4):        # each table twice
+    for again in range(4):        # looks up each table twice
         for partition, group in keys:
             told_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
         t = told_take(True)

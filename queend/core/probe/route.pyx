@@ -1,4 +1,5 @@
-# What the tests of the hot routes drive: bytes in, what was understood or refused; then results in, the answer out.
+# Test seams for the hot routes: a request's bytes in, the parsed request or its refusal out; results in, the answer
+# out.
 
 class ProbeRefused(Exception):
     """A request was refused. `status`: HTTP status; `text`: what the client is told."""
@@ -18,7 +19,7 @@ cdef object probe_bytes(Slice s):
     return None if s.p == NULL else <bytes>s.p[:s.n]
 
 cdef class ProbeRoom:
-    # An arena, a generator and a copy of the input: a read past its padding is one past an allocation.
+    # An arena, a generator and a copy of the input. A read past the input's padding leaves the allocation.
     cdef Arena arena
     cdef UuidGen ids
     cdef Unzip unzip
@@ -102,10 +103,10 @@ cdef Settings probe_limits(int max_items):
     return s
 
 cdef int probe_pushreq(ProbeRoom room, PushReq* q, bytes kind, int max_items) except -1:
-    # ProbeRefused. kind: the Content-Type.
+    # Reads a push; raises ProbeRefused. kind: the Content-Type.
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    room.headers = probe_type(kind)      # what was read may point into them
+    room.headers = probe_type(kind)      # the parsed request may point into the headers
     if not push_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena,
                      &room.ids, &limits, q, &e):
         raise probe_refusal(&e)
@@ -191,7 +192,7 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
     before = None
     for n, given in enumerate(messages):
         if before is None or given["partition_uuid"] != before["partition_uuid"]:
-            # one place per partition, as in the engine
+            # one address per partition, as in the engine
             uuid = b"" + given["partition_uuid"]
             partition = given["partition"]
             group = q.group.p[:q.group.n]

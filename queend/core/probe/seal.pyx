@@ -1,4 +1,4 @@
-# What the tests of sealing drive.
+# Test seams for encryption.
 
 def probe_seal_keys(str text):
     """Puts keys (`id:hex,id:hex`) in place, as Core does; "" takes them away."""

@@ -1,23 +1,23 @@
-# What the tests of the pg room drive: a pool on a loop in a thread of its own, statements handed over from Python.
+# Test seams for the pg room: a pool on a loop in its own thread; Python passes it statements.
 
 cdef struct ProbeCall:
     ProbeCall* next
     int ticket
-    int statement             # -1: text
+    int statement             # -1: a one-off text
     char* text
     Params params
-    Buf bytes                 # the parameters' memory
+    Buf bytes                 # memory of the parameters
     int deadline_ms
-    int chain                 # send so many more of the same from the callback
+    int chain                 # how often the callback sends the statement again
     int callbacks
-    bint decode               # rows by the getters instead of as bytes
+    bint decode               # decodes rows by the getters; False: returns bytes
 
 cdef struct ProbePool:
     uv_loop_t loop
     uv_async_t wake
     uv_mutex_t lock
-    uv_cond_t turn            # something was answered
-    ProbeCall* first          # of the calls that wait for an idle slot
+    uv_cond_t turn            # signalled after each answer
+    ProbeCall* first          # first call that waits for an idle slot
     int answered
     bint stopping
     SlotPool* pool
@@ -66,7 +66,7 @@ cdef void probe_on_idle(void* owner) noexcept nogil:
     cdef ProbePool* p = <ProbePool*>owner
     cdef Slot* s
     cdef ProbeCall* c
-    while p.pool != NULL:     # else it opens or closes
+    while p.pool != NULL:     # NULL while the pool opens or closes
         s = slotpool_take(p.pool)
         c = probe_shift(p) if s != NULL else NULL
         if c == NULL:
@@ -75,7 +75,7 @@ cdef void probe_on_idle(void* owner) noexcept nogil:
             probe_put(p, c, True)         # the slot has broken: the call stays first
 
 cdef bint probe_send_text(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
-    # slot_send for a one-off text without parameters (one command; binary result).
+    # Sends a one-off text without parameters (one command; binary result). Returns as slot_send does.
     if s.state != SLOT_IDLE or slot_outlived(s):
         return False
     if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
@@ -113,7 +113,7 @@ cdef object probe_rows(PGresult* res, bint decode):
              for col in range(PQnfields(res))] for row in range(PQntuples(res))]
 
 cdef object probe_value(PGresult* res, int row, int col):
-    # By the getter of the column's type; bytes for what has none.
+    # Returns the column's value by the getter of its type; bytes for types without a getter.
     cdef Oid kind = PQftype(res, col)
     cdef PgIter i
     cdef Slice s

@@ -1,4 +1,4 @@
-# What the tests of the failover buffer's files drive: records and segments, without an engine.
+# Test seams for the failover buffer's files: records and segments, without an engine.
 
 def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes txid=None, bytes trace=None,
                        bytes sub=b"", bytes due=b"", bytes seal=b"", bytes headers=b"", int64_t now_us=0):

@@ -1,18 +1,18 @@
-# Columns as one Arrow IPC stream: schema, the dictionaries, one record batch, the end. Of records: queue and partition
-# (dictionaries of utf8, indices int32), offset (int64), ts (timestamp, µs, UTC), transactionId and payload (utf8), id
-# and headers (utf8; headers a JSON object, empty where there are none), as many as are wanted; the schema's metadata
-# tells the entries: marks, errors, where to go on. No column has nulls.
+# Writes columns as one Arrow IPC stream: schema, dictionaries, one record batch, end. No column has nulls.
+# Columns of records, as wanted: queue and partition (dictionaries of utf8, indices int32), offset (int64), ts
+# (timestamp, µs, UTC), transactionId, payload and id (utf8), headers (utf8, a JSON object or empty). The schema's
+# metadata holds the entries: marks, errors, next offsets.
 
 cdef enum:
     IPC_V5 = 4
-    IPC_SCHEMA = 1          # kinds of messages
+    IPC_SCHEMA = 1          # message types
     IPC_DICTIONARY = 2
     IPC_RECORDS = 3
-    IPC_INT = 2             # types
+    IPC_INT = 2             # column types
     IPC_UTF8 = 5
     IPC_TIMESTAMP = 10
     IPC_COLUMNS = 8         # of records
-    IPC_BUFFERS = 24        # most of them: a validity, ends and bytes each
+    IPC_BUFFERS = 24        # most buffers: validity, ends and bytes per column
 
 cdef enum:                 # bits of `wanted`
     IPC_QUEUE = 0
@@ -26,16 +26,16 @@ cdef enum:                 # bits of `wanted`
     IPC_USUAL = 63
 
 cdef struct IpcText:
-    Buf ends                  # int32: where each text begins, and where the last ends
+    Buf ends                  # int32: begin of each text, and end of the last
     Buf bytes
 
 cdef struct IpcColumn:
     const char* name
     uint8_t kind              # a type
     int bits                  # of IPC_INT
-    IpcText* dictionary       # NULL: none
-    IpcText text              # of IPC_UTF8 without one
-    Buf values                # of all others: fixed width
+    IpcText* dictionary       # NULL: no dictionary
+    IpcText text              # of IPC_UTF8 without a dictionary
+    Buf values                # of the other columns: fixed width
 
 cdef struct IpcOut:
     IpcText queues            # dictionaries
@@ -52,7 +52,7 @@ cdef inline void ipctext_free(IpcText* t) noexcept nogil:
     buf_free(&t.bytes)
 
 cdef inline void ipctext_end(IpcText* t) noexcept nogil:
-    # What was appended to `bytes` is a text.
+    # Ends a text: the bytes appended since the previous end.
     buf_le32(&t.ends, <uint32_t>t.bytes.len)
 
 cdef inline bint ipctext_failed(IpcText* t) noexcept nogil:
@@ -158,12 +158,12 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
 # ---- messages ------------------------------------------------------------------------------------------------------
 
 cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
-    # Begins a message; t: its table, of which field 2 is the header still to be written. Returns where the flatbuffer
+    # Begins a message. t: its table, whose field 2, the header, is still to be written. Returns where the flatbuffer
     # starts.
     cdef size_t base
     fbs_pad(b, 0, 8)
     buf_le32(b, <uint32_t>0xffffffff)
-    buf_le32(b, 0)                        # length of the metadata: ipc_message_end
+    buf_le32(b, 0)                        # length of the metadata, set by ipc_message_end
     base = b.len
     buf_le32(b, 0)                        # the root's reference
     fbs_table(b, base, base, b"2148", t)
@@ -173,7 +173,7 @@ cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcep
     return base
 
 cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
-    # What follows is the body.
+    # Ends the metadata; the body follows.
     fbs_pad(b, base, 8)
     fbs_int(b, base - 4, <int32_t>(b.len - base))
 
@@ -184,7 +184,7 @@ cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
     fbs_byte(b, t.field[1], 1)           # signed
 
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
-    # dictionary: the id of its own, if it has one.
+    # dictionary: id of the column's dictionary, if it has one.
     cdef FbsTable t, of, coding
     fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
     fbs_byte(b, t.field[2], c.kind)
@@ -204,7 +204,8 @@ cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictiona
     fbs_vector(b, base, t.field[5], 0, 4)
 
 cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice value) noexcept nogil:
-    # key: of the metadata, NULL: none. Dictionaries have the ids 0, 1, … in the order of their columns.
+    # Writes the schema. key: of the metadata, NULL: no metadata. Dictionaries have the ids 0, 1, … in the order of
+    # their columns.
     cdef FbsTable message, schema, pair
     cdef size_t base = ipc_message(b, IPC_SCHEMA, 0, &message)
     cdef size_t at
@@ -227,7 +228,7 @@ cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
 
 cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes,
                     int n) noexcept nogil:
-    # The table of a record batch whose body has n buffers of these sizes, each padded.
+    # Writes the table of a record batch whose body has n buffers of these sizes, each padded.
     cdef FbsTable t
     cdef size_t at
     cdef int64_t begin = 0
@@ -236,7 +237,7 @@ cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int column
     fbs_long(b, t.field[0], length)
     at = fbs_vector(b, base, t.field[1], columns, 16)
     for i in range(columns):
-        fbs_long(b, at + 16 * i, length)         # and no nulls
+        fbs_long(b, at + 16 * i, length)         # no nulls
     at = fbs_vector(b, base, t.field[2], n, 16)
     for i in range(n):
         fbs_long(b, at + 16 * i, begin)
@@ -271,7 +272,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
     cdef int n_parts = 0
     cdef int k = 0
     for i in range(n):
-        sizes[k] = 0                  # validity: nothing is null
+        sizes[k] = 0                  # validity: no value is null
         k += 1
         if columns[i].kind == IPC_UTF8 and columns[i].dictionary == NULL:
             parts[n_parts] = &columns[i].text.ends
@@ -294,7 +295,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
         ipc_body(b, parts[i])
 
 cdef void ipc_stream(Buf* b, IpcColumn** columns, int n, int64_t length, const char* key, Slice value) noexcept nogil:
-    # All of it.
+    # Writes the whole stream.
     cdef int i
     cdef int dictionaries = 0
     ipc_schema(b, columns, n, key, value)
@@ -315,7 +316,7 @@ cdef void read_arrow(ReadCall* c, Buf* b) noexcept nogil:
     buf_init(&entries)
     ipc_open(&a)
     ipc_gather(&a, c)
-    read_entries(c, &entries)             # after the records: it tells how far they go
+    read_entries(c, &entries)             # after the records, which determine the next offsets
     for i in range(IPC_COLUMNS):
         if c.wanted >> i & 1:
             columns[n] = &a.columns[i]

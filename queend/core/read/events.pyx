@@ -1,5 +1,5 @@
-# The log read by offset, as CloudEvents: an array of the records of all entries, in their order. What else an entry has
-# to say (marks, errors), the other formats say.
+# A log read as CloudEvents: an array of the records of all entries, in order. Marks and errors of entries appear only
+# in the other formats.
 
 cdef void read_events(ReadCall* c, Buf* b) noexcept nogil:
     cdef ReadRecord r

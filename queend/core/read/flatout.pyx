@@ -1,6 +1,6 @@
-# Flatbuffers, written forwards: a table before what it points to, its references filled in when their target begins.
-# All positions are within the buffer `b`; `base` is where this flatbuffer starts, a multiple of 8 from which it counts.
-# Little-endian throughout, as the machines this runs on.
+# Writes FlatBuffers forwards: a table precedes its targets, and a reference is filled in when its target begins.
+# Positions are within the buffer `b`. `base` is the begin of this flatbuffer, a multiple of 8; alignment counts from
+# it. All numbers are little-endian, like the supported machines.
 
 cdef enum:
     FBS_FIELDS = 7           # most fields of a table
@@ -10,7 +10,7 @@ cdef struct FbsTable:
     size_t[FBS_FIELDS] field # positions of its fields, 0: absent
 
 cdef inline void fbs_pad(Buf* b, size_t base, size_t n) noexcept nogil:
-    # Zeros up to a multiple of n.
+    # Appends zeros up to a multiple of n.
     while (b.len - base) % n and not b.failed:
         buf_byte(b, 0)
 
@@ -31,12 +31,12 @@ cdef inline void fbs_byte(Buf* b, size_t at, uint8_t v) noexcept nogil:
     fbs_set(b, at, &v, 1)
 
 cdef inline void fbs_refer(Buf* b, size_t slot) noexcept nogil:
-    # The reference at `slot` means what begins here.
+    # Sets the reference at `slot` to the present end of the buffer.
     fbs_int(b, slot, <int32_t>(b.len - slot))
 
 cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTable* t) noexcept nogil:
-    # A table of zeros that the reference at `slot` means. sizes: a digit per field: 0 absent, else its bytes (a
-    # reference: 4).
+    # Writes a zeroed table and sets the reference at `slot` to it. sizes: a digit per field: 0 absent, otherwise its
+    # bytes (a reference: 4).
     cdef int n = <int>strlen(sizes)
     cdef uint16_t[FBS_FIELDS + 2] vtable
     cdef size_t end = 4
@@ -74,7 +74,7 @@ cdef void fbs_string(Buf* b, size_t base, size_t slot, Slice text) noexcept nogi
     buf_byte(b, 0)
 
 cdef size_t fbs_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size) noexcept nogil:
-    # n zeroed elements of 4 bytes or a multiple of 8; the position of the first.
+    # Writes a vector of n zeroed elements of 4 bytes or a multiple of 8. Returns the position of the first.
     cdef size_t at
     cdef size_t i
     while (b.len + 4 - base) % (4 if size == 4 else 8) and not b.failed:

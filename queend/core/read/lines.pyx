@@ -1,11 +1,11 @@
-# Records as JSON: one answer with an entry per entry asked for, or a line per record.
+# Writes records as JSON: one answer with an entry per requested entry, or one line per record.
 
 cdef struct ReadTime:
-    int64_t us                # that `text` spells
+    int64_t us                # moment that `text` spells
     char[28] text
 
 cdef inline void readtime_put(Buf* b, ReadTime* t, int64_t us) noexcept nogil:
-    # Records of one row have one moment.
+    # Writes a time. Keeps its text, because records of one row share a moment.
     if t.text[0] == 0 or t.us != us:
         clock_format(us, 6, t.text)
         t.us = us
@@ -18,7 +18,7 @@ cdef inline void readrecord_txid(Buf* b, ReadRecord* r) noexcept nogil:
         put_uuid(b, r.id)
 
 cdef inline void readline_put(Buf* b, Slice json) noexcept nogil:
-    # JSON on one line: a line end can only stand between its tokens, where a blank means the same.
+    # Writes JSON on one line: line ends occur only between tokens, where a blank is equivalent.
     cdef size_t i = b.len
     buf_slice(b, json)
     if b.failed or (memchr(json.p, b'\n', json.n) == NULL and memchr(json.p, b'\r', json.n) == NULL):
@@ -28,7 +28,7 @@ cdef inline void readline_put(Buf* b, Slice json) noexcept nogil:
             b.data[i] = b' '
 
 cdef void readrecord_origin(Buf* b, ReadRecord* r) noexcept nogil:
-    # Writes the members of a record's headers that say what a redriven dead letter was at first.
+    # Writes the members of a record's headers that give the origin of a redriven dead letter.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True
@@ -93,7 +93,7 @@ cdef void read_json(ReadCall* c, Buf* b) noexcept nogil:
             readrecord_origin(b, &r)
             buf_byte(b, b'}')
         buf_text(b, b"],")
-        if e.erased:              # so the last record does not tell
+        if e.erased:              # the last record does not show the next offset
             buf_text(b, b"\"nextOffset\":")
             buf_int(b, e.next)
             buf_byte(b, b',')
@@ -101,7 +101,7 @@ cdef void read_json(ReadCall* c, Buf* b) noexcept nogil:
     buf_text(b, b"]}")
 
 cdef void read_entries(ReadCall* c, Buf* b) noexcept nogil:
-    # The entries without their records, with the offset to go on from: what the formats of records alone tell aside.
+    # Writes the entries without their records, but with their next offsets, for formats that hold only records.
     cdef ReadEntry* e
     cdef int i
     buf_text(b, b"{\"entries\":[")
@@ -117,7 +117,7 @@ cdef void read_entries(ReadCall* c, Buf* b) noexcept nogil:
     buf_text(b, b"]}")
 
 cdef void read_ndjson(ReadCall* c, Buf* b) noexcept nogil:
-    # A line per record, then one line of the entries.
+    # Writes a line per record, then one line with the entries.
     cdef ReadRecord r
     cdef ReadTime time
     cdef ReadEntry* e
@@ -134,7 +134,7 @@ cdef void read_ndjson(ReadCall* c, Buf* b) noexcept nogil:
                 readentry_head(b, e)
                 buf_text(b, b",\"offset\":")
                 names_n = b.len - names
-            elif buf_room(b, names_n):       # written once per entry, then copied from the answer itself
+            elif buf_room(b, names_n):       # the names are written once per entry, then copied within the answer
                 memcpy(b.data + b.len, b.data + names, names_n)
                 b.len += names_n
             buf_int(b, r.offset)

@@ -1,4 +1,4 @@
-# The log read as Python sees it: the bytes of rows in, the bytes of an answer out; the GIL is held only to look at the
+# The log read for Python. In: the bytes of rows. Out: the bytes of an answer. The GIL is held only to read the
 # arguments.
 
 cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
@@ -131,7 +131,7 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
         buf_free(&out)
 
 cdef void readcall_sealed(ReadCall* c) noexcept nogil:
-    # Which queues are encrypted, as far as this process knows.
+    # Marks the entries whose queue is encrypted, as far as this process knows.
     cdef Queue* q
     cdef int i
     if sealring.n == 0 or not catalog.loaded:

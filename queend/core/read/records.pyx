@@ -1,8 +1,8 @@
-# The log read by offset: the rows queend.read_rows found, turned into records one after the other, within the budgets
-# of the call. No I/O. What is borrowed from the rows lives as long as the caller's bytes.
+# Reads the log by offset. In: rows of queend.read_rows. Out: records, one after the other, within the budgets of the
+# call. No I/O. Slices point into the caller's bytes.
 
 cdef enum:
-    READ_ANSWER_MOST = 67108864       # bytes of an answer after which no record is begun
+    READ_ANSWER_MOST = 67108864       # bytes of an answer after which no further record begins
 
 cdef struct ReadRows:
     # One result row of queend.read_rows: arrays of the same length, in the order of its columns.
@@ -20,32 +20,32 @@ cdef enum:
 cdef struct ReadEntry:
     Slice queue
     Slice partition
-    Slice error               # empty: none
-    int64_t head              # marks, -1: not known
+    Slice error               # empty: no error
+    int64_t head              # high watermark, -1: unknown
     int64_t floor
-    int64_t end               # no record at or behind it is given
-    int32_t number            # of the partition, where an answer spells message ids
-    int64_t next              # first offset wanted, then the one behind the last record given
-    int64_t most              # payload bytes still allowed
-    int64_t records           # given
-    int64_t erased            # passed over: they were erased
-    ReadRows* rows            # those not yet opened
+    int64_t end               # records at or after this offset are not returned
+    int32_t number            # of the partition, if the answer contains message ids
+    int64_t next              # next wanted offset: after the last returned record
+    int64_t most              # remaining payload bytes
+    int64_t records           # returned records
+    int64_t erased            # skipped records, whose payloads were erased
+    ReadRows* rows            # rows not opened yet
     int n_rows
-    bint open                 # `row` has records left
-    bint spent                # a budget ended it
+    bint open                 # `row` has more records
+    bint spent                # a budget is used up
     BatchRow row
-    int64_t offset            # of the record that comes next in `row`
+    int64_t offset            # of the next record in `row`
     int64_t created_us        # of `row`
-    bint sealed               # the queue is encrypted: also what names no key is opened
+    bint sealed               # the queue is encrypted: payloads without a key id are decrypted as well
 
 cdef struct ReadCall:
     ReadEntry* entries
     int n
     int wanted                # columns of an Arrow answer: bits by IPC_QUEUE and so on
-    int64_t left              # payload bytes still allowed in all
+    int64_t left              # remaining payload bytes of the whole call
     int64_t records
-    int64_t bytes             # of payload given
-    bint unreadable           # a row was in no format of this version
+    int64_t bytes             # returned payload bytes
+    bint unreadable           # a row has an unknown format
     Unzip unzip               # one row is open at a time
     Seal seal
 
@@ -53,12 +53,12 @@ cdef struct ReadRecord:
     int64_t offset
     int64_t created_us
     const unsigned char* id
-    Slice text                # the transactionId, empty: it is the id as a UUID
+    Slice text                # the transactionId, empty: the id as a UUID
     Extras extras
     Slice payload
 
 cdef bint readrows_open(ReadRows* r, const Slice* columns) noexcept nogil:
-    # Binary arrays as PostgreSQL sent them; False when they do not belong together.
+    # Opens binary arrays as PostgreSQL sent them. Returns False if their types or lengths do not match.
     cdef int i
     cdef uint32_t kind
     for i in range(ROWS_COLUMNS):
@@ -68,14 +68,14 @@ cdef bint readrows_open(ReadRows* r, const Slice* columns) noexcept nogil:
     return True
 
 cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
-    # What was given before the row stands; who asks for the row itself is told.
+    # Ends the entry at an unreadable row. Records returned before it remain; an entry without records gets an error.
     c.unreadable = True
     e.spent = True
     if e.records == 0:
         e.error = slice_lit(b"UNREADABLE")
 
 cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
-    # Opens the next row that has a record at or behind `next`; False when there is none.
+    # Opens the next row with a record at or after `next`. Returns False if there is none.
     cdef Slice ids, body, meta
     cdef int32_t count = 0
     while e.n_rows > 0:
@@ -101,7 +101,7 @@ cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
     return False
 
 cdef bint readcall_behind(ReadCall* c) noexcept nogil:
-    # Is there more than was given?
+    # Returns True if there are more records than were returned.
     cdef int i
     for i in range(c.n):
         if c.entries[i].error.n == 0 and c.entries[i].next < c.entries[i].head and c.entries[i].next < c.entries[i].end:
@@ -109,9 +109,9 @@ cdef bint readcall_behind(ReadCall* c) noexcept nogil:
     return False
 
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
-    # The next record of an entry that was not erased; False at its end or when a budget is spent. The first record of
-    # the call is given whatever its size, so that every call gets on; the first of an entry only if the call's own
-    # budget has room for it.
+    # Reads the entry's next record, without erased ones. Returns False at the end or when a budget is used up. The
+    # first record of a call is returned whatever its size, so that every call makes progress. An entry's first record
+    # must fit into the call's budget.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
         return False
@@ -137,7 +137,7 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
         e.spent = True
         return False
     if c.records and (<int64_t>out.payload.n > c.left or written > READ_ANSWER_MOST):
-        c.left = 0            # the entries that follow come back empty, and are asked for again
+        c.left = 0            # later entries return empty, and are asked for again
         return False
     out.offset = e.offset
     out.created_us = e.created_us - e.row.age_us

@@ -1,26 +1,25 @@
-# Payloads of stored rows, searched for a text. They are searched as they were pushed: what is compressed is unpacked,
-# what is sealed is opened first. The GIL is taken only where something is found. Owns the buffers for both while a call
-# lasts.
+# Searches the payloads of stored rows for texts. Payloads are decompressed and decrypted first. The GIL is taken only
+# for hits. Owns the buffers for both while a call lasts.
 
 cdef enum:
-    SEARCH_TEXTS = 9          # spellings of what is looked for
-    SEARCH_BEFORE = 60        # bytes of an excerpt before what was found
-    SEARCH_AFTER = 120        # and from its first byte on
+    SEARCH_TEXTS = 9          # spellings of the text
+    SEARCH_BEFORE = 60        # bytes of an excerpt before the hit
+    SEARCH_AFTER = 120        # bytes of an excerpt from the hit on
 
 cdef struct Search:
     Slice queue
-    bint sealed               # the queue is encrypted: also what names no key is opened
+    bint sealed               # the queue is encrypted: payloads without a key id are decrypted as well
     Slice[9] texts
     int n_texts
-    int64_t since             # records stored before it are not looked at,
-    int64_t until             # nor later ones,
-    int64_t below             # nor, in the row that is open, those at or behind this offset
+    int64_t since             # skips records stored earlier,
+    int64_t until             # or later,
+    int64_t below             # or at or after this offset of the open row
     BatchRow row
-    int64_t offset            # of its record that comes next
+    int64_t offset            # of the next record
     int64_t created_us
-    int64_t first             # offsets that were looked at in it: from here
-    int64_t last              # to here, -1: none
-    int64_t unread            # records that could not be looked at
+    int64_t first             # first examined offset of the row
+    int64_t last              # last examined offset, -1: none
+    int64_t unread            # records that could not be examined
     Unzip unzip
     Seal seal
 
@@ -28,9 +27,9 @@ cdef struct SearchHit:
     int64_t offset
     int64_t stored_us
     const unsigned char* id
-    Slice text                # the transactionId, empty: it is the id as a UUID
+    Slice text                # the transactionId, empty: the id as a UUID
     Slice payload
-    const char* at            # what was looked for
+    const char* at            # the hit
 
 cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
     cdef int i
@@ -41,8 +40,8 @@ cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
     return False
 
 cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
-    # The next record of the open row that has one of the texts; False at its end. What was found is valid until the
-    # next call.
+    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
+    # the next call.
     cdef Extras x
     cdef int result
     while s.row.i < s.row.n:
@@ -88,7 +87,7 @@ cdef tuple search_told(Search* s, SearchHit* f, int32_t partition):
             f.text.p[:f.text.n].decode("utf-8", "replace") if f.text.n else name[:36].decode(), message[:36].decode(),
             (f.at - before)[:before + after].decode("utf-8", "ignore"))
 
-# When the log was told last of what cannot be opened, from one call to the next; under the GIL.
+# When undecryptable payloads were last logged, kept from call to call. Guarded by the GIL.
 cdef int64_t search_told_us
 cdef int64_t search_plain_us
 
@@ -146,7 +145,7 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
                 searched += s.last - s.first + 1
             if len(found) >= most:
                 last = found[len(found) - 1][1]
-                if s.last >= 0 and s.first < last:      # its first records come with the next call
+                if s.last >= 0 and s.first < last:      # the row's first records come with the next call
                     searched -= last - s.first
                 return found, searched, s.unread, (created_us, partition, last)
         return found, searched, s.unread, None
