@@ -29,7 +29,7 @@ include "core/base/log.pyx"               # log lines
 include "core/json/utf8.pyx"              # UTF-8 validation
 include "core/json/scan.pyx"              # JSON validation
 include "core/json/token.pyx"             # strings and numbers
-include "core/json/values.pyx"            # counts elements of an array
+include "core/json/values.pyx"            # bounds the values of a JSON body
 include "core/json/text.pyx"              # reads and writes string literals
 include "core/json/member.pyx"            # members of an object, by name
 include "core/json/body.pyx"              # a JSON body, or its refusal
@@ -99,7 +99,7 @@ include "core/route/common.pyx"           # names, ids, refusals
 include "core/route/stray.pyx"            # suggestions for mistyped names
 include "core/route/moment.pyx"           # moments in text form
 include "core/route/pushrun.pyx"          # runs: many records handled as one item
-include "core/route/pushdue.pyx"          # delivery times of a run
+include "core/route/pushdue.pyx"          # delivery times of items
 include "core/route/tracecontext.pyx"     # trace context of a record
 include "core/route/pushkey.pyx"          # ids derived from an Idempotency-Key
 include "core/route/push.pyx"             # items as JSON
@@ -139,7 +139,7 @@ include "core/net/budget.pyx"             # budget of all clients
 include "core/net/requestlog.pyx"         # request log
 include "core/net/spans.pyx"              # trace spans
 include "core/net/request.pyx"            # a request from its first byte to its answer
-include "core/net/reply.pyx"              # writes responses
+include "core/net/reply.pyx"              # builds responses
 include "core/net/site.pyx"               # origins of pages that may ask
 include "core/net/connection.pyx"         # opens, reads, closes connections
 include "core/net/held.pyx"               # budget of requests in hand
@@ -204,12 +204,12 @@ include "core/ready/awaited.pyx"          # when groups first asked for missing 
 include "core/ready/tallies.pyx"          # counters per queue
 
 # Look-ups in the database. In: missing names, commits of other daemons. Out: the catalog, the book. Owns a round of
-# look-ups, the polls of a worker, and the retirement of catalog entries.
+# look-ups, the looks of a worker, and the retirement of catalog entries.
 include "core/find/ask.pyx"               # statements of look-ups, by kind
 include "core/find/lookup.pyx"            # resolves names, in rounds
 include "core/find/bounds.pyx"            # bounds on new names
 include "core/find/discover.pyx"          # finds work of other daemons
-include "core/find/recent.pyx"            # records stored since the last poll
+include "core/find/recent.pyx"            # records stored since the last look
 include "core/find/rates.pyx"             # takes tokens from the database
 include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # reloads the catalog, retires entries
@@ -273,7 +273,7 @@ include "core/feed/feed.pyx"              # a request with consecutive answers
 include "core/failover/spill.pyx"         # stores a push in the failover buffer
 include "core/failover/refill.pyx"        # drains the failover buffer
 
-# Exchange with other daemons over UDP. In: the outbox, packets. Out: packets, cursors to try, polls. Owner: the first
+# Exchange with other daemons over UDP. In: the outbox, packets. Out: packets, cursors to try, looks. Owner: the first
 # worker.
 include "core/peer/leaving.pyx"           # sends notices
 include "core/peer/heard.pyx"             # receives notices

@@ -37,7 +37,7 @@ cdef dict catalog_figures():
             "cursors": book.n_cursors}
 
 cdef class QueuesSeen:
-    # A snapshot of the queues. Its entries are not freed while it lives.
+    # A snapshot of the queues. The entries stay allocated while the snapshot lives.
     cdef TallySeen* seen
     cdef int n
     cdef int pin

@@ -2,7 +2,7 @@
 # the database could not take. Out: the same jobs, sent home once their records are on disk, or may go to the database.
 # Owner: the first worker's thread, also of the jobs.
 #
-# Order: a push to a partition with records in the buffer waits up to SPILL_HOLD_US for them to be drained, then follows
+# Order: a push to a partition with records in the buffer waits up to SPILL_HOLD_US for their drain. Then it follows
 # them into the buffer. So no push overtakes another, and the buffer runs empty under any load.
 
 cdef enum:

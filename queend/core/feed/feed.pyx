@@ -190,7 +190,7 @@ cdef void feed_fed(Request* q) noexcept nogil:
         request_close(q)
     conn_dirty(f.r.conn)
 
-# ---- signs of life -------------------------------------------------------------------------------------------------
+# ---- heartbeats ----------------------------------------------------------------------------------------------------
 
 cdef void feeds_tick(Engine* e) noexcept nogil:
     # Sends due heartbeats. Called twice a second.

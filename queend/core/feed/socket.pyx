@@ -179,7 +179,7 @@ cdef void parts_drop(Feed* f) noexcept nogil:
     buf_free(&f.parts)
 
 cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
-    # Handles the client's close frame: answers with the same code.
+    # Handles the client's close frame: answers with its code, or with a code for its error.
     cdef int code = SOCKET_NORMAL
     if payload.n >= 2:
         code = <unsigned char>payload.p[0] << 8 | <unsigned char>payload.p[1]
@@ -216,7 +216,7 @@ cdef bint socket_dead(Feed* f) noexcept nogil:
     f.half = f.r.conn.head.len > 0 and not f.r.conn.paused
     return f.silences >= FEED_SILENCES or half and f.half
 
-# ---- what the client says ------------------------------------------------------------------------------------------
+# ---- commands of the client ----------------------------------------------------------------------------------------
 
 cdef void socket_said(Feed* f, Slice text) noexcept nogil:
     cdef Request* q

@@ -1,6 +1,6 @@
-# Addresses of the server. In: a connection string. Out: a connection that libpq has started. libpq resolves names with
-# a blocking call, which would stop all clients of the worker while a name server is slow. So libuv's threads resolve
-# the names, and libpq gets addresses (and keeps the names for TLS).
+# Addresses of the server. In: a connection string. Out: a started connection of libpq.
+# Because libpq resolves names with a blocking call, all clients of the worker would stop while a name server is slow.
+# So libuv's threads resolve the names. The addresses go to libpq, together with the names for TLS.
 
 cdef enum:
     ADDRESS_HOSTS = 16        # hosts of a connection string; further hosts are ignored

@@ -35,7 +35,7 @@ cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept
     atomic_set64(&dbclock.least, least)
 
 cdef inline int64_t dbclock_at(int64_t mono_us) noexcept nogil:
-    # Returns the database's time at a moment of our monotonic clock.
+    # Returns the database's time at `mono_us` of our monotonic clock.
     cdef int64_t least = atomic_get64(&dbclock.least)
     return (clock_wall_us() - clock_mono_us() if least == DBCLOCK_SILENT else least) + mono_us
 

@@ -1,7 +1,7 @@
 # Connects a slot. In: a slot without a connection. Out: an idle slot, or a broken one with the reason.
-# It looks the server up (slot_connect), connects (slot_dial, slot_handshake) and prepares (slot_prepare): the session's
-# settings, the statements, the edition of the functions (pg/edition) and the server's incarnation (pg/incarnation). If
-# the server changed, the owner is notified before the slot is idle.
+# Steps: look-up of the server (slot_connect), connection (slot_dial, slot_handshake), preparation (slot_prepare). The
+# preparation covers the session's settings, the statements, the edition of the functions (pg/edition) and the
+# incarnation (pg/incarnation). If the server changed, the owner is notified before the slot is idle.
 
 cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
     # Keeps notices off standard error. A FATAL notice gives the reason why the connection is about to end.

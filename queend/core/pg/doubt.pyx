@@ -74,7 +74,7 @@ cdef inline bint doubt_wanting(int64_t now) noexcept nogil:
 
 cdef void doubt_writes(int64_t sent_us, int64_t now) noexcept nogil:
     # Judges a statement that changes something and has waited 5 s for its answer. Commits hang if nothing else was
-    # stored meanwhile, and statements that only read are answered. Two threads may both log it.
+    # stored meanwhile although statements that only read are answered. Two threads may both log it.
     if doubt_others_stored(sent_us) or not doubt_others_answered(sent_us, now) or atomic_get64(&doubt.commits):
         return
     atomic_set64(&doubt.commits, now)

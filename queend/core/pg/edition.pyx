@@ -1,7 +1,6 @@
-# Edition of the database's functions. Every connection asks for it before it prepares its statements. If the edition
-# does not serve this program, or a statement cannot be prepared, the connection is closed: a database without a
-# connection counts as unavailable.
-# In: answers of the server. Out: the reason, for health checks.
+# Edition of the database's functions. Every connection asks for it before it prepares its statements. The connection is
+# closed if the edition does not serve this program, or if a statement cannot be prepared. A database without a
+# connection counts as unavailable. In: answers of the server. Out: the reason, for health checks.
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 

@@ -1,5 +1,5 @@
-# Reason why a server refuses connections, for the control plane. libpq gives the SQLSTATE of a refusal only in its
-# verbose message, which psycopg does not request.
+# Reason why a server refuses connections, for the control plane. The SQLSTATE of a refusal is only in libpq's verbose
+# message, which psycopg does not request.
 
 cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
     # Tries to connect. Returns DOUBT_* and writes the server's message to reason; 0: the connection works, or the error

@@ -36,8 +36,8 @@ cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int dead
 
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # Starts a statement on an idle slot. Returns True if `done` will be called exactly once, later or (connection
-    # already dead) before the return. Returns False if nothing was sent and `done` is never called: the slot broke, or
-    # memory ran out (params.failed). The parameters are copied: their memory may be reused at once.
+    # already dead) before the return. Returns False if the slot broke or memory ran out (params.failed): nothing was
+    # sent, and `done` will not be called. The parameters are copied: their memory may be reused at once.
     if params.failed or s.state != SLOT_IDLE or slot_outlived(s):
         return False
     if s.pool.statements[statement].fenced:

@@ -1,4 +1,4 @@
-# Test seams for instruction counts. Each `count_` method does one step for one request's messages. Its input is made
+# Test seams for instruction counts. Each `count_` method does one step for one request's messages. The input is made
 # before, so that callgrind counts only the step.
 
 cdef extern from *:

@@ -31,7 +31,7 @@ cdef struct IpcText:
 
 cdef struct IpcColumn:
     const char* name
-    uint8_t kind              # a type
+    uint8_t kind              # column type
     int bits                  # of IPC_INT
     IpcText* dictionary       # NULL: no dictionary
     IpcText text              # of IPC_UTF8 without a dictionary

@@ -5,7 +5,7 @@ cdef struct ReadTime:
     char[28] text
 
 cdef inline void readtime_put(Buf* b, ReadTime* t, int64_t us) noexcept nogil:
-    # Writes a time. Keeps its text, because records of one row share a moment.
+    # Writes a time. Keeps its text, because all records of one row have the same time.
     if t.text[0] == 0 or t.us != us:
         clock_format(us, 6, t.text)
         t.us = us

@@ -41,7 +41,7 @@ cdef struct ReadEntry:
 cdef struct ReadCall:
     ReadEntry* entries
     int n
-    int wanted                # columns of an Arrow answer: bits by IPC_QUEUE and so on
+    int wanted                # columns of an Arrow answer: bits IPC_QUEUE and so on
     int64_t left              # remaining payload bytes of the whole call
     int64_t records
     int64_t bytes             # returned payload bytes

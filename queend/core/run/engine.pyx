@@ -83,7 +83,7 @@ cdef void engine_sweep(Worker* w) noexcept nogil:
         discover_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
-    # Asks another worker to give up a connection: the server has none left, and this worker has none.
+    # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
     cdef int64_t now = clock_mono_us()
     if slotpool_ready(e.slots) or atomic_get64(&doubt.why) != DOUBT_CROWDED or now - e.borrowed_us < BORROW_US:
         return
@@ -119,7 +119,7 @@ cdef bint process_ready(Process* p) noexcept nogil:
             return False
     return catalog.loaded
 
-# ---- in ------------------------------------------------------------------------------------------------------------
+# ---- requests ------------------------------------------------------------------------------------------------------
 
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)

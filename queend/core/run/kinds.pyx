@@ -1,5 +1,6 @@
 # Tables of the engine: its routes; and for each worker each job type's queue, policy and limit (queues_open), and the
-# drains of a turn (drains_open). A new job type is one row in each. Its own file defines the rest (JobKind).
+# drains of a turn (drains_open). A new job type is one row in each. The file of the job type defines the rest
+# (JobKind).
 
 cdef void routes_open() noexcept nogil:
     cdef HotRoute* t
@@ -61,7 +62,7 @@ cdef void stream_route(const char* name, const char* path, int route) noexcept n
 
 routes_open()
 
-# ---- of each worker ------------------------------------------------------------------------------------------------
+# ---- queues and drains of each worker ------------------------------------------------------------------------------
 
 cdef void queues_open(Engine* e) noexcept nogil:
     queue_is(e, &e.pops, TYPE_POP, NULL)

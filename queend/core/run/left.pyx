@@ -81,7 +81,7 @@ cdef inline void left_name(Buf* text, const char* what, Slice name) noexcept nog
         buf_text(text, what)
         buf_slice(text, name)
 
-# ---- whose ---------------------------------------------------------------------------------------------------------
+# ---- owners of the work --------------------------------------------------------------------------------------------
 
 cdef bint left_conn(Conn* c, Buf* text) noexcept nogil:
     # Describes a connection that delays the end without a complete request. Returns False if it does not.
@@ -145,7 +145,7 @@ cdef void left_request(Request* r, Buf* text) noexcept nogil:
     else:
         buf_text(text, b"its client waits" if r.conn != NULL else b"it has no client")
 
-# ---- what, and where -----------------------------------------------------------------------------------------------
+# ---- jobs and their places -----------------------------------------------------------------------------------------
 
 cdef void left_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
     if j.kind == &POP_JOB:

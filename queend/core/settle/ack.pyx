@@ -60,8 +60,9 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
         ask[0] = True
 
 cdef inline bint ackitem_gone(AckItem* it) noexcept nogil:
-    # Returns True if the partition was removed: its id was given by this database and names no partition now. Its
-    # message was deleted with it, which counts as done. A number (of a framed pop) does not identify the database.
+    # Returns True if the partition was removed: its id was given by this database and names no partition now. The
+    # message was deleted with the partition, which counts as done. A number (of a framed pop) does not identify the
+    # database.
     return it.partition == NULL and it.partition_id > 0 and it.partition_number == 0
 
 cdef void ack_go(Engine* e, Job* job) noexcept nogil:

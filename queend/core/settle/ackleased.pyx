@@ -89,7 +89,7 @@ cdef void ackjob_unleased(AckJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     j.n_leased = 0
 
-# ---- with the call -------------------------------------------------------------------------------------------------
+# ---- in the call ---------------------------------------------------------------------------------------------------
 
 cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     cdef uint64_t one = (<LeasedAck**>a)[0].key

@@ -3,7 +3,7 @@
 # the pop takes the full way (deliver/popcall) with the same candidates. Acknowledgments by lease travel with the
 # claims.
 
-# ---- which statement is next ---------------------------------------------------------------------------------------
+# ---- choice of the statement ---------------------------------------------------------------------------------------
 
 cdef void pops_drain(Engine* e) noexcept nogil:
     # Woken waiters choose candidates first; then calls are sent while permits and slots last.
@@ -53,7 +53,7 @@ cdef void claims_expire(Engine* e) noexcept nogil:
         takens_release(j.taken, j.n_cursors)
         joblist_add(&e.pops.jobs, &j.job)
 
-# ---- the call ------------------------------------------------------------------------------------------------------
+# ---- statement -----------------------------------------------------------------------------------------------------
 
 cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef bint acks = e.leased.n > 0

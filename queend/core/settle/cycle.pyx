@@ -153,7 +153,7 @@ cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
     cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)
 
-# ---- cycles without an acknowledgment that meet a lease ------------------------------------------------------------
+# ---- cycles that wait for the end of a lease -----------------------------------------------------------------------
 
 cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
     # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a

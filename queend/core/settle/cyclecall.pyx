@@ -1,7 +1,6 @@
-# Statements of a cycle (queend.stream_cycle). Up to two others precede it: one looks up the queues of query and
-# partition, if they must be known; one creates sinks with their namespaces.
-# A cycle takes effect as a whole with its statement's commit. After a lost answer the pushed items show whether it did
-# (queend.pushed).
+# Statements of a cycle (queend.stream_cycle). Up to two others precede it. One looks up the queues of query and
+# partition, if they must be known. One creates sinks with their namespaces. A cycle takes effect as a whole with its
+# statement's commit. After a lost answer the pushed items show whether it did (queend.pushed).
 
 cdef void cycles_drain(Engine* e) noexcept nogil:
     while e.cycles.jobs.n:
@@ -68,7 +67,7 @@ cdef bint cycle_gather(CycleCall* call) noexcept nogil:
     table_free(&groups)
     return done and batch_chunks(&call.batch)
 
-# ---- back ----------------------------------------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------------------------
 
 cdef void cyclecall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef CycleCall* call = <CycleCall*>c
@@ -177,8 +176,8 @@ cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
     engine_reload(e.worker)
 
 cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:
-    # Ends a cycle with a lost answer. If all its items are stored, it was done. If no item is stored, the cycle either
-    # was not done or still waits for its lanes and may be done later.
+    # Ends a cycle with a lost answer. If all its items are stored, it was done. If no item is stored, the outcome
+    # stays unknown: the cycle was skipped, or it still waits for its lanes.
     cdef CycleJob* j = call.job
     cdef Worker* w = call.base.engine.worker
     cdef Partition* p

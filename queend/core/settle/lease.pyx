@@ -36,7 +36,7 @@ cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
     job_queue(&j.job,
               &engine_of(w).lease_asks.jobs if r.grant != NULL and r.grant.limited else &engine_of(w).leases.jobs)
 
-# ---- whose it is ---------------------------------------------------------------------------------------------------
+# ---- queue of the lease --------------------------------------------------------------------------------------------
 
 cdef void lease_asks_drain(Engine* e) noexcept nogil:
     # Looks up the queues of leases. A lease's id names no queue, so a token cannot be checked without the database.
@@ -72,7 +72,7 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             job_refuse(job, 403, gate_lacking(text, b"pop", queue, group))
         i += 1
 
-# ---- its extension -------------------------------------------------------------------------------------------------
+# ---- extension -----------------------------------------------------------------------------------------------------
 
 cdef void leases_drain(Engine* e) noexcept nogil:
     jobs_expire(e, &e.leases.jobs)

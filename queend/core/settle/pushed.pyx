@@ -14,7 +14,7 @@ cdef bint pushed_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
     return True
 
 cdef void pushed_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
-    # Notes a stored row. Its items have consecutive offsets, except those that were stored before. Requires
+    # Notes a stored row. The items have consecutive offsets, except those that were stored before. Requires
     # catalog.lock and book.lock.
     cdef PushItem* it = c.first
     cdef int64_t following = base

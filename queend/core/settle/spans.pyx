@@ -1,5 +1,6 @@
-# Trace spans (net/spans) of transactions and cycles. Neighbouring operations of the same kind, queue and group share
-# one span. In: an answered transaction or cycle.
+# Trace spans (net/spans) of transactions and cycles. In: an answered transaction or cycle. Out: spans.
+# Neighbouring pushes of one queue and trace share a span, and so do neighbouring acknowledgments of one queue and
+# group.
 
 cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
     # Writes the spans: pushes follow the traceparents of their items, acknowledgments that of the request.

@@ -144,7 +144,7 @@ cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
     row.n += 1
     return 0
 
-# ---- the answer ----------------------------------------------------------------------------------------------------
+# ---- result --------------------------------------------------------------------------------------------------------
 
 cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef TxCall* call = <TxCall*>c

@@ -78,7 +78,7 @@ cdef int file_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
     return 0
 
 cdef void spool_write_run(uv_work_t* work) noexcept nogil:
-    # Writes the bytes durably. With error 0 they survive a crash of the machine; otherwise the file is as before the
+    # Writes the bytes durably. If error is 0, they survive a crash of the machine; otherwise the file is as before the
     # call.
     cdef SpoolWrite* t = <SpoolWrite*>work.data
     cdef char[25] name

@@ -45,7 +45,7 @@ cdef struct Spool:
     SharedInt64 pending         # records not drained yet
     SharedInt64 bytes           # of all segments
     SharedInt64 failed          # records and pieces in the quarantine
-    SharedInt64 oldest_us       # wall clock: when the next record was taken
+    SharedInt64 oldest_us       # wall clock: since when the next record waits
     SharedInt64 taken           # records ever taken
     SharedInt64 drained
     SharedFlag trouble              # the last write failed
@@ -98,7 +98,7 @@ cdef void spool_close() noexcept nogil:
     table_free(&spool.waiting)
     memset(&spool, 0, sizeof(Spool))
 
-# ---- which partitions have records in it -----------------------------------------------------------------------------
+# ---- partitions with records -----------------------------------------------------------------------------------------
 
 cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
     return <int64_t><uintptr_t>table_get(&spool.waiting, spool_key(queue, part, spool.seed))

@@ -114,7 +114,7 @@ cdef struct Discover:
     int64_t since_us          # monotonic, when that look was sent
     int64_t recent_us         # monotonic, when the running look was sent
     int64_t next_since        # becomes `since` when the running look completes
-    bint gap                  # too much time passed, or `since` is hidden: the groups are scanned after the look
+    bint gap                  # the look may miss records (LOOK_GAP_US passed, or `blind`): groups are scanned after it
     # monotonic: queues created meanwhile are known after a reload that begins later; 0: no reload needed
     int64_t load_after
     bint blind                # a running transaction has a hidden start: looks may miss its records

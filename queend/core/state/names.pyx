@@ -179,7 +179,7 @@ cdef struct Tally:
     uint64_t lag_us           # summed over lag_n pops: age of the first row that each pop delivered
     uint64_t lag_n
     uint64_t lag_most_us      # since the last sample; the sampler sets it to 0
-    uint64_t each             # mean bytes of an answer per message, of recent answers
+    uint64_t each             # bytes per message of recent answers: rises at once, falls by eighths
     uint64_t[3] line          # pads the struct to 128 bytes
 
 cdef struct TallySeen:

@@ -132,8 +132,8 @@ cdef struct Taken:
     uint64_t place            # the cursor's, once the claim is made
 
 cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
-    # Returns the claim's row after r, NULL after its last row. The last row's `newer` is not followed: that row is not
-    # referenced and may have been freed.
+    # Returns the claim's row after r, NULL after its last row. It does not follow the last row's `newer`: that row is
+    # unreferenced and may have been freed.
     return r.newer if r.base + r.n < t.first + t.take else NULL
 
 cdef inline int64_t taken_base(Taken* t, int64_t next_offset) noexcept nogil:

@@ -103,7 +103,7 @@ cdef struct PushGroup:
     int answers               # answers received for its rows
     bint sound                # all records were stored unchanged
     bint told                 # the answer contained `high`
-    bint timely               # all version-7 ids are close to the present time
+    bint timely               # all version-7 ids are within HEAD_TIMELY_US of the database's clock
     bint refuted              # the named head was wrong, or did not suffice
     unsigned char[16] high
     int64_t began             # first offset

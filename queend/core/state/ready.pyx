@@ -84,7 +84,7 @@ cdef struct Book:
     uint32_t lease_pages      # how often leases were selected for a look-up
     Group* used_first         # groups in the order of their last pops (ready/unused)
     Group* used_last
-    uint32_t ticks            # half seconds until the era was last examined (find/grave)
+    uint32_t ticks            # half-second ticks at which the era was examined (find/grave)
     Group* scan_first         # groups that want a scan
     SharedInt n_scans         # their number
     uint32_t moves            # state changes of all cursors

@@ -1,4 +1,4 @@
-# Calls from the rooms of sockets to rooms below them: Service tells the engine of requests and turns; HotRoute says
+# Calls from the rooms of sockets to rooms below them. Service tells the engine of requests and turns. HotRoute says
 # which requests the engine takes itself. Written before the threads start.
 
 cdef struct Service:
@@ -14,7 +14,7 @@ cdef struct Service:
     bint (*idle)(Worker* w) noexcept nogil              # returns True if no work is left
     void (*left)(Worker* w) noexcept nogil              # logs the remaining work when the grace period ends
     void (*close)(Worker* w) noexcept nogil
-    void (*forsake)(Worker* w) noexcept nogil  # answers of the control plane would come too late: ends its requests
+    void (*forsake)(Worker* w) noexcept nogil  # gives up the worker's requests at the control plane
     void (*request)(Worker* w, Request* r) noexcept nogil       # takes a complete request
     bint guarded              # requests need a token
     bint (*open_to_all)(Slice path) noexcept nogil      # returns True if this path needs no token
