@@ -1,9 +1,8 @@
 # The database's clock, estimated from answers. In: its wall clock, with the moments between which it was read. Out: its
-# time now. Leases, pauses and created_at are compared with this clock. This machine's wall clock may be an hour off.
-#
-# Stored is the difference between the database's clock and our monotonic clock. An answer bounds it from both sides:
-# the clock was read after the request was sent and before the answer came. The largest lower bound is kept. An answer
-# whose upper bound lies below it replaces it: the database's clock runs slower than ours, or was set back.
+# time now, for leases, pauses and created_at: this machine's wall clock may be an hour off.
+# Stored is its difference to our monotonic clock. An answer bounds it from both sides: the clock was read between
+# request and answer. The largest lower bound is kept. An answer whose upper bound lies below it replaces it: the
+# database's clock runs slower than ours, or was set back.
 
 cdef enum:
     DBCLOCK_STEP_US = 500000          # smaller steps are drift

@@ -1,9 +1,8 @@
 # Identifies the server that a connection leads to. A server that took over, was restored or recovered from a crash may
-# lack commits that this process knows of. So no remembered fact may outlive the server.
-# In: the answer to INCARNATION, asked with the statements that a new connection prepares. Out: a number, raised when
-# the server changes; `forget` has dropped everything by then.
-# Locks: `lock`, taken before every other lock: for reading while an answer is processed, for writing while the number
-# is raised. So facts of an older server cannot be learned after they were dropped.
+# lack commits that this process knows of: all remembered facts are dropped then. In: the answer to INCARNATION, asked
+# with the statements that a new connection prepares. Out: a number, raised when the server changes, after `forget`.
+# Locks: `lock`, before every other lock: for reading while an answer is processed, for writing while the number is
+# raised. So facts of an older server cannot be learned after they were dropped.
 
 # Asks for the system, its timeline, its start, the last reset of shared memory, and the database. From PostgreSQL 15
 # on, a crash recovery under the same postmaster resets the statistics that show that reset. Also asks whether the

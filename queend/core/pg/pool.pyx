@@ -1,5 +1,5 @@
-# A worker's connections to PostgreSQL (slots): opens and closes them together, hands out idle ones, and logs trouble
-# once for all slots.
+# A worker's connections to PostgreSQL (slots). Opens and closes them together, hands out idle ones, and logs trouble
+# once for all slots. Owner: the loop's thread.
 
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
                              const StatementDef* statements, int n_statements, void* owner,

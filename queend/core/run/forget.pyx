@@ -2,13 +2,12 @@
 # call of the pg room, on the thread of the worker that connected first. Out: an empty catalog and empty caches.
 # Each worker continues when its own first connection is established (engine_server). Statements wait until the catalog
 # is loaded again, because until then none has a version that the database accepts.
-#
-# Work in flight meets the change in one of three places. An answer of the earlier server counts as lost. Held
-# partitions and groups are marked dead. Held numbers belong to another incarnation (Job.server, PushBatch.server,
-# Round.server), so their names are looked up again.
 
 cdef void forget_all(int64_t number) noexcept nogil:
     # Drops all remembered facts. Requires incarnation.lock for writing: no answer is being processed.
+    # Work in flight meets the change in one of three places. An answer of the earlier server counts as lost. Held
+    # partitions and groups are marked dead. Held numbers belong to another incarnation (Job.server, PushBatch.server,
+    # Round.server), so their names are looked up again.
     global reload_running
     cdef Group* g
     cdef Queue* q

@@ -1,4 +1,5 @@
-# Statements of acknowledgments: many requests in one, with one row per (partition, group, lease) of a request.
+# Statements of acknowledgments. In: many requests, with one row per (partition, group, lease) of a request. Out: the
+# results of their items.
 # A (partition, group) occurs once per call. Further rows for it wait for the next call, so the rules of a request are
 # applied one request at a time.
 

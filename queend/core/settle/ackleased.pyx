@@ -1,7 +1,7 @@
-# Acknowledgments without a look into the log. Every item of the request completes records that this daemon delivered
-# under a lease, in order from the lease's first unacknowledged record (memory/unacked). They share a statement, and so
-# a commit, with claims of pops whose records are in memory (settle/claimcall). An acknowledgment that PostgreSQL does
-# not confirm takes the full way (settle/ack), which finds the reason.
+# Acknowledgments without a look into the log. In: requests whose items complete records that this daemon delivered
+# under a lease, in order from the lease's first unacknowledged record (memory/unacked). Out: answers. They share a
+# statement, and so a commit, with claims of pops whose records are in memory (settle/claimcall). An acknowledgment that
+# PostgreSQL does not confirm takes the full way (settle/ack), which finds the reason.
 from libc.stdlib cimport qsort
 
 cdef inline bint ackitem_begins(AckJob* j, int i) noexcept nogil:

@@ -1,7 +1,8 @@
-# Pops whose records are in memory. One small statement claims for many of them, and the row cache answers them. The
-# claim requires that the cursor stands where the book expects, without a lease (queend.claim). If the claim is refused,
-# the pop takes the full way (deliver/popcall) with the same candidates. Acknowledgments by lease travel with the
-# claims.
+# Pops whose records are in memory. In: pops with cached records, acknowledgments by lease. Out: answers from the row
+# cache.
+# One small statement claims for many pops, and acknowledgments by lease travel with it. A claim requires that the
+# cursor stands where the book expects, without a lease (queend.claim). After a refused claim the pop takes the full way
+# (deliver/popcall) with the same candidates.
 
 # ---- choice of the statement ---------------------------------------------------------------------------------------
 

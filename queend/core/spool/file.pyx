@@ -1,6 +1,5 @@
 # The files of the failover buffer. In: bytes to keep, places to read. Out: errno, 0 on success. Knows no jobs. All
 # calls block; they run on libuv's thread pool, or before the loops start.
-#
 # The folder belongs to one process (the supervisor locks it). It holds segments, `position` and `quarantine`. A segment
 # has a rising number as its name, a head, and records back to back. `position` says how much of the oldest segment is
 # in the database. `quarantine` has the records that could not be stored.

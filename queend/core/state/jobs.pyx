@@ -76,8 +76,8 @@ cdef struct JobKind:
     bint (*barred)(Round* r, Job* j) noexcept nogil
     void (*retry)(Engine* e, Job* j) noexcept nogil         # goes on once what the job waited for exists
     void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # answers with an error
-    # returns when the wait for an unavailable database ends (monotonic); 0: the job does not wait
+    # returns the job's own deadline while the database is unavailable (monotonic); 0: the patience applies
     int64_t (*until)(Job* j) noexcept nogil
-    void (*expire)(Job* j) noexcept nogil       # called at that moment
+    void (*expire)(Job* j) noexcept nogil       # called at that deadline
     bint reloads              # a missing queue may be in the catalog: the job waits for the reload
     bint hurries              # does not wait for an unavailable database if there is a failover buffer

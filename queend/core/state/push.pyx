@@ -183,7 +183,7 @@ cdef struct PushStream:
     Pusher* pushers_free
     Table by_client           # pushers by client
     bint full                 # the gathering batch is full: parts of pushers wait for the next turn
-    int passed_by             # items that opened no group since the last turn
+    int passed_by             # items passed over since the last turn, as the batch has PUSHERS_GROUPS partitions
     int64_t retry_at          # monotonic: no attempt before this moment, after a failure
     Hold hold
     bint stale                # waits for a reload of the catalog
