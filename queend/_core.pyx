@@ -20,7 +20,7 @@ include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # UUIDs: generated, parsed, formatted, derived
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/heap.pyx"              # heap of due times
-include "core/base/era.pyx"               # epochs: when deleted entries may be freed
+include "core/base/era.pyx"               # eras (reclamation epochs): when deleted entries may be freed
 include "core/base/error.pyx"             # the error of a refused request
 include "core/base/counter.pyx"           # counters
 include "core/base/log.pyx"               # log lines
@@ -165,10 +165,10 @@ include "core/auth/ticket.pyx"            # tickets for a single stream of a pag
 include "core/auth/gate.pyx"              # authorization of hot routes
 
 # Notices between daemons of one database. In: bytes; commits. Out: partitions to look at; packets to send. No I/O. Owns
-# the outbox. Locks: told.lock, above an inbox's.
+# the waiting notices. Locks: told.lock, above an inbox's.
 include "core/notice/packet.pyx"          # reads and writes a packet
 include "core/notice/senders.pyx"         # senders, and duplicates of their packets
-include "core/notice/told.pyx"            # outbox of notices
+include "core/notice/told.pyx"            # notices that wait to leave
 
 # Batching and limits: when a statement leaves, and how many are in flight. In: lists of jobs, durations of calls. Out:
 # yes, or when to look again. Owns the lists of a worker; moves jobs between states.
@@ -204,7 +204,7 @@ include "core/ready/awaited.pyx"          # when groups first asked for missing 
 include "core/ready/tallies.pyx"          # counters per queue
 
 # Look-ups in the database. In: missing names, commits of other daemons. Out: the catalog, the book. Owns a round of
-# look-ups, the looks of a worker, and the retirement of catalog entries.
+# look-ups, the looks of a worker, and the removal of deleted catalog entries.
 include "core/find/ask.pyx"               # statements of look-ups, by kind
 include "core/find/lookup.pyx"            # resolves names, in rounds
 include "core/find/bounds.pyx"            # bounds on new names
@@ -212,8 +212,8 @@ include "core/find/discover.pyx"          # finds work of other daemons
 include "core/find/recent.pyx"            # records stored since the last look
 include "core/find/rates.pyx"             # takes tokens from the database
 include "core/find/leases.pyx"            # leases that ended elsewhere
-include "core/find/bury.pyx"              # reloads the catalog, retires entries
-include "core/find/grave.pyx"             # frees retired entries
+include "core/find/bury.pyx"              # reloads the catalog, removes deleted entries
+include "core/find/grave.pyx"             # frees deleted entries
 
 # Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer (pop_move).
 include "core/deliver/pause.pyx"          # paused pops
@@ -273,8 +273,8 @@ include "core/feed/feed.pyx"              # a request with consecutive answers
 include "core/failover/spill.pyx"         # stores a push in the failover buffer
 include "core/failover/refill.pyx"        # drains the failover buffer
 
-# Exchange with other daemons over UDP. In: the outbox, packets. Out: packets, cursors to try, looks. Owner: the first
-# worker.
+# Exchange with other daemons over UDP. In: waiting notices, packets. Out: packets, cursors to try, looks. Owner: the
+# first worker.
 include "core/peer/leaving.pyx"           # sends notices
 include "core/peer/heard.pyx"             # receives notices
 include "core/peer/sockets.pyx"           # sockets and timers

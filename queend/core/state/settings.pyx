@@ -77,7 +77,7 @@ cdef struct Settings:
     int cycles                # stream cycles in the database at once per worker
     int priority_share        # one of this many namespace pops goes to a lower priority; 0: none
     bint default_new          # new groups begin with new messages only
-    int look_ms               # interval between two polls for records that other daemons stored
+    int look_ms               # interval between two looks for records that other daemons stored
     bint vegas                # True: Vegas limits; False: static limits
     int vegas_min_limit
     int vegas_max_limit
