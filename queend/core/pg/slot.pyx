@@ -111,8 +111,8 @@ cdef void slot_move(Slot* s, int to) noexcept nogil:
     atomic_set64(&p.counters.connected, p.ready)
 
 cdef void slot_due(Slot* s, uint64_t in_ms) noexcept nogil:
-    # Ends the present state after at most in_ms. A running timer that fires earlier is kept: it re-arms itself, so ordinary
-    # statements do not touch the timer.
+    # Ends the present state after at most in_ms. A running timer that fires earlier is kept: it re-arms itself, so
+    # ordinary statements do not touch the timer.
     s.due_at = uv_now(s.pool.loop) + in_ms
     if s.timer_at == 0 or s.due_at < s.timer_at:
         s.timer_at = s.due_at
