@@ -96,7 +96,8 @@ test-truth: build system-tests ## a random history of TRUTH_STEPS steps (20 000)
 test-kills: build system-tests ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
 	@KILLS=$${KILLS:-200} $(BIN)/python -m pytest -s tests/platform/test_double_kill.py $(ARGS)
 
-test-findings: build system-tests ## run scripts from outside that print OK or FAULT against daemons that are started for them (FINDINGS=folder)
+test-findings: build system-tests ## run scripts from outside that print OK or FAULT against daemons that are started for them (FINDINGS=folder; Spark for those in spark/)
+	@test ! -d "$(FINDINGS)/spark" || { $(SPARK); }
 	@$(BIN)/python -m pytest tests/findings --findings "$(FINDINGS)" -q -rf --tb=line $(ARGS)
 
 test-patroni: build system-tests ## two daemons on three servers that Patroni keeps with quorum commit, TROUBLES (30) random troubles under load, judged by one checker: about 25 minutes (PATRONI_SEED, PATRONI_KINDS)
