@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from .client import Client
+from .wait import until
 
 
 class Stream:
@@ -11,8 +12,9 @@ class Stream:
 
     def __init__(self, client: Client, name: str, source: str, sink: str | None = None, config_hash: str = "h"):
         self.client, self.source, self.group = client, source, f"streams.{name}"
-        answer = client.post("/streams/v1/queries",
-                             {"name": name, "source_queue": source, "sink_queue": sink, "config_hash": config_hash})
+        body = {"name": name, "source_queue": source, "sink_queue": sink, "config_hash": config_hash}
+        # 503: the request met a connection to the database that was cut while it was idle
+        answer = until(lambda: (one := client.post("/streams/v1/queries", body)).status != 503 and one, "an answer")
         assert answer.status == 200 and answer.json["success"], answer.body
         self.id = answer.json["query_id"]
 
