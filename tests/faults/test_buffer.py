@@ -131,7 +131,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(postgres, queue, tmp_path):
             found[partition] = []
             while messages := client.pop(queue, str(partition), batch=1000, autoAck=True):
                 found[partition] += data(messages)
-        # a daemon that is killed may leave half a record, which nobody was told of: it is kept aside (docs/failover.md)
+        # A killed daemon may leave half a record that no client was told of: the next start keeps it in `quarantine`.
         assert client.get("/api/v1/status/buffers").json["failed"] <= sum(what.endswith("kill") for what in happened)
     for partition, messages in found.items():
         for who in range(PRODUCERS):

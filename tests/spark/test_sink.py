@@ -159,7 +159,7 @@ def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: C
     ("'1' value", {"url": "http://[::1"}, '"http://[::1" is none'),
     ("'1' value", {"url": "http://127.0.0.1:port"}, '"http://127.0.0.1:port" is none'),
     ("'1' value", {"onError": "deadletter"}, 'onError=deadletter needs one of the options'),
-    ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, "given up after 2 attempts in"),
+    ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, 'set the option "url" to its address'),
 ])
 def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str, columns: str, options: dict,
                                 text: str) -> None:

@@ -104,8 +104,8 @@ class Checker:
                 push.visible = at
 
     def push_refused(self, key: Any) -> None:
-        """Refused with code `unavailable` beside others that were stored: it may be stored or not. If it is, it need
-        not stand before what was asked for after it."""
+        """Notes that a message was refused with code `unavailable` beside others of its request that were stored. The
+        message may be stored or not. If it is stored, it may stand behind messages that were asked for later."""
         with self.lock:
             self.pushed[key].producer = (self.pushed[key].producer, key)
 
