@@ -1,7 +1,7 @@
 """Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones are cut on request."""
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -46,31 +46,42 @@ class Task(InputPartition):
         return [Range(*one) for one in self.value or []]
 
 
-def tasks_of(ranges: list[Place], settings: SourceSettings) -> list[InputPartition]:
-    """Returns tasks in the order of the ranges. Cuts a partition only for minPartitions or maxRecordsPerPartition,
-    because its records are in order only within a task."""
+def tasks_of(ranges: list[Place], settings: SourceSettings, partitions: int = 0) -> list[InputPartition]:
+    """Deals ranges to tasks in their order. Cuts a partition only if it has more than maxRecordsPerPartition records,
+    or if there are fewer partitions than minPartitions: its records are in order only within a task.
+    `partitions` is the number of partitions of a stream: those without new records count too, so that the order does
+    not depend on how many have some."""
     total = sum(end - start for _, _, start, end, _ in ranges)
     if not total:
         return []
-    cut = settings.tasks is not None or settings.rows is not None
+    most = settings.rows or total
     least = max(settings.tasks or 1,
-                -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
-    room = each = -(-total // least)
+                -(-total // most) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
+    size = min(most, max(1, total // least)) if max(len(ranges), partitions) < (settings.tasks or 0) else most
+    if size < total:
+        ranges = [piece for one in ranges for piece in _pieces(one, size)]
     tasks: list[InputPartition] = []
     held: list[Place] = []
-    for one in ranges:
-        queue, partition, start, last, number = one
-        while start < last:
-            end = min(last, start + room) if cut else last
-            held.append((queue, partition, start, end, number) if cut else one)
-            room -= end - start
-            start = end
-            if room <= 0:
-                tasks.append(Task(held))
-                held, room = [], each
-    if held:
-        tasks.append(Task(held))
+    count, room = 0, total / least
+    for at, one in enumerate(ranges):
+        own = one[3] - one[2]
+        # Each task still to be made needs a range. A range that would be more outside than inside begins a task.
+        if held and (count + own > most or count + own / 2 > room or len(ranges) - at < least - len(tasks)):
+            tasks.append(Task(held))
+            total -= count
+            held, count, room = [], 0, total / max(1, least - len(tasks))
+        held.append(one)
+        count += own
+    tasks.append(Task(held))
     return tasks
+
+
+def _pieces(one: Place, size: int) -> list[Place]:
+    """Cuts a range into as few pieces of about the same length as hold `size` records at most."""
+    queue, partition, start, end, number = one
+    pieces = -(-(end - start) // size)
+    edges = [start + (end - start) * n // pieces for n in range(pieces + 1)]
+    return [(queue, partition, *edge, number) for edge in pairwise(edges)]
 
 
 class Bounds:

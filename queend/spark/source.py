@@ -239,7 +239,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ranges.append((queue, mark.name, first, last, number))
         if gone:
             self._lost(gone[0] + f", and {len(gone) - 1} more" * (len(gone) > 1))
-        return tasks_of(ranges, self.settings)
+        return tasks_of(ranges, self.settings, sum(len(self.marks.known.get(queue, {})) for queue in behind))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))

@@ -1,6 +1,8 @@
 """What a source plans, asked of its own classes without a session of Spark."""
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -148,3 +150,59 @@ def begin(settings: SourceSettings, streaming: bool) -> None:
         StreamReader(settings, COLUMNS).initialOffset()
     else:
         BatchReader(settings, COLUMNS).partitions()
+
+
+def planned(sizes: list[int], **options: str) -> list[list[plan.Range]]:
+    settings = SourceSettings.of(Options({"url": "http://127.0.0.1:1", "subscribe": "q", **options}), streaming=False)
+    return [task.ranges for task in plan.tasks_of([("q", f"p{n}", 0, size, n + 1) for n, size in enumerate(sizes)],
+                                                  settings)]
+
+
+def sizes_of(tasks: list[list[plan.Range]]) -> list[list[int]]:
+    return [[one.end - one.start for one in task] for task in tasks]
+
+
+@pytest.mark.parametrize(("sizes", "options", "tasks"), [
+    ([41] * 5, {"minPartitions": "2"}, [[41, 41, 41], [41, 41]]),
+    ([1, 1, 1, 97], {"minPartitions": "2"}, [[1, 1, 1], [97]]),
+    ([97, 1, 1, 1], {"minPartitions": "3"}, [[97], [1, 1], [1]]),
+    ([1, 1, 1], {"minPartitions": "3"}, [[1], [1], [1]]),
+    ([90, 10], {"minPartitions": "4"}, [[22], [23], [22], [23, 10]]),
+    ([3], {"minPartitions": "7"}, [[1], [1], [1]]),
+    ([5, 25, 5], {"maxRecordsPerPartition": "10"}, [[5], [8], [8], [9], [5]]),
+    ([4, 4, 4, 4], {"maxRecordsPerPartition": "10"}, [[4, 4], [4, 4]]),
+    ([30, 30], {"maxRecordsPerPartition": "20", "minPartitions": "2"}, [[15], [15], [15], [15]]),
+], ids=str)
+def test_only_large_partitions_are_cut(sizes: list[int], options: dict[str, str], tasks: list[list[int]]) -> None:
+    assert sizes_of(planned(sizes, **options)) == tasks
+
+
+def test_each_record_is_in_one_task_and_no_partition_is_cut_for_nothing() -> None:
+    dice = random.Random(38)
+    for _ in range(500):
+        sizes = [dice.choice((1, 3, 40, dice.randrange(1, 5000))) for _ in range(dice.randrange(1, 60))]
+        least, most = dice.choice((None, dice.randrange(1, 70))), dice.choice((None, dice.randrange(1, 6000)))
+        tasks = planned(sizes, **{name: str(given) for name, given in (
+            ("minPartitions", least), ("maxRecordsPerPartition", most)) if given})
+        story = f"{sizes=} {least=} {most=}"
+        pieces = [one for task in tasks for one in task]
+        at: dict[str, int] = {}
+        for one in pieces:
+            assert one.start == at.get(one.partition, 0) < one.end, story
+            at[one.partition] = one.end
+        assert at == {f"p{n}": size for n, size in enumerate(sizes)}, story
+        assert len(tasks) >= min(least or 1, sum(sizes)), story
+        if most:
+            assert all(sum(own) <= most for own in sizes_of(tasks)), story
+        if len(sizes) >= (least or 1) and (most is None or max(sizes) <= most):
+            assert len(pieces) == len(sizes), story
+
+
+def test_a_stream_does_not_cut_the_only_partition_with_new_records(reading: Reading, client: Client,
+                                                                   queue: str) -> None:
+    fill(client, queue, {"a": 10, "b": 10})
+    reader = reading.stream(minPartitions="2")
+    start, _ = trigger(reader, reader.initialOffset())
+    fill(client, queue, {"a": 10})
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert sizes_of([task.ranges for task in reader.partitions(start, end)]) == [[10]]
