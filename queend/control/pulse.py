@@ -3,11 +3,13 @@ every page would wait for it as long as a statement may take."""
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq.abc import PGconn
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log, session
@@ -131,6 +133,24 @@ class Pool(AsyncConnectionPool):
                          kwargs={"autocommit": True, **more.pop("kwargs", {})}, **more)
 
     async def getconn(self, timeout: float | None = None) -> Any:
-        if self.pulse.silent:
-            raise psycopg.OperationalError(TEXT)
-        return await super().getconn(timeout)
+        """Returns a connection that the server has not closed, as far as this side was told. After a restart of the
+        server all idle connections are closed: without this look, each of them would fail a page."""
+        while True:
+            if self.pulse.silent:
+                raise psycopg.OperationalError(TEXT)
+            connection = await super().getconn(timeout)
+            try:
+                _take_news(connection.pgconn)
+                return connection
+            except psycopg.OperationalError:
+                await connection.close()
+                await self.putconn(connection)
+
+
+def _take_news(pgconn: PGconn) -> None:
+    """Reads what the server has sent to an idle connection, without waiting. Raises OperationalError if the server has
+    closed it; before the end of the stream it may have sent its reason."""
+    watched = select.poll()
+    watched.register(pgconn.socket, select.POLLIN)
+    while watched.poll(0):
+        pgconn.consume_input()
