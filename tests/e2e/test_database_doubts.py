@@ -329,12 +329,11 @@ def test_the_control_plane_keeps_a_connection(request, queue):
 def test_pages_after_their_sessions_were_ended(start_daemon, queue):
     """By a restart of the server, or a firewall: the daemon's idle connections are closed, the database is there."""
     own = start_daemon()
-    ended = 0
     with own.client() as client, psycopg.connect(own.conninfo, autocommit=True) as connection:
         client.push(queue, 1)
         with ThreadPoolExecutor(6) as threads:
             assert set(threads.map(lambda _: own.client().get("/api/v1/resources/queues").status, range(60))) == {200}
-        ended = connection.execute("SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE"
-                                   " application_name = 'queend control' AND datname = current_database()").fetchone()[0]
-        assert ended > 1
+        ended = connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE"
+                                   " application_name = 'queend control' AND datname = current_database()")
+        assert ended.rowcount > 1
         assert [client.get("/api/v1/resources/queues").status for _ in range(20)] == [200] * 20
