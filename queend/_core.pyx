@@ -215,7 +215,7 @@ include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # reloads the catalog, removes deleted entries
 include "core/find/grave.pyx"             # frees deleted entries
 
-# Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer (pop_move).
+# Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer.
 include "core/deliver/pause.pyx"          # paused pops
 include "core/deliver/popany.pyx"         # selects among several queues
 include "core/deliver/popmachine.pyx"     # a pop, state by state

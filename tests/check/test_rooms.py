@@ -106,9 +106,12 @@ def test_hashes_of_what_clients_choose_are_keyed(texts):
     assert {file for file, text in texts.items() if known.search(text)} == {"core/peer/leaving.pyx", "core/pg/pool.pyx"}
 
 
-@pytest.mark.parametrize("state", ["RESOLVING", "LEASING", "FETCHING", "COMPLETED", "EMPTY", "FAILED", "PARKED"])
-def test_a_pop_has_states_of_its_own(texts, state):
-    """The design names them, and pop_move alone writes them (a pop begins as PENDING). Each is entered somewhere."""
-    assert "POP_PENDING" in texts["core/state/pop.pyx"]
-    enters = re.compile(rf"\bpop_(?:move|close)\([^\n]*\bPOP_{state}\b")
+@pytest.mark.parametrize("place", ["RESOLVING", "ASKING", "RELOADING", "PAUSED", "FLUSHING", "RETRYING", "LEASING",
+                                   "FETCHING", "PUSHING", "HELD", "BUFFERING", "PARKED_GROUP", "PARKED_CURSOR",
+                                   "PARKED_NAME", "PARKED_RATE", "WOKEN"])
+def test_a_place_of_jobs_is_entered_and_reported(texts, place):
+    """A list gives its place to the jobs that enter it; a job begins as PENDING."""
+    assert re.search(rf"^    JOB_{place}\b", texts["core/state/jobs.pyx"], re.M)
+    enters = re.compile(rf"\bjoblist_open\([^\n]*\bJOB_{place}\)|\.at = JOB_{place}\b")
     assert [file for file, text in texts.items() if enters.search(text)]
+    assert re.search(rf"\bleft_place\(JOB_{place}\b", texts["core/run/left.pyx"])

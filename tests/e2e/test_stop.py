@@ -115,8 +115,8 @@ def test_what_is_cut_off_is_told(start_daemon):
         "ack, queue q, partition p, group g; in the statement ack_leased, sent # ms ago; # ms old; its client waits",
         "pop, fetching, queue q, group h, candidates: 1, waits for # ms; in the statement pop, sent # ms ago; # ms old;"
         " its client waits",
-        "push, queue q, partition o, parts on their way: 1; in a batch that gathers; # ms old; it has no client",
-        "push, queue q, partition p, parts on their way: 1; in a push in flight; # ms old; its client waits",
+        "push, queue q, partition o, parts on their way: 1; in a push stream; # ms old; it has no client",
+        "push, queue q, partition p, parts on their way: 1; in a push stream; # ms old; its client waits",
         "with the control plane: /api/v1/messages; # ms old; its client waits"]
 
 

@@ -213,11 +213,9 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
         j.stalls += 1
         pop_give_back(engine_of(r.worker), j)
         j.n_cursors = 0
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &engine_of(r.worker).woken)
         return
-    pop_move(j, POP_COMPLETED)
-    job_move(&j.job, JOB_DONE)
+    job_done(&j.job)
     j.n_messages = n
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n

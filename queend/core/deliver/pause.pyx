@@ -20,7 +20,6 @@ cdef void pop_pause(Worker* w, PopJob* j) noexcept nogil:
         return
     until = clock_mono_us() + PAUSE_US
     j.paused_until = until if until < j.until_us and not j.req.feed else j.until_us      # a feed has no answer for it
-    pop_move(j, POP_RESOLVING)
     joblist_add(&engine_of(w).paused, &j.job)
 
 cdef void pauses_drain(Engine* e) noexcept nogil:
@@ -38,6 +37,6 @@ cdef void pauses_drain(Engine* e) noexcept nogil:
             joblist_add(&e.paused, job)
 
 cdef void pop_paused(PopJob* j) noexcept nogil:
-    cdef Request* r = pop_close(j, POP_EMPTY)
+    cdef Request* r = job_end(&j.job)
     r.worker.counters.empty_pops += 1
     reply_simple(r, b'{"messages":[],"paused":true}')

@@ -60,7 +60,6 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
     call.n_cursors += j.n_cursors
-    pop_move(j, POP_FETCHING)
     joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
@@ -159,7 +158,6 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
             pop_fail(j, 503, why)
         else:
-            pop_move(j, POP_LEASING)
             job_queue(&j.job, &e.woken)
 
 cdef void popcall_disown(PopCall* call) noexcept nogil:
@@ -206,7 +204,6 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         pop_drop_candidates(j)
-        pop_move(j, POP_RESOLVING)
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:

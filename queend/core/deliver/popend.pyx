@@ -9,7 +9,7 @@ cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
     # Takes a pop out of the book. Returns False if it was not parked: another thread or a call has it.
     cdef bint mine
     uv_mutex_lock(&book.lock)
-    mine = j.parked_at != PARKED_NOT
+    mine = pop_parks(j)
     book_unpark(j)
     uv_mutex_unlock(&book.lock)
     if mine:
@@ -24,7 +24,6 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     if pop_outdated(j):
         pop_verify(j)
     elif j.until_us > clock_mono_us() and not j.gone:
-        pop_move(j, POP_LEASING)      # its time is not over: pops_renew lets it look up its names anew
         job_queue(&j.job, &engine_of(w).woken)
     elif j.until_us or j.gone:
         pop_empty(j, WHY_EXPIRED)
@@ -38,7 +37,7 @@ cdef inline bint pop_outdated(PopJob* j) noexcept nogil:
 cdef void pop_verify(PopJob* j) noexcept nogil:
     # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
     # the same deadline. Requires that the pop is neither parked nor in a list, and has no candidates.
-    cdef Request* r = pop_close(j, POP_EMPTY)
+    cdef Request* r = job_end(&j.job)
     r.on_end = NULL
     r.grant = NULL
     service.request(r.worker, r)
@@ -108,13 +107,8 @@ cdef void pop_unsent(Request* r) noexcept nogil:
     pop_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
-cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
-    # Ends a pop. The caller answers its request next.
-    pop_move(j, state)
-    return job_end(&j.job)
-
 cdef void pop_forget(PopJob* j) noexcept nogil:
-    reply_empty(pop_close(j, POP_EMPTY))
+    reply_empty(job_end(&j.job))
 
 cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
@@ -183,7 +177,7 @@ cdef bint pop_leased(PopJob* j) noexcept nogil:
     return held
 
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:
-    cdef Request* r = pop_close(j, POP_EMPTY)
+    cdef Request* r = job_end(&j.job)
     cdef Buf* out
     r.worker.counters.empty_pops += 1
     if j.queue != NULL:
@@ -194,7 +188,7 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     reply_end(r)
 
 cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    reply_error(pop_close(j, POP_FAILED), status, text)
+    reply_error(job_end(&j.job), status, text)
 
 cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).gone:

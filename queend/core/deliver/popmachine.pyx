@@ -1,8 +1,7 @@
-# The states of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Only pop_move
-# writes a state. In FETCHING one statement claims and reads for many pops (deliver/popcall), or claims records in
-# memory (settle/claimcall). A long poll goes from EMPTY to PARKED in the book and back. The states follow each other
-# so:
-# PENDING → RESOLVING (names, group) → LEASING (candidates) → FETCHING → COMPLETED, EMPTY or FAILED.
+# The way of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Its states are
+# places (JobAt): PENDING → RESOLVING, ASKING (names, group) → LEASING (candidates) → FETCHING → its answer (completed,
+# empty or failed). In FETCHING one statement claims and reads for many pops (deliver/popcall), or claims records in
+# memory (settle/claimcall). A long poll that is empty goes to PARKED in the book, then to WOKEN and RETRYING.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -154,7 +153,6 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         return True
     j.job.tries += 1
     j.asked = True
-    pop_move(j, POP_RESOLVING)
     if j.queue == NULL:
         joblist_add(&engine_of(w).wait_reload, &j.job)
         engine_reload(w)
@@ -217,10 +215,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif parked:
         return                    # another thread may have taken it out of the book: no field may be read
     elif j.n_cursors:
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
     elif take == TAKE_STALE:
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
@@ -289,8 +285,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
         return "Out of memory"
     if j.until_us and not j.job.stands:
         job_stand(&j.job)
-    pop_move(j, POP_PARKED)
-    job_move(&j.job, JOB_PARKED)
+    job_park(&j.job)
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
@@ -310,7 +305,6 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
         refused = pop_park(engine_of(w), j)
     catalog_book_unlock(w, NULL)
     if again:
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &engine_of(w).woken)
     elif refused != NULL:
         pop_fail(j, 503, refused)
@@ -341,7 +335,6 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
             refused = pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)
     elif refused != NULL:
         pop_fail(j, 503, refused)
@@ -393,5 +386,4 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
-    pop_move(<PopJob*>job, POP_LEASING)
     job_queue(job, &e.woken)

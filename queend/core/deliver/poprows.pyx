@@ -118,5 +118,4 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         pop_after_empty(e, j)
     else:
         # the hint was stale: tries the next candidates, until none are left
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.woken)

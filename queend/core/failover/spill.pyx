@@ -8,6 +8,8 @@ cdef enum:
     SPILL_HOLD_US = 1000000   # how long a push waits for earlier records
 
 cdef JobList spill_held       # in order of arrival
+joblist_open(&spill_held, JOB_HELD)
+
 cdef bint spill_moved         # partitions became empty, or the gate moved: held pushes are checked again
 
 cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:

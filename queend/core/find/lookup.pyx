@@ -25,7 +25,7 @@ cdef void round_ask(Engine* e) noexcept nogil:
             share = ROUND_SHARE
         job = job.next
     table_init(&r.asked)
-    memset(&r.passed, 0, sizeof(JobList))
+    joblist_open(&r.passed, JOB_RESOLVING)
     r.jobs = NULL
     r.names = 0
     while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.alone and r.jobs != NULL):
@@ -42,6 +42,7 @@ cdef void round_ask(Engine* e) noexcept nogil:
         if r.room < room:
             r.names += room - r.room
             table_put(&r.asked, job.client, <void*><uintptr_t>(had + room - r.room))
+        job.at = JOB_ASKING
         end[0] = job
         end = &job.next
         if job.alone:

@@ -7,26 +7,19 @@ cdef enum:
 
 cdef int64_t jobs_standing      # long polls of all workers that were parked and are not answered yet
 
-cdef void job_move(Job* j, int state) noexcept nogil:
-    # Changes the state of a job, and the live counts. No other function does.
-    cdef Engine* e = engine_of(j.r.worker)
-    if j.state == state:
-        return
-    if j.state == JOB_PARKED:
+cdef void job_park(Job* j) noexcept nogil:
+    # Counts a long poll as parked, until job_unpark.
+    j.parked = True
+    held_drop(j.r)            # long polls have a bound of their own
+    j.r.worker.counters.parked += 1
+    engine_of(j.r.worker).queued_jobs -= 1
+
+cdef inline void job_unpark(Job* j) noexcept nogil:
+    if j.parked:
+        j.parked = False
         held_count(j.r)
         j.r.worker.counters.parked -= 1
-        e.queued_jobs += 1
-    j.state = state
-    if state == JOB_PARKED:
-        held_drop(j.r)        # long polls have a bound of their own
-        j.r.worker.counters.parked += 1
-        e.queued_jobs -= 1
-    elif state == JOB_DONE:
-        if j.stands:
-            atomic_add64(&jobs_standing, -j.stands)
-            j.stands = 0
-        j.r.worker.counters.live_jobs -= 1
-        e.queued_jobs -= 1
+        engine_of(j.r.worker).queued_jobs += 1
 
 cdef inline bint job_crowded(Job* j) noexcept nogil:
     # Returns True if a long poll may not park: max_parked are parked. The second half is kept for connections with one
@@ -64,8 +57,8 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexce
     held_count(r)
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
-    # Lets a job wait for a statement.
-    job_move(j, JOB_LIVE)
+    # Lets a job wait for a statement, or to be tried next.
+    job_unpark(j)
     j.queued_us = clock_mono_us()
     joblist_add(list, j)
 
@@ -75,19 +68,32 @@ cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
 
 cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
     # Puts jobs that were not sent back in front of the list, in their order. They keep the time they have waited.
-    if jobs.first == NULL:
+    cdef Job* j = jobs.first
+    if j == NULL:
         return
+    while j != NULL:
+        j.at = list.at
+        j = j.next
     jobs.last.next = list.first
-    jobs.n += list.n
-    if list.last != NULL:
-        jobs.last = list.last
-    list[0] = jobs[0]
-    memset(jobs, 0, sizeof(JobList))
+    if list.last == NULL:
+        list.last = jobs.last
+    list.first = jobs.first
+    list.n += jobs.n
+    joblist_open(jobs, <JobAt>jobs.at)
+
+cdef void job_done(Job* j) noexcept nogil:
+    # Takes a job out of the counts.
+    job_unpark(j)
+    if j.stands:
+        atomic_add64(&jobs_standing, -j.stands)
+        j.stands = 0
+    j.r.worker.counters.live_jobs -= 1
+    engine_of(j.r.worker).queued_jobs -= 1
 
 cdef Request* job_end(Job* j) noexcept nogil:
     # Ends a job. Returns its request, which is answered next, or leaves the engine.
     cdef Request* r = j.r
-    job_move(j, JOB_DONE)
+    job_done(j)
     r.job = NULL
     r.on_gone = NULL
     return r

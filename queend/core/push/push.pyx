@@ -184,6 +184,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef PushItem** tails
     cdef int i
     j.unresolved = NULL
+    j.job.at = JOB_PUSHING
     if n_streams > 1 or j.held:
         parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
     tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))

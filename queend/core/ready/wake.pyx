@@ -57,7 +57,6 @@ cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     heap_del(&engine_of(w).deadlines, &j.deadline)
     j.asked = False
     j.job.tries = 0
-    pop_move(j, POP_LEASING)
     job_queue(&j.job, &engine_of(w).woken)
 
 # ---- waiters, in the book ------------------------------------------------------------------------------------------
@@ -83,44 +82,48 @@ cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_next = NULL
     j.wait_prev = NULL
 
+cdef inline bint pop_parks(const PopJob* j) noexcept nogil:
+    # Returns True if the pop is in the book. Requires book.lock.
+    return JOB_PARKED_GROUP <= j.job.at <= JOB_PARKED_RATE
+
 cdef bint book_park(PopJob* j) noexcept nogil:
     # Parks a pop: it belongs to the book until book_unpark or a wake. Returns False if memory ran out. Requires
     # book.lock.
     if j.paced:
         waiters_add(&j.group.paced_first, &j.group.paced_last, j)
         j.group.n_paced += 1
-        j.parked_at = PARKED_PACED
+        j.job.at = JOB_PARKED_RATE
     elif j.only != NULL:
         waiters_add(&j.only.wait_first, &j.only.wait_last, j)
         j.only.group.n_wait_only += 1
-        j.parked_at = PARKED_CURSOR
+        j.job.at = JOB_PARKED_CURSOR
     elif j.group != NULL and not j.any_queue and j.want_partition.p == NULL:
         waiters_add(&j.group.wait_first, &j.group.wait_last, j)
         j.group.n_wait += 1
-        j.parked_at = PARKED_GROUP
+        j.job.at = JOB_PARKED_GROUP
     else:
         if not namewaiters_park(j):
             return False
-        j.parked_at = PARKED_STRANGER
+        j.job.at = JOB_PARKED_NAME
     book.parked += 1
     return True
 
 cdef void book_unpark(PopJob* j) noexcept nogil:
     # Takes a pop out of the book, if it is parked. Requires book.lock.
-    if j.parked_at == PARKED_NOT:
+    if not pop_parks(j):
         return
-    if j.parked_at == PARKED_PACED:
+    if j.job.at == JOB_PARKED_RATE:
         waiters_del(&j.group.paced_first, &j.group.paced_last, j)
         j.group.n_paced -= 1
-    elif j.parked_at == PARKED_CURSOR:
+    elif j.job.at == JOB_PARKED_CURSOR:
         waiters_del(&j.only.wait_first, &j.only.wait_last, j)
         j.only.group.n_wait_only -= 1
-    elif j.parked_at == PARKED_GROUP:
+    elif j.job.at == JOB_PARKED_GROUP:
         waiters_del(&j.group.wait_first, &j.group.wait_last, j)
         j.group.n_wait -= 1
     else:
         namewaiters_unpark(j)
-    j.parked_at = PARKED_NOT
+    j.job.at = JOB_WOKEN
     book.parked -= 1
 
 cdef inline void wake_push(PopJob* j, PopJob** wake) noexcept nogil:

@@ -65,6 +65,14 @@ routes_open()
 # ---- queues and drains of each worker ------------------------------------------------------------------------------
 
 cdef void queues_open(Engine* e) noexcept nogil:
+    joblist_open(&e.resolving, JOB_RESOLVING)
+    joblist_open(&e.wait_reload, JOB_RELOADING)
+    joblist_open(&e.paused, JOB_PAUSED)
+    joblist_open(&e.flushes, JOB_FLUSHING)
+    joblist_open(&e.woken, JOB_RETRYING)
+    joblist_open(&e.leased, JOB_LEASING)
+    joblist_open(&e.cycles.jobs, JOB_LEASING)
+    joblist_open(&e.lease_asks.jobs, JOB_LEASING)
     queue_is(e, &e.pops, TYPE_POP, NULL)
     queue_is(e, &e.claims, TYPE_POP, &HOLD_TURN)
     queue_is(e, &e.acks, TYPE_ACK, NULL)
@@ -78,6 +86,7 @@ cdef void queues_open(Engine* e) noexcept nogil:
     limit_fixed(&e.takeback_limit, 1)
 
 cdef void queue_is(Engine* e, JobQueue* q, int job_type, const HoldRule* rule) noexcept nogil:
+    joblist_open(&q.jobs, JOB_LEASING)
     limit_of_type(e, &q.limit, job_type)
     hold_of_type(e.settings, &q.hold, job_type, rule)
 

@@ -1,26 +1,37 @@
 # Reports the work that a stop interrupts. In: a worker whose grace period is over. Out: a log line for each of its
-# first unfinished requests, with what the request waits for. It searches every place where a job may be; jobs keep no
-# record of their place.
+# first unfinished requests, with what the request waits for (Job.at). Locks: book.lock.
 
 cdef enum:
     LEFT_MOST = 16            # lines per worker
 
-cdef const char* LEFT_POP[8]
-LEFT_POP[<int>POP_PENDING] = b"pending"
-LEFT_POP[<int>POP_RESOLVING] = b"resolving"
-LEFT_POP[<int>POP_LEASING] = b"leasing"
-LEFT_POP[<int>POP_FETCHING] = b"fetching"
-LEFT_POP[<int>POP_COMPLETED] = b"completed"
-LEFT_POP[<int>POP_EMPTY] = b"empty"
-LEFT_POP[<int>POP_FAILED] = b"failed"
-LEFT_POP[<int>POP_PARKED] = b"parked"
+# Of each place (JobAt): how far a pop is there, and what a job waits for.
+cdef const char* LEFT_POP[JOB_PLACES]
+cdef const char* LEFT_AT[JOB_PLACES]
 
-cdef const char* LEFT_PARKED[5]
-LEFT_PARKED[<int>PARKED_NOT] = b""
-LEFT_PARKED[<int>PARKED_GROUP] = b"parked at its group"
-LEFT_PARKED[<int>PARKED_CURSOR] = b"parked at its partition"
-LEFT_PARKED[<int>PARKED_STRANGER] = b"parked by name"
-LEFT_PARKED[<int>PARKED_PACED] = b"waits for tokens of a rate"
+cdef void left_open() noexcept nogil:
+    left_place(JOB_PENDING, b"pending", b"in no list and no statement")
+    left_place(JOB_RESOLVING, b"resolving", b"waits to ask for names")
+    left_place(JOB_ASKING, b"resolving", b"asks for names")
+    left_place(JOB_RELOADING, b"resolving", b"waits for the catalog")
+    left_place(JOB_PAUSED, b"resolving", b"waits for the end of maintenance")
+    left_place(JOB_FLUSHING, b"", b"waits for the end of a lease")
+    left_place(JOB_RETRYING, b"leasing", b"is tried next")
+    left_place(JOB_LEASING, b"leasing", b"waits for a statement")
+    left_place(JOB_FETCHING, b"fetching", b"in a statement")
+    left_place(JOB_PUSHING, b"", b"in a push stream")
+    left_place(JOB_HELD, b"", b"waits behind what the failover buffer holds")
+    left_place(JOB_BUFFERING, b"", b"is written to the failover buffer")
+    left_place(JOB_PARKED_GROUP, b"parked", b"parked at its group")
+    left_place(JOB_PARKED_CURSOR, b"parked", b"parked at its partition")
+    left_place(JOB_PARKED_NAME, b"parked", b"parked by name")
+    left_place(JOB_PARKED_RATE, b"parked", b"waits for tokens of a rate")
+    left_place(JOB_WOKEN, b"fetching", b"in a push, or on its way to its worker")
+
+cdef void left_place(JobAt at, const char* pop, const char* what) noexcept nogil:
+    LEFT_POP[<int>at] = pop
+    LEFT_AT[<int>at] = what
+
+left_open()
 
 cdef void engine_left(Worker* w) noexcept nogil:
     # Reports the requests of the worker's connections, then those without a client.
@@ -138,7 +149,9 @@ cdef void left_request(Request* r, Buf* text) noexcept nogil:
     elif r.job == NULL:
         left_name(text, b"its body is read: ", r.path)
     else:
+        uv_mutex_lock(&book.lock)
         left_job(engine_of(r.worker), <Job*>r.job, now, text)
+        uv_mutex_unlock(&book.lock)
     left_number(text, b"; ", (now - r.started_us) // 1000, b" ms old; ")
     if r.feed != NULL:
         buf_text(text, b"of a stream")
@@ -148,6 +161,7 @@ cdef void left_request(Request* r, Buf* text) noexcept nogil:
 # ---- jobs and their places -----------------------------------------------------------------------------------------
 
 cdef void left_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
+    # Requires book.lock: another worker may take a parked pop out of the book.
     if j.kind == &POP_JOB:
         left_pop(<PopJob*>j, now, text)
     elif j.kind == &PUSH_JOB:
@@ -164,7 +178,7 @@ cdef void left_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
     else:
         buf_text(text, b"lease")
     buf_text(text, b"; ")
-    left_place(e, j, now, text)
+    left_waits(e, j, now, text)
     if j.tries:
         left_number(text, b", tries: ", j.tries, b"")
     if j.errors:
@@ -177,7 +191,7 @@ cdef void left_acked(AckItem* it, Buf* text) noexcept nogil:
 
 cdef void left_pop(PopJob* j, int64_t now, Buf* text) noexcept nogil:
     buf_text(text, b"pop, ")
-    buf_text(text, LEFT_POP[j.state])
+    buf_text(text, LEFT_POP[j.job.at])
     if j.any_queue:
         left_name(text, b", namespace ", j.req.ns)
         left_name(text, b", task ", j.req.task)
@@ -200,113 +214,31 @@ cdef void left_push(PushJob* j, Buf* text) noexcept nogil:
     if j.spilled:
         buf_text(text, b", to the failover buffer")
 
-cdef bint chain_has(Job* first, Job* j) noexcept nogil:
-    while first != NULL and first is not j:
-        first = first.next
-    return first != NULL
-
-cdef const char* left_list(Engine* e, Job* j) noexcept nogil:
-    # Returns the list that holds the job; NULL if none of these lists does.
-    if chain_has(e.resolving.first, j):
-        return b"waits to ask for names"
-    if chain_has(e.round.jobs, j):
-        return b"asks for names"
-    if chain_has(e.wait_reload.first, j):
-        return b"waits for the catalog"
-    if chain_has(e.woken.first, j):
-        return b"is tried next"
-    if chain_has(e.paused.first, j):
-        return b"waits for the end of maintenance"
-    if chain_has(e.flushes.first, j):
-        return b"waits for the end of a lease"
-    if (chain_has(e.pops.jobs.first, j) or chain_has(e.claims.jobs.first, j) or chain_has(e.leased.first, j)
-            or chain_has(e.acks.jobs.first, j) or chain_has(e.txs.jobs.first, j) or chain_has(e.leases.jobs.first, j)
-            or chain_has(e.lease_asks.jobs.first, j) or chain_has(e.cycles.jobs.first, j)):
-        return b"waits for a statement"
-    if e.worker is boss and chain_has(spill_held.first, j):
-        return b"waits behind what the failover buffer holds"
-    if e.worker is boss and (chain_has(spool.gather_jobs.first, j) or chain_has(spool.write.jobs.first, j)):
-        return b"is written to the failover buffer"
-    return NULL
-
-cdef void left_place(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
-    cdef const char* place = left_list(e, j)
+cdef void left_waits(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
+    # Says what a job waits for; of a statement its name and age.
     cdef Call* call
     cdef int i
-    if place == NULL and j.kind == &POP_JOB and (<PopJob*>j).parked_at != PARKED_NOT:
-        place = LEFT_PARKED[(<PopJob*>j).parked_at]
-    if place == NULL:
-        place = left_stream(e, j)
-    if place != NULL:
-        buf_text(text, place)
-        return
-    for i in range(e.slots.n):
+    for i in range(e.slots.n if j.at == JOB_FETCHING else 0):
         call = left_call(&e.slots.slots[i], j)
         if call != NULL:
             buf_text(text, b"in the statement ")
             buf_text(text, STATEMENTS[call.statement].name)
             left_number(text, b", sent ", (now - call.sent_us) // 1000, b" ms ago")
             return
-    if j.kind == &PUSH_JOB and n_streams and e.settings.workers > 1:
-        buf_text(text, b"with another worker")
-    else:
-        buf_text(text, b"in no list and no statement")
+    buf_text(text, LEFT_AT[j.at])
 
 cdef Call* left_call(Slot* s, Job* j) noexcept nogil:
     # Returns the slot's call in flight if it serves this job.
     cdef Call* c = <Call*>s.ctx if s.state == SLOT_BUSY and s.done == call_answered else NULL
     if c == NULL:
         return NULL
-    if (chain_has(c.jobs.first, j) or c.done == claimcall_done and chain_has((<PopCall*>c).acks.first, j)
+    if (left_has(c.jobs.first, j) or c.done == claimcall_done and left_has((<PopCall*>c).acks.first, j)
             or c.done == txcall_done and &(<TxCall*>c).job.job is j
             or c.done == cyclecall_done and &(<CycleCall*>c).job.job is j):
         return c
     return NULL
 
-cdef const char* left_stream(Engine* e, Job* j) noexcept nogil:
-    # Returns where this worker's push streams hold the job; NULL if they do not hold it.
-    cdef PushStream* s
-    cdef PushBatch* b
-    cdef PushPart* part
-    cdef Pusher* pusher
-    cdef int i
-    for i in range(streams_all):
-        s = &streams[i]
-        if s.worker is not e.worker:
-            continue
-        if batch_has(s.flying, j):
-            return b"in a push in flight"
-        b = s.again
-        while b != NULL:
-            if batch_has(b, j):
-                return b"in a batch that is sent again"
-            b = b.next
-        if batch_has(s.gather, j):
-            return b"in a batch that gathers"
-        pusher = s.pushers
-        while pusher != NULL:
-            part = pusher.first
-            while part != NULL:
-                if &part.job.job is j:
-                    return b"behind a full batch"
-                part = <PushPart*>part.msg.next
-            pusher = pusher.next
-    return NULL
-
-cdef bint batch_has(PushBatch* b, Job* j) noexcept nogil:
-    # Returns True if the batch holds an item of the job, or a claim for it.
-    cdef PushGroup* g = b.first if b != NULL else NULL
-    cdef int i
-    while g != NULL:
-        if chain_of(g.first, j) or chain_of(g.dups, j):
-            return True
-        g = g.next
-    for i in range(b.n_claims if b != NULL else 0):
-        if &b.claims[i].job.job is j:
-            return True
-    return False
-
-cdef bint chain_of(PushItem* it, Job* j) noexcept nogil:
-    while it != NULL and &it.of_part.job.job is not j:
-        it = it.next
-    return it != NULL
+cdef bint left_has(Job* first, Job* j) noexcept nogil:
+    while first != NULL and first is not j:
+        first = first.next
+    return first != NULL

@@ -122,7 +122,7 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     e.want_reload = False
     # From here on calls use this version; streams drop what an older version resolved before they send.
     e.version = version
-    memset(&e.wait_reload, 0, sizeof(JobList))
+    joblist_open(&e.wait_reload, JOB_RELOADING)
     while job != NULL:
         following = job.next
         job.next = NULL

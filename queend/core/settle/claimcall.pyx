@@ -65,6 +65,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef PopJob* j
     if call == NULL:
         return False
+    call.acks.at = JOB_FETCHING
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
             and call.n_cursors < CALL_CURSORS):
@@ -191,7 +192,6 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     takens_release(j.taken, j.n_cursors)
     if j.n_made == 0:
         # the cursor was moved without the book's knowledge: the full way finds the reason
-        pop_move(j, POP_LEASING)
         job_queue(&j.job, &e.pops.jobs)
     else:
         pop_give_back(e, j)

@@ -35,6 +35,7 @@ cdef bint cycle_send(Engine* e) noexcept nogil:
             cycle_go(e, &j.job)
         return True
     call.job = j
+    j.job.at = JOB_FETCHING
     call.step = step
     arena_open(&call.batch.arena, &e.worker.chunks)
     if (step == STEP_DO or step == STEP_ASK) and not cycle_gather(call):

@@ -30,6 +30,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
         tx_go(e, &j.job)
         return True
     call.job = j
+    j.job.at = JOB_FETCHING
     call.asks = j.doubt and not call.dry
     call.batch.unsure = j.unsure
     arena_open(&call.batch.arena, &e.worker.chunks)

@@ -58,6 +58,7 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     # dir cannot be used. The caller then adds the segments, in order.
     cdef UuidGen g
     memset(&spool, 0, sizeof(Spool))
+    joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     spool.fd = -1
     spool.step.fd = -1
     if dir[0] == 0 or limit == 0:
@@ -174,7 +175,7 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     t.records = spool.gather_records
     t.jobs = spool.gather_jobs
     spool.gather_records = 0
-    memset(&spool.gather_jobs, 0, sizeof(JobList))
+    joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     if spool.fd >= 0 and (spool.last.size >= SPOOL_SEGMENT or spool.last.records >= spool.per_file):
         file_close(&spool.fd)
     t.dir_fd = spool.dir_fd

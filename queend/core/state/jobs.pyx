@@ -1,5 +1,5 @@
 # A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
-# Owner: its request's worker. Only job_move writes `state`.
+# Owner: its request's worker.
 
 cdef struct Engine
 cdef struct Job
@@ -12,17 +12,35 @@ cdef struct InboxMsg:
     InboxMsg* next
     void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
 
-cdef enum JobState:
-    JOB_LIVE = 0              # resolves names, waits for a statement, or is in one
-    JOB_PARKED = 1            # a long poll that waits for messages
-    JOB_DONE = 2
+cdef enum JobAt:
+    # Where a job is: what it waits for. A list gives its own value to each job that enters it. Besides, it is written
+    # by round_ask, push_dispatch, txcall_send, cycle_send, and under book.lock by book_park and book_unpark.
+    JOB_PENDING               # has just come
+    JOB_RESOLVING             # waits to ask for names
+    JOB_ASKING                # in a round of look-ups
+    JOB_RELOADING             # waits for the catalog
+    JOB_PAUSED                # waits for the end of pop maintenance
+    JOB_FLUSHING              # waits for the end of a lease
+    JOB_RETRYING              # is tried next
+    JOB_LEASING               # waits for a statement; a pop: with its candidates
+    JOB_FETCHING              # in a statement
+    JOB_PUSHING               # parts of it are in push streams
+    JOB_HELD                  # waits behind what the failover buffer holds
+    JOB_BUFFERING             # is written to the failover buffer
+    JOB_PARKED_GROUP          # a long poll, which waits for its group
+    JOB_PARKED_CURSOR         # for a partition
+    JOB_PARKED_NAME           # for a name
+    JOB_PARKED_RATE           # for tokens of a rate
+    JOB_WOKEN                 # taken out of the book: on its way to its worker, or in a push
+    JOB_PLACES
 
 cdef struct Job:
     InboxMsg msg              # first: a job travels between workers as a message
     Request* r
     Job* next                 # in the list that holds the job
     const JobKind* kind
-    uint8_t state
+    uint8_t at                # JOB_*
+    bint parked               # counted as a parked long poll (job_park)
     uint8_t tries             # how often it returned to name resolution or was sent again
     int64_t server            # the incarnation whose names and numbers the job holds
     uint8_t errors            # server errors since the last success (pg/verdict)
@@ -40,8 +58,15 @@ cdef struct JobList:
     Job* first
     Job* last
     int n
+    uint8_t at                # what the jobs of this list wait for
+
+cdef inline void joblist_open(JobList* l, JobAt at) noexcept nogil:
+    # Opens an empty list of jobs that wait for `at`.
+    memset(l, 0, sizeof(JobList))
+    l.at = at
 
 cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
+    j.at = l.at
     j.next = NULL
     if l.last != NULL:
         l.last.next = j
@@ -51,6 +76,7 @@ cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
     l.n += 1
 
 cdef inline void joblist_front(JobList* l, Job* j) noexcept nogil:
+    j.at = l.at
     j.next = l.first
     l.first = j
     if l.last == NULL:

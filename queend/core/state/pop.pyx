@@ -1,26 +1,8 @@
 # Pops, and the statements that serve them. Owner: the pop's worker. Locks: book.lock guards the lists of parked pops.
-# Only pop_move writes the state of a pop.
 
 cdef struct Engine
 cdef struct LeasedAck
 cdef struct Taken
-
-cdef enum PopState:
-    POP_PENDING = 0
-    POP_RESOLVING = 1         # waits for names, or for the end of pop maintenance
-    POP_LEASING = 2           # waits to be tried, or for a call with its candidates
-    POP_FETCHING = 3          # in a statement that claims for it
-    POP_COMPLETED = 4
-    POP_EMPTY = 5
-    POP_FAILED = 6
-    POP_PARKED = 7
-
-cdef enum ParkedAt:
-    PARKED_NOT = 0
-    PARKED_GROUP = 1
-    PARKED_CURSOR = 2
-    PARKED_STRANGER = 3
-    PARKED_PACED = 4
 
 cdef enum Take:
     TAKE_DONE = 0             # has candidates, or nothing is ready
@@ -75,8 +57,6 @@ cdef struct PopJob:
     bint asked                # asked for names since the last attempt
     bint named                # its names were looked up
     bint known                # its queue exists
-    uint8_t state
-    uint8_t parked_at
     uint8_t why
     int width                 # allocated candidates
     int n_cursors
@@ -104,10 +84,6 @@ cdef struct PopJob:
 cdef enum:
     POP_STALL_US = 1000000    # from this time between claim and answer on, the lease counts from the claim
     POP_STALLS = 3  # after this many stalls the pop delivers even if the database takes longer than the lease lasts
-
-cdef inline void pop_move(PopJob* j, int state) noexcept nogil:
-    # Sets the state. Leaves the state of its job to govern/job.
-    j.state = <uint8_t>state
 
 cdef struct PopCall:
     Call base
