@@ -155,7 +155,7 @@ cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int 
     delivery_begin(&d, w, j, NULL, claimed)
     for row in range(first_row, stop_row):
         ord = pg_int4(res, row, POP_ORD)
-        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
+        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != POP_ROW_CLAIMED:
             continue
         if ord != before:
             c = j.cursors[ord - j.first_cursor]

@@ -177,7 +177,7 @@ cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if call.counted:
         atomic_add64(&budget.expected, -call.expected)
     # second condition: the server says that the catalog is stale
-    if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0:
+    if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, POP_ORD) < 0:
         popcall_trouble(call, res, outcome)
         return
     popcall_rows(call, res)

@@ -30,7 +30,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         again = c.again       # keeps `again`: the head wakes other cursors, and is no news for this one
         book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
         c.again = again
-        if pg_int2(res, row, POP_STATUS) == 1:
+        if pg_int2(res, row, POP_STATUS) == POP_ROW_CLAIMED:
             c.next_offset = pg_int8(res, row, POP_FIRST) + pg_int4(res, row, POP_TAKE)
         else:
             book_made(c)
@@ -50,14 +50,14 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
     # Applies the row of candidate i to its cursor. Returns the number of messages delivered. Requires book.lock.
     cdef Cursor* c = j.cursors[i]
     cdef int row = call.rows[j.first_cursor + i]
-    cdef int status = pg_int2(res, row, POP_STATUS) if row >= 0 else 0
+    cdef int status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
     cdef int64_t first, until
     cdef int64_t took = 0
     if j.req.auto_ack:
         j.spans[i].stop = 0
     if row >= 0 and not pg_null(res, row, POP_BURIED):
         call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
-    if status == 1:
+    if status == POP_ROW_CLAIMED:
         first = pg_int8(res, row, POP_FIRST)
         took = c.next_offset - first
         cursor_claimed(c, j, j.gone, c.next_offset, now)
@@ -65,14 +65,14 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
             pop_consumed(j, i, first, c.next_offset)
         else:
             unacked_rows(c, j, res, row)
-    elif status == 2 and c.again & AGAIN_FREE:
+    elif status == POP_ROW_LEASED and c.again & AGAIN_FREE:
         cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has expired meanwhile
-    elif status == 2 or status == 3:
+    elif status == POP_ROW_LEASED or status == POP_ROW_DELAYED:
         until = pg_int8_or(res, row, POP_UNTIL, 0)
-        if status == 3:
+        if status == POP_ROW_DELAYED:
             c.wakes_at = until
-        cursor_move(c, CURSOR_LEASED if status == 2 else CURSOR_DELAYED, now + max(until - wall, 20000))
-    elif status == 4:
+        cursor_move(c, CURSOR_LEASED if status == POP_ROW_LEASED else CURSOR_DELAYED, now + max(until - wall, 20000))
+    elif status == POP_ROW_UNNEEDED:
         cursor_move(c, CURSOR_READY, 0)
     else:
         if row >= 0:
@@ -90,18 +90,18 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
     cdef int first_row = -1
     cdef int stop_row = -1
     cdef int claimed = 0
-    cdef int seen = 0
+    cdef int seen = POP_ROW_NOTHING
     for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
         row = rows[i]
-        status = pg_int2(res, row, POP_STATUS) if row >= 0 else 0
-        if status == 1:
+        status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
+        if status == POP_ROW_CLAIMED:
             if first_row < 0:
                 first_row = row
             claimed += 1
             while row < n and pg_int4(res, row, POP_ORD) == i:
                 row += 1
             stop_row = row
-        elif status > seen and status < 4:
+        elif status > seen and status < POP_ROW_UNNEEDED:
             seen = status
     if first_row >= 0:
         if j.gone:
@@ -111,7 +111,8 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         delivery_rows(e.worker, j, res, first_row, stop_row, claimed)
         return
     if j.only != NULL:
-        j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)
+        j.why = (WHY_LEASE_HELD if seen == POP_ROW_LEASED
+                 else WHY_WINDOW if seen == POP_ROW_DELAYED and j.queue.window_us else WHY_NOTHING)
     if j.gone:
         pop_forget(j)
     elif j.only != NULL:

@@ -226,11 +226,11 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     global spill_moved
     cdef EachItem at
     cdef PushItem* it
-    refill.unhurried = j.failed == 503 and spool.doubt
-    if j.failed == 503:
+    refill.unhurried = j.failed == FAILED_UNREACHED and spool.doubt
+    if j.failed == FAILED_UNREACHED:
         refill_retry(spool.pause_us)
         return
-    if j.failed == 501 or j.unsealed:
+    if j.failed == FAILED_UNCLEAR or j.unsealed:
         refill_retry(1000000)         # an error that is not these records' fault
         return
     each_begin(&at, &j.req)
@@ -250,9 +250,9 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
 cdef void refill_done(PushItem* it, int n) noexcept nogil:
     cdef Buf record
     spool_count(it.queue, it.part, -n)
-    if it.status < 2 and it.partition != NULL:
+    if it.status <= ITEM_DUPLICATE and it.partition != NULL:
         it.partition.queue.tally[boss.index].push_messages += n
-    if it.status != 2:
+    if it.status != ITEM_FAILED:
         return
     # A batch is split until the item at fault stands alone: this is one record. It is encoded anew.
     buf_init(&record)

@@ -40,7 +40,7 @@ cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     each_begin(&at, &j.req)
     it = each_next(&at)
     while it != NULL:
-        if it.status == 4 and not item_sealed(it) and not item_seal(w, &j.job, it):
+        if it.status == ITEM_UNREACHED and not item_sealed(it) and not item_seal(w, &j.job, it):
             return False
         it = each_next(&at)
     return True
@@ -51,7 +51,7 @@ cdef void spill_open(PushJob* j) noexcept nogil:
     cdef int i
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.status == 4 and it.run != NULL and not it.run.open:
+        if it.status == ITEM_UNREACHED and it.run != NULL and not it.run.open:
             item_open(it)
 
 cdef void spill_home(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
@@ -96,12 +96,12 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     cdef PushItem* it
     cdef int n = 0
     if not j.spilled:
-        push_mark(j, 0, 4)
+        push_mark(j, ITEM_QUEUED, ITEM_UNREACHED)
     spill_open(j)
     each_begin(&at, &j.req)
     it = each_next(&at)
     while it != NULL:
-        if it.status == 4:
+        if it.status == ITEM_UNREACHED:
             spool_put(&spool.gather, it, now)
             n += 1
         it = each_next(&at)
@@ -123,7 +123,7 @@ cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     each_begin(&at, &j.req)
     it = each_next(&at)
     while it != NULL:
-        if it.status == 4:
+        if it.status == ITEM_UNREACHED:
             spool_count(it.queue, it.part, by)
         it = each_next(&at)
 

@@ -162,31 +162,53 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     uv_rwlock_wrunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
 
+# Columns of ids_stored.
+cdef enum:
+    IDS_STORED_ORD = 0
+    IDS_STORED_FOUND
+    IDS_STORED_AT
+
 cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
-    # Marks items as stored, by rows (ord, found, stored_at).
+    # Marks items as stored, by rows of ids_stored.
     cdef PushItem* it
     cdef int row, i
     for row in range(PQntuples(res)):
-        i = pg_int4(res, row, 0)
+        i = pg_int4(res, row, IDS_STORED_ORD)
         if 0 <= i < a.n:
             it = a.at[i].item
-            it.status = 1
-            it.full = 0
-            it.offset = pg_int8(res, row, 1)
-            it.created_us = pg_int8(res, row, 2)
+            it.status = ITEM_DUPLICATE
+            it.full = FULL_NOT
+            it.offset = pg_int8(res, row, IDS_STORED_FOUND)
+            it.created_us = pg_int8(res, row, IDS_STORED_AT)
+
+# Columns of queue_sizes.
+cdef enum:
+    QUEUE_SIZES_QUEUE = 0
+    QUEUE_SIZES_SIZE
+    QUEUE_SIZES_MOST
 
 cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
-    # Takes rows (queue_id, size, max_size), each queue once. Requires catalog.lock.
+    # Takes rows of queue_sizes, each queue once. Requires catalog.lock.
     cdef int row, i
     for row in range(PQntuples(res)):
         for i in range(a.n):
-            if a.at[i].id == pg_int4(res, row, 0):
-                capacity_learn(a.at[i].id, pg_int8(res, row, 1), pg_int4(res, row, 2), a.at[i].mark, a.base.sent_us)
+            if a.at[i].id == pg_int4(res, row, QUEUE_SIZES_QUEUE):
+                capacity_learn(a.at[i].id, pg_int8(res, row, QUEUE_SIZES_SIZE), pg_int4(res, row, QUEUE_SIZES_MOST),
+                               a.at[i].mark, a.base.sent_us)
                 break
 
+# Columns of group_within.
+cdef enum:
+    GROUP_WITHIN_ID = 0       # NULL: the group may not be made
+
+# Columns of groups_find.
+cdef enum:
+    GROUPS_FIND_ORD = 0
+    GROUPS_FIND_ID
+
 cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
-    # Takes the rows of groups. ASK_GROUP: one row (id), NULL if the group may not be made. ASK_GROUPS, and ASK_GROUP
-    # that finds: rows (ord, id). Requires catalog.lock.
+    # Takes the rows of groups. ASK_GROUP: one row of group_within. ASK_GROUPS, and ASK_GROUP that finds: rows of
+    # groups_find. Requires catalog.lock.
     cdef Queue* q
     cdef Group* g
     cdef int row, i
@@ -195,59 +217,78 @@ cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
         a.base.engine.round.failures += 1
         a.base.engine.round.apart = True
         return
-    if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, 0):
+    if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, GROUP_WITHIN_ID):
         refused_add(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
         return
     uv_mutex_lock(&book.lock)
     if a.kind == ASK_GROUP:
         if PQntuples(res) and not a.queue.dead:
-            g = catalog_add_group(a.queue, pg_int4(res, 0, 1 if a.finds else 0), a.at[0].first)
+            g = catalog_add_group(a.queue, pg_int4(res, 0, GROUPS_FIND_ID if a.finds else GROUP_WITHIN_ID),
+                                  a.at[0].first)
             if g != NULL:
                 scan_want(g)
                 awaited_forget(awaited_key(False, a.queue.name, slice_of(NULL, 0), g.name))
     else:
         for row in range(PQntuples(res)):
-            i = pg_int4(res, row, 0)
+            i = pg_int4(res, row, GROUPS_FIND_ORD)
             q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
             if q != NULL:
-                catalog_add_group(q, pg_int4(res, row, 1), a.at[i].second)
+                catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID), a.at[i].second)
     uv_mutex_unlock(&book.lock)
 
+# Columns of partition_find.
+cdef enum:
+    PARTITION_FIND_ORD = 0
+    PARTITION_FIND_ID
+
+# Columns of resolve_within.
+cdef enum:
+    RESOLVE_ORD = 0
+    RESOLVE_QUEUE
+    RESOLVE_PARTITION
+    RESOLVE_REFUSED           # BOUND_* for which the name may not be made, or NULL
+
 cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
-    # Takes the rows of partitions. ASK_PARTITION: rows (ord, id). Other kinds: rows (ord, queue_id, id, the bound for
-    # which it may not be made). Requires catalog.lock.
+    # Takes the rows of partitions. ASK_PARTITION: rows of partition_find. Other kinds: rows of resolve_within. Requires
+    # catalog.lock.
     cdef Queue* q
     cdef int row, i
     for row in range(PQntuples(res)):
-        i = pg_int4(res, row, 0)
+        i = pg_int4(res, row, PARTITION_FIND_ORD if a.kind == ASK_PARTITION else RESOLVE_ORD)
         if not 0 <= i < a.n:
             continue
         if a.kind == ASK_PARTITION:
             q = catalog_queue_id(a.at[i].id)
             if q != NULL:
-                catalog_add_partition(q, pg_int4(res, row, 1), a.at[i].second)
-        elif a.kind == ASK_RESOLVE and not pg_null(res, row, 3):
-            refused_add(&a.base.engine.round, pg_int4(res, row, 3), a.at[i].first, a.at[i].second)
+                catalog_add_partition(q, pg_int4(res, row, PARTITION_FIND_ID), a.at[i].second)
+        elif a.kind == ASK_RESOLVE and not pg_null(res, row, RESOLVE_REFUSED):
+            refused_add(&a.base.engine.round, pg_int4(res, row, RESOLVE_REFUSED), a.at[i].first, a.at[i].second)
         else:
-            q = catalog_add_queue(pg_int4(res, row, 1), a.at[i].first)
+            q = catalog_add_queue(pg_int4(res, row, RESOLVE_QUEUE), a.at[i].first)
             if q != NULL:     # else it is asked again
-                catalog_add_partition(q, pg_int4(res, row, 2), a.at[i].second)
+                catalog_add_partition(q, pg_int4(res, row, RESOLVE_PARTITION), a.at[i].second)
                 uv_mutex_lock(&book.lock)
                 if book.n_name_waiters:
                     book_wake_name_waiters(q, a.at[i].second, wake)
                 uv_mutex_unlock(&book.lock)
 
+# Columns of partitions_find.
+cdef enum:
+    PARTITIONS_FIND_ID = 0
+    PARTITIONS_FIND_QUEUE
+    PARTITIONS_FIND_NAME
+
 cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
-    # Takes rows (id, queue_id, name) of partitions_find. They are ignored if partitions were removed since the
+    # Takes rows of partitions_find. They are ignored if partitions were removed since the
     # statement was sent. An unknown queue lets the catalog be reloaded.
     cdef int row
     cdef Queue* q
     cdef bint unknown = False
     uv_rwlock_wrlock(&catalog.lock)
     for row in range(PQntuples(res) if cleanings == catalog.cleanings else 0):
-        q = catalog_queue_id(pg_int4(res, row, 1))
+        q = catalog_queue_id(pg_int4(res, row, PARTITIONS_FIND_QUEUE))
         if q != NULL:
-            catalog_add_partition(q, pg_int4(res, row, 0), pg_bytes(res, row, 2))
+            catalog_add_partition(q, pg_int4(res, row, PARTITIONS_FIND_ID), pg_bytes(res, row, PARTITIONS_FIND_NAME))
         else:
             unknown = True
     uv_rwlock_wrunlock(&catalog.lock)

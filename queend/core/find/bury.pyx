@@ -189,6 +189,31 @@ cdef void catalog_pause(Queue* q) noexcept nogil:
         g.paused = queue_pauses(q, g.id)
         g = g.next
 
+# Columns of catalog_load.
+cdef enum:
+    CATALOG_VERSION = 0
+    CATALOG_SEED
+    CATALOG_QUEUE             # NULL: there are no queues
+    CATALOG_EPOCH
+    CATALOG_NAME
+    CATALOG_NAMESPACE
+    CATALOG_TASK
+    CATALOG_LEASE_TIME
+    CATALOG_RETRY_LIMIT
+    CATALOG_RETRY_DELAY
+    CATALOG_DELAYED
+    CATALOG_WINDOW_BUFFER
+    CATALOG_MAX_SIZE
+    CATALOG_ENCRYPTION
+    CATALOG_PRIORITY
+    CATALOG_TTL
+    CATALOG_CLEANED
+    CATALOG_CLEANED_LAST
+    CATALOG_PAUSED
+    CATALOG_RATE_US
+    CATALOG_RATE_BURST
+    CATALOG_SHARED
+
 cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
     # Takes all rows of catalog_load: replaces options, buries queues that are gone, forgets groups of a new epoch. In
     # `wake`: pops that waited for buried objects of living queues; book_reloaded wakes the others.
@@ -203,55 +228,55 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
     cdef Slice s
     uv_rwlock_wrlock(&catalog.lock)
     catalog.mark += 1
-    version = pg_int8(res, 0, 0) if n else catalog.version
+    version = pg_int8(res, 0, CATALOG_VERSION) if n else catalog.version
     if n:
-        s = pg_bytes(res, 0, 1)
+        s = pg_bytes(res, 0, CATALOG_SEED)
         if s.n == 16 and memcmp(catalog.seed, s.p, 16) != 0:      # it is read without the lock
             memcpy(catalog.seed, s.p, 16)
     for i in range(n):
-        if PQgetisnull(res, i, 2):
+        if PQgetisnull(res, i, CATALOG_QUEUE):
             continue
-        q = catalog_add_queue(pg_int4(res, i, 2), pg_bytes(res, i, 4))
+        q = catalog_add_queue(pg_int4(res, i, CATALOG_QUEUE), pg_bytes(res, i, CATALOG_NAME))
         if q == NULL:
             whole = False
             continue
         q.mark = catalog.mark
-        if q.epoch != pg_int4(res, i, 3):
+        if q.epoch != pg_int4(res, i, CATALOG_EPOCH):
             catalog_forget_groups(q)
             q.moved_us = clock_mono_us()
-            q.epoch = pg_int4(res, i, 3)
+            q.epoch = pg_int4(res, i, CATALOG_EPOCH)
             q.changed = True
-        whole = catalog_file(q, pg_bytes(res, i, 5), pg_bytes(res, i, 6)) and whole
-        q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
+        whole = catalog_file(q, pg_bytes(res, i, CATALOG_NAMESPACE), pg_bytes(res, i, CATALOG_TASK)) and whole
+        q.lease_us = <int64_t>pg_int4(res, i, CATALOG_LEASE_TIME) * 1000000
         if q.lease_us <= 0:
             q.lease_us = 60000000
-        q.retry_limit = pg_int4(res, i, 8)
-        q.retry_delay_us = <int64_t>pg_int4(res, i, 9) * 1000
-        delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
-        window_us = <int64_t>pg_int4(res, i, 11) * 1000000
+        q.retry_limit = pg_int4(res, i, CATALOG_RETRY_LIMIT)
+        q.retry_delay_us = <int64_t>pg_int4(res, i, CATALOG_RETRY_DELAY) * 1000
+        delay_us = <int64_t>pg_int4(res, i, CATALOG_DELAYED) * 1000000
+        window_us = <int64_t>pg_int4(res, i, CATALOG_WINDOW_BUFFER) * 1000000
         if delay_us != q.delay_us or window_us != q.window_us:
             q.changed = True      # these two decide when a pop is tried, other options count when it is
         q.delay_us = delay_us
         q.window_us = window_us
-        q.max_size = pg_int4(res, i, 12)
+        q.max_size = pg_int4(res, i, CATALOG_MAX_SIZE)
         limited += 1 if q.max_size > 0 else 0
-        q.sealed = pg_bool(res, i, 13)
+        q.sealed = pg_bool(res, i, CATALOG_ENCRYPTION)
         sealed += 1 if q.sealed else 0
-        q.priority = pg_int4(res, i, 14)
-        q.ttl_us = <int64_t>pg_int4(res, i, 15) * 1000000
-        if slice_replace(&q.paused, pg_bytes(res, i, 18)):
+        q.priority = pg_int4(res, i, CATALOG_PRIORITY)
+        q.ttl_us = <int64_t>pg_int4(res, i, CATALOG_TTL) * 1000000
+        if slice_replace(&q.paused, pg_bytes(res, i, CATALOG_PAUSED)):
             catalog_pause(q)
-            whole = whole and slice_eq(q.paused, pg_bytes(res, i, 18))
-        q.rate_us = pg_int8(res, i, 19)
-        q.rate_burst = pg_int4(res, i, 20)
-        if q.shared != pg_int8(res, i, 21):
-            q.shared = pg_int8(res, i, 21)
+            whole = whole and slice_eq(q.paused, pg_bytes(res, i, CATALOG_PAUSED))
+        q.rate_us = pg_int8(res, i, CATALOG_RATE_US)
+        q.rate_burst = pg_int4(res, i, CATALOG_RATE_BURST)
+        if q.shared != pg_int8(res, i, CATALOG_SHARED):
+            q.shared = pg_int8(res, i, CATALOG_SHARED)
             q.changed = True      # pops that wait for tokens ask anew
             rates_changed(q)
         if q.shared:
             q.shared_next = shared
             shared = q
-        catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
+        catalog_cleaned(q, pg_int8(res, i, CATALOG_CLEANED), pg_bytes(res, i, CATALOG_CLEANED_LAST), wake)
     catalog.shared = shared
     q = catalog.list
     while q != NULL:

@@ -126,6 +126,12 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     d.call.deadline_ms = min(e.deadline_ms, LOOK_DEADLINE_MS)
     call_send(&d.call)
 
+# Columns of look.
+cdef enum:
+    LOOK_SNAPSHOT = 0
+    LOOK_VERSION
+    LOOK_NOW
+
 cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
@@ -133,11 +139,11 @@ cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     d.finding = FIND_NOTHING
     if outcome != SLOT_OK or PQntuples(res) == 0:
         return
-    dbclock_heard(pg_int8(res, 0, 2), d.looked_us, clock_mono_us())
-    if pg_int8(res, 0, 1) != e.version:
+    dbclock_heard(pg_int8(res, 0, LOOK_NOW), d.looked_us, clock_mono_us())
+    if pg_int8(res, 0, LOOK_VERSION) != e.version:
         engine_reload(e.worker)
     d.waking_wanted = True
-    snapshot = slice_hash(pg_bytes(res, 0, 0), hash_seed)
+    snapshot = slice_hash(pg_bytes(res, 0, LOOK_SNAPSHOT), hash_seed)
     if snapshot != d.snapshot or d.since == 0:
         d.snapshot = snapshot
         d.recent_wanted = True
@@ -204,6 +210,16 @@ cdef inline Found* found_add(Discover* d, int32_t partition) noexcept nogil:
     d.found[d.n_found - 1].partition = partition
     return &d.found[d.n_found - 1]
 
+# Columns of pop_scan.
+cdef enum:
+    POP_SCAN_PARTITION = 0
+    POP_SCAN_NEXT
+    POP_SCAN_HEAD             # negative in a last row that only names the partition
+    POP_SCAN_LEASE_UNTIL
+# POP_SCAN_HEAD of a last row after which a further page may follow.
+cdef enum:
+    POP_SCAN_MORE = -1
+
 cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
@@ -226,14 +242,14 @@ cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if not found_keep(d, PQntuples(res)):
         return
     for row in range(PQntuples(res)):
-        last = pg_int4(res, row, 0)
-        if pg_int8_or(res, row, 2, -1) >= 0:
+        last = pg_int4(res, row, POP_SCAN_PARTITION)
+        if pg_int8_or(res, row, POP_SCAN_HEAD, -1) >= 0:
             f = found_add(d, last)
-            f.next_offset = pg_int8_or(res, row, 1, -1)
-            f.head = pg_int8_or(res, row, 2, 0)
-            f.leased_until = pg_int8_or(res, row, 3, 0)
+            f.next_offset = pg_int8_or(res, row, POP_SCAN_NEXT, -1)
+            f.head = pg_int8_or(res, row, POP_SCAN_HEAD, 0)
+            f.leased_until = pg_int8_or(res, row, POP_SCAN_LEASE_UNTIL, 0)
         else:
-            more = pg_int8_or(res, row, 2, 0) == -1
+            more = pg_int8_or(res, row, POP_SCAN_HEAD, 0) == POP_SCAN_MORE
     d.page_end = last
     d.last_page = not more
     found_name(e, FIND_SCAN)
@@ -255,6 +271,13 @@ cdef void waking_send(Engine* e) noexcept nogil:
     arg_int4(&a.most, WAKING_PAGE)
     call_send(&d.call)
 
+# Columns of waking.
+cdef enum:
+    WAKING_PARTITION = 0
+    WAKING_QUEUE
+    WAKING_GROUP
+    WAKING_AT
+
 cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
@@ -265,14 +288,14 @@ cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome != SLOT_OK or not found_keep(d, n):
         return
     d.waking_wanted = n == WAKING_PAGE
-    d.waking_from = pg_int8(res, n - 1, 3) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
-    d.waking_after = pg_int4(res, n - 1, 0) if d.waking_wanted else 0
+    d.waking_from = pg_int8(res, n - 1, WAKING_AT) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
+    d.waking_after = pg_int4(res, n - 1, WAKING_PARTITION) if d.waking_wanted else 0
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(n):
-        if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # no pop here can wait for others
-            f = found_add(d, pg_int4(res, row, 0))
-            f.group = pg_int4(res, row, 2)
-            f.wakes_at = pg_int8(res, row, 3)
+        if catalog_queue_id(pg_int4(res, row, WAKING_QUEUE)) != NULL:     # no pop here can wait for others
+            f = found_add(d, pg_int4(res, row, WAKING_PARTITION))
+            f.group = pg_int4(res, row, WAKING_GROUP)
+            f.wakes_at = pg_int8(res, row, WAKING_AT)
     uv_rwlock_rdunlock(&catalog.lock)
     found_name(e, FIND_WAKING)
 

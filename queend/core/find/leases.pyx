@@ -83,6 +83,9 @@ cdef void leases_rest(Discover* d, int64_t pause_us) noexcept nogil:
     # Sets when the walk goes on, if it is not over.
     d.leases_due_us = clock_mono_us() + pause_us if d.leases_left else 0
 
+cdef enum:
+    LEASES_ENDED_ORD = 0      # the only column of leases_ended
+
 cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = call.engine
     cdef Discover* d = &e.discover
@@ -98,7 +101,7 @@ cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
     d.finding = FIND_NOTHING
     catalog_book_lock()
     for row in range(PQntuples(res)):
-        i = pg_int4(res, row, 0)
+        i = pg_int4(res, row, LEASES_ENDED_ORD)
         p = catalog_partition_id(d.checked[i].partition) if 0 <= i < d.n_checked else NULL
         g = catalog_group_id(p.queue, d.checked[i].group) if p != NULL else NULL
         c = book_cursor(g, p) if g != NULL else NULL

@@ -93,6 +93,12 @@ cdef void rates_resume(Queue* q, int64_t now, int64_t* due, PopJob** wake) noexc
                 book_wake_name_waiters(q, slice_of(NULL, 0), wake)
         g = g.next
 
+# Columns of rates_take.
+cdef enum:
+    RATES_TAKE_ORD = 0
+    RATES_TAKE_GRANTED
+    RATES_TAKE_NEXT_AT
+
 cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef Slices* s = &e.rates
@@ -110,7 +116,7 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         log_line(b"error", b"rates_refused", pg_error(res))
     catalog_book_lock()
     for row in range(s.n):
-        i = pg_int4(res, row, 0) if outcome == SLOT_OK and row < PQntuples(res) else row
+        i = pg_int4(res, row, RATES_TAKE_ORD) if outcome == SLOT_OK and row < PQntuples(res) else row
         q = catalog_queue_id(s.asks[i].queue) if 0 <= i < s.n else NULL
         g = catalog_group_id(q, s.asks[i].group) if q != NULL and s.asks[i].group else NULL
         r = &g.rate if g != NULL else &q.rate if q != NULL and s.asks[i].group == 0 else NULL
@@ -120,8 +126,8 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if r == NULL:
             continue
         if outcome == SLOT_OK and row < PQntuples(res):
-            r.tokens += pg_int4(res, row, 1)
-            at = pg_int8(res, row, 2)
+            r.tokens += pg_int4(res, row, RATES_TAKE_GRANTED)
+            at = pg_int8(res, row, RATES_TAKE_NEXT_AT)
             # at most RATE_AGAIN_US later: another daemon may give back what it does not use
             r.next_us = now + min(max(at - wall, RATE_LEAST_US), RATE_AGAIN_US) if at else 0
             if r.tokens > 0:

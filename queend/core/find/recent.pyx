@@ -13,36 +13,48 @@ cdef void recent_send(Engine* e) noexcept nogil:
         arg_int8(&a.back_us, now - d.since_us + RECENT_MARGIN_US)
     call_send(&d.call)
 
+# Columns of recent.
+cdef enum:
+    RECENT_PARTITION = 0
+    RECENT_QUEUE
+    RECENT_HEAD
+
+# Rows of recent. The first two hold moments in RECENT_HEAD.
+cdef enum:
+    RECENT_ROW_SINCE = 0      # where the next look begins; its RECENT_QUEUE is 1 if that moment is a guess
+    RECENT_ROW_WRITER         # the start of the oldest transaction that may have written a pause
+    RECENT_ROW_FIRST          # the first partition with its head; the others follow
+
 cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Takes the answer: its first two rows tell where the next look begins, the others are partitions with their heads.
+    # Takes the answer of recent.
     cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef int row
     cdef bint unknown = False
     cdef int64_t back_at = atomic_get64(&dbclock.back_at)
     d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or PQntuples(res) < 2 or not found_keep(d, PQntuples(res)):
+    if outcome != SLOT_OK or PQntuples(res) < RECENT_ROW_FIRST or not found_keep(d, PQntuples(res)):
         if outcome == SLOT_ERROR and verdict_of(res).blame >= BLAME_UNFIT:
             log_line(b"error", b"look_refused", pg_error(res))
         look_again(d)
         return
-    d.next_since = pg_int8(res, 0, 2)
-    if pg_int4(res, 0, 1):
+    d.next_since = pg_int8(res, RECENT_ROW_SINCE, RECENT_HEAD)
+    if pg_int4(res, RECENT_ROW_SINCE, RECENT_QUEUE):
         d.blind = True
     elif d.blind and d.recent_us - d.doubted_us > BLIND_US:
         d.blind = False
         d.doubted_us = d.recent_us
         d.gap = True          # that transaction has ended: scans find what it stored
-    d.next_writer = pg_int8(res, 1, 2)
+    d.next_writer = pg_int8(res, RECENT_ROW_WRITER, RECENT_HEAD)
     if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
         # a transaction that began before the clock was set back may yet store records with a lower time
         d.next_since = d.since
     uv_rwlock_rdlock(&catalog.lock)
-    for row in range(2, PQntuples(res)):
-        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
+    for row in range(RECENT_ROW_FIRST, PQntuples(res)):
+        if catalog_queue_id(pg_int4(res, row, RECENT_QUEUE)) == NULL:
             unknown = True
             continue
-        found_add(d, pg_int4(res, row, 0)).head = pg_int8_or(res, row, 2, 0)
+        found_add(d, pg_int4(res, row, RECENT_PARTITION)).head = pg_int8_or(res, row, RECENT_HEAD, 0)
     uv_rwlock_rdunlock(&catalog.lock)
     if unknown:
         discover_load(e)

@@ -87,14 +87,15 @@ cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         status = pg_int2(res, row, PUSH_STATUS)
-        if status == 2 or status == PUSH_COMPARE or i < 0 or i >= b.n_chunks:
+        if status == PUSH_CLAIMED or status == PUSH_COMPARE or i < 0 or i >= b.n_chunks:
             continue
         # for a row that was stored at once the column means something else: push/heads
-        seen = pg_bytes(res, row, PUSH_SEEN) if status else slice_of(NULL, 0)
-        base = pg_int8(res, row, PUSH_BASE) if status != 3 else -1
-        if status == 1:
+        seen = pg_bytes(res, row, PUSH_SEEN) if status != PUSH_WHOLE else slice_of(NULL, 0)
+        base = pg_int8(res, row, PUSH_BASE) if status != PUSH_REFUSED else -1
+        if status == PUSH_CHECKED:
             pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &dups)
-        chunk_learn(&b.chunks[i], seen, base, pg_int8(res, row, PUSH_CREATED_AT), &dups if status == 1 else NULL)
+        chunk_learn(&b.chunks[i], seen, base, pg_int8(res, row, PUSH_CREATED_AT),
+                    &dups if status == PUSH_CHECKED else NULL)
     for i in range(b.n_chunks if b.named else 0):
         chunk_learn(&b.chunks[i], slice_of(NULL, 0), b.chunks[i].group.began + b.chunks[i].skip,
                     pg_int8(res, 0, PUSH_CREATED_AT), NULL)

@@ -104,14 +104,14 @@ cdef void slot_prepared(Slot* s) noexcept nogil:
             s.why = doubt_of_state(PQresultErrorField(res, PG_DIAG_SQLSTATE))
         slot_break(s, pg_error(res), SLOT_LOST)
         return
-    if pg_bool(res, 0, 1):
+    if pg_bool(res, 0, SERVER_READ_ONLY):
         s.why = DOUBT_READ_ONLY
         slot_break(s, b"the server is read-only", SLOT_LOST)
         return
     s.result = NULL
     s.server = incarnation_of(res)
     s.served_us = clock_mono_us()
-    dbclock_heard(pg_int8(res, 0, 3), s.sent_us, clock_mono_us())
+    dbclock_heard(pg_int8(res, 0, SERVER_NOW), s.sent_us, clock_mono_us())
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS
     edition_accept()

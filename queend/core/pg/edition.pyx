@@ -4,6 +4,11 @@
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 
+# Columns of the answer to EDITION.
+cdef enum:
+    EDITION_NUMBER = 0
+    EDITION_SERVES
+
 cdef enum:
     EDITION_REASON = 300
 

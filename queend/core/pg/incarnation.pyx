@@ -20,6 +20,13 @@ cdef const char* INCARNATION = (
     b" + CASE current_setting('full_page_writes') WHEN 'off' THEN 8 ELSE 0 END,"
     b" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 
+# Columns of the answer to INCARNATION.
+cdef enum:
+    SERVER_TEXT = 0
+    SERVER_READ_ONLY
+    SERVER_RISKS
+    SERVER_NOW
+
 cdef enum:
     INCARNATION_TEXT = 200
 
@@ -71,7 +78,7 @@ cdef inline size_t incarnation_start(const char* text, size_t n) noexcept nogil:
 cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
     # Returns the number of the server that gave this answer; raises it if the server changed. Any thread; requires no
     # lock.
-    cdef Slice text = pg_bytes(res, 0, 0)
+    cdef Slice text = pg_bytes(res, 0, SERVER_TEXT)
     cdef int64_t number
     cdef size_t n = text.n if text.n < INCARNATION_TEXT - 1 else INCARNATION_TEXT - 1
     cdef size_t start = incarnation_start(text.p, n)
@@ -90,7 +97,7 @@ cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
         atomic_set64(&incarnation.number, incarnation.number + 1)
         if another:
             atomic_set64(&incarnation.first, incarnation.number)
-    incarnation_risks(pg_int4(res, 0, 2))
+    incarnation_risks(pg_int4(res, 0, SERVER_RISKS))
     number = incarnation.number
     uv_rwlock_wrunlock(&incarnation.lock)
     return number

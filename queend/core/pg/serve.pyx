@@ -87,8 +87,10 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
         return True
     if status == PGRES_TUPLES_OK or status == PGRES_COMMAND_OK:
         s.rows = True
-        if s.state == SLOT_PREPARING and PQntuples(res) == 1 and strcmp(PQfname(res, 0), b"edition") == 0:
-            s.unserved = not edition_serves(pg_int4(res, 0, 0), pg_int4(res, 0, 1), s.reason, SLOT_REASON)
+        if (s.state == SLOT_PREPARING and PQntuples(res) == 1
+                and strcmp(PQfname(res, EDITION_NUMBER), b"edition") == 0):
+            s.unserved = not edition_serves(pg_int4(res, 0, EDITION_NUMBER), pg_int4(res, 0, EDITION_SERVES), s.reason,
+                                            SLOT_REASON)
     if s.result != NULL and slot_failed(res) and not slot_explained(res):
         PQclear(res)          # follows an error that is already kept, or is libpq's own error for a lost connection
         return True

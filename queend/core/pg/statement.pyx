@@ -62,6 +62,11 @@ cdef enum:
     STMT_ACK_LEASED
     STMT_COUNT
 
+# Values of the first column of a row, besides the index of what the row is about.
+cdef enum:
+    ORD_STALE = -1            # the catalog's version is outdated: nothing was done
+    ORD_NAMED = -2            # of push: all rows were stored at the heads that were named
+
 # Result columns, in the order of each function's RETURNS TABLE.
 cdef enum:
     PUSH_ORD = 0
@@ -71,8 +76,13 @@ cdef enum:
     PUSH_DUP_OFFSET
     PUSH_DUP_AT
     PUSH_SEEN
-cdef enum:
-    PUSH_COMPARE = 4          # status: a row of the log that may hold records of the partition (push/compare)
+# PUSH_STATUS
+cdef enum PushStatus:
+    PUSH_WHOLE = 0            # stored as a whole
+    PUSH_CHECKED = 1          # its ids were looked up: some records may be duplicates
+    PUSH_CLAIMED = 2          # a claim for a waiting pop was made
+    PUSH_REFUSED = 3          # nothing of the partition was stored
+    PUSH_COMPARE = 4          # a row of the log that may hold records of the partition (push/compare)
 cdef enum:
     POP_ORD = 0
     POP_STATUS
@@ -88,6 +98,13 @@ cdef enum:
     POP_HEAD
     POP_UNTIL
     POP_BURIED
+# POP_STATUS
+cdef enum PopStatus:
+    POP_ROW_NOTHING = 0       # nothing to deliver
+    POP_ROW_CLAIMED = 1
+    POP_ROW_LEASED = 2        # leased until POP_UNTIL, or locked
+    POP_ROW_DELAYED = 3       # nothing may be delivered before POP_UNTIL
+    POP_ROW_UNNEEDED = 4      # untouched: other candidates were enough
 cdef enum:
     ACK_ORD = 0
     ACK_STATUS
@@ -96,6 +113,10 @@ cdef enum:
     ACK_COMMITTED
     ACK_HEAD
     ACK_RETRY_UNTIL
+# ACK_STATUS
+cdef enum AckRowStatus:
+    ACK_ROW_DONE = 0
+    ACK_ROW_NO_CURSOR = 2
 cdef enum:
     TX_ORD = 0
     TX_KIND
@@ -108,6 +129,16 @@ cdef enum:
     TX_HEAD
     TX_DUP_INDEX
     TX_SEEN
+# TX_KIND
+cdef enum TxRowKind:
+    TX_ROW_PUSH = 0
+    TX_ROW_ACK = 1
+    TX_ROW_LEASE = 2          # a required lease that is not live
+# TX_STATUS of a push
+cdef enum TxRowStatus:
+    TX_ROW_STORED = 0
+    TX_ROW_DUPLICATE = 1
+    TX_ROW_REFUSED = 3        # nothing was done: ids have to be learned, or late_ids has to list more of them
 cdef enum:
     PUSHED_ORD = 0
     PUSHED_BASE
@@ -222,13 +253,13 @@ cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
 cdef inline bint push_stored(PGresult* res, int row) noexcept nogil:
     # Returns True if this row of a push says that a record was stored.
     cdef int status = pg_int2(res, row, PUSH_STATUS)
-    return status == 0 or status == 1 and pg_int8(res, row, PUSH_BASE) >= 0
+    return status == PUSH_WHOLE or status == PUSH_CHECKED and pg_int8(res, row, PUSH_BASE) >= 0
 
 cdef inline bint transaction_stored(PGresult* res, int row) noexcept nogil:
     # Returns True if this row of a transaction says that a record was stored or an acknowledgment applied. Only a
     # transaction that was done tells offsets and heads.
-    if pg_int2(res, row, TX_KIND) == 0:
-        return pg_int2(res, row, TX_STATUS) == 0 and pg_int8(res, row, TX_BASE) >= 0
+    if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH:
+        return pg_int2(res, row, TX_STATUS) == TX_ROW_STORED and pg_int8(res, row, TX_BASE) >= 0
     return pg_int8_or(res, row, TX_HEAD, 0) > 0
 
 cdef const StatementDef* statements_open() noexcept nogil:

@@ -17,15 +17,15 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
 cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
     # Turns the result of a record into the fields of its answer. Returns True if the record is stored.
     it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
-    if it.status == 1:
+    if it.status == ITEM_DUPLICATE:
         counters.duplicates += 1
         if it.keyed:
             # a repeated push with a key: answered as the first push was, or would have been
-            it.status = 0
+            it.status = ITEM_QUEUED
             q.replayed = True
-    if it.status < 2:
+    if it.status <= ITEM_DUPLICATE:
         message_id_make(it.created_us, it.partition.id, it.offset, it.message_id)
-    return it.status < 2
+    return it.status <= ITEM_DUPLICATE
 
 cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
     cdef PushRun* run = it.run
@@ -38,7 +38,7 @@ cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogi
     if it.partition != NULL:
         it.partition_uuid = it.partition.uuid
         run.partition_id = it.partition.id
-    return it.status < 2
+    return it.status <= ITEM_DUPLICATE
 
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
     # Changes status `of` of records to status `to`. Returns the number of records changed.
@@ -58,7 +58,7 @@ cdef void push_answer(PushJob* j) noexcept nogil:
     # Finishes a push whose parts are all finished: answers it, or sends it to the failover buffer.
     if j.drain:
         elsewhere.answered(j)
-    elif j.failed == 503 and spool.on:
+    elif j.failed == FAILED_UNREACHED and spool.on:
         j.spilled = True
         elsewhere.send(j.job.r.worker, j)
     else:
@@ -68,7 +68,7 @@ cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
     # Answers a push that comes back from the failover buffer.
     cdef PushJob* j = <PushJob*>m
     if j.spill_why == SPILL_KEPT:
-        w.counters.buffered += push_mark(j, 4, 3)
+        w.counters.buffered += push_mark(j, ITEM_UNREACHED, ITEM_BUFFERED)
     push_tell(j)
 
 cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
@@ -93,7 +93,7 @@ cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) 
     cdef Slice parent = span_parent(it.more.headers) if it != NULL else slice_of(NULL, 0)
     if parent.p != NULL:
         span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
-                 it.offset if n == 1 and it.status < 2 else -1)
+                 it.offset if n == 1 and it.status <= ITEM_DUPLICATE else -1)
 
 cdef void push_tell_none(PushJob* j) noexcept nogil:
     # Refuses a push of which no record is known to be stored.
@@ -123,7 +123,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         capacity_settle(j)
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.partition != NULL and it.status < 2:
+        if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:
                 queue = it.partition.queue
                 tally = &queue.tally[r.worker.index]
@@ -144,7 +144,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
     if not stored and j.spilled and j.spill_why == SPILL_FULL:
         reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
         return
-    if not stored and (j.failed > 500 or j.spilled):
+    if not stored and (j.failed > FAILED_REFUSED or j.spilled):
         push_tell_none(j)
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")

@@ -117,7 +117,7 @@ cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogi
         g.last.next = g.dups
     while it != NULL:
         following = it.next
-        it.status = 0
+        it.status = ITEM_QUEUED
         it.original = NULL
         batch_place(into, to, it)
         it = following
@@ -147,20 +147,20 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
     if it.run != NULL:
         run_place(b, g, it)
         return
-    if it.id_kind != 0 and g.n and not (it.id_kind == 1 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
+    if it.id_kind != ID_MADE and g.n and not (it.id_kind == ID_V7 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
         same = group_seen(b, g, it.id)
         if same.it != NULL:
-            it.status = 1
+            it.status = ITEM_DUPLICATE
             it.original = same.it
             it.original_at = same.at
             it.next = g.dups
             g.dups = it
             return
-    if it.id_kind != 2:
+    if it.id_kind != ID_OTHER:
         group_range(g, it.id)
     else:
         g.has_other = True
-    if it.id_kind != 0:
+    if it.id_kind != ID_MADE:
         g.has_client = True
     group_chain(g, it)
     g.n += 1

@@ -17,9 +17,10 @@ cdef enum:
     CAPACITY_SHARE = 10          # at most one part in so many of the time is spent asking for sizes
     CAPACITY_CHEAP_US = 20000    # an answer that took less time is asked for whenever it is of use
 
-cdef enum PushFull:
-    FULL = 1
-    FULL_DOUBT = 2               # not looked up yet whether the record is stored already
+# Results of capacity_transaction, besides the index of the operation without room.
+cdef enum CapacityAnswer:
+    CAPACITY_FITS = -1
+    CAPACITY_UNKNOWN = -2     # sizes have to be asked for
 
 cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
     cdef int64_t left = q.max_size - q.capacity.answer - q.capacity.taken
@@ -89,11 +90,11 @@ cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
     return n if capacity_left(q) >= n else <int>capacity_left(q)
 
 cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept nogil:
-    it.status = 2
+    it.status = ITEM_FAILED
     it.full = FULL
     it.offset = q.max_size
     it.room = NULL
-    if it.id_kind and it.run == NULL:
+    if it.id_kind != ID_MADE and it.run == NULL:
         it.full = FULL_DOUBT
         j.doubts = True
 
@@ -141,7 +142,7 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
     uv_mutex_lock(&capacity_lock)
     it = each_next(&at)
     while it != NULL:
-        if it.room != NULL and it.status == 0:
+        if it.room != NULL and it.status == ITEM_QUEUED:
             it.room.capacity.stored += pushitem_count(it)
         elif it.room != NULL:
             it.room.capacity.taken -= pushitem_count(it)
@@ -150,17 +151,17 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
 
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
-    # Returns -1 if there is room for all pushes of a transaction. Returns -2 if sizes have to be asked for, else the
-    # index of the operation without room. A transaction counts once it has taken effect: concurrent ones do not see
-    # each other.
+    # Returns CAPACITY_FITS if there is room for all pushes of a transaction, CAPACITY_UNKNOWN if sizes have to be
+    # asked for. Otherwise returns the index of the operation without room. A transaction counts once it has taken
+    # effect: concurrent ones do not see each other.
     cdef int64_t now = clock_mono_us()
-    cdef int fault = -1
+    cdef int fault = CAPACITY_FITS
     cdef int i = 0
     cdef int k
     cdef PushItem* it
     cdef Queue* q
     uv_mutex_lock(&capacity_lock)
-    while i < j.req.n and fault == -1:
+    while i < j.req.n and fault == CAPACITY_FITS:
         if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition != NULL:
             it = j.req.ops[i].push
             q = it.partition.queue
@@ -169,7 +170,7 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
                                          or (capacity_left(q) == 0
                                              and not capacity_told(&q.capacity, now, j.job.born_us))):
                     q.capacity.wanted = True
-                    fault = -2
+                    fault = CAPACITY_UNKNOWN
                 elif capacity_left(q) == 0:
                     it.offset = q.max_size
                     j.req.ops[i].fault = TX_FAULT_FULL

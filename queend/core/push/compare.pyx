@@ -43,7 +43,7 @@ cdef void group_compare(PushBatch* b, PushGroup* g, PGresult* res, int row) noex
         it.offset = base + k
         it.created_us = at
         # an id made here that is stored already: this batch was sent twice
-        it.status = 1 if it.id_kind != 0 else 0
+        it.status = ITEM_DUPLICATE if it.id_kind != ID_MADE else ITEM_QUEUED
         it.of_deleted = False
         g.missing -= 1
         g.head = max(g.head, base + k + 1)       # the daemon that stored it may not have notified waiters

@@ -41,7 +41,7 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if g.partition.open is g:
                 g.partition.open = NULL
             if b.unsure and not g.partition.dead:
-                group_fail(s, g, 503, NULL)      # they may be stored already, in clear
+                group_fail(s, g, FAILED_UNREACHED, NULL)      # they may be stored already, in clear
             else:
                 items_evict(s, g.first, b.unsure)
                 items_evict(s, g.dups, b.unsure)      # after the records that they repeat
@@ -75,7 +75,7 @@ cdef void items_evict(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
         m.unsure = unsure
         last = it
         while True:
-            last.status = 0
+            last.status = ITEM_QUEUED
             last.original = NULL
             part.left -= 1
             it = last.next

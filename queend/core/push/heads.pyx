@@ -76,7 +76,7 @@ cdef void heads_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nog
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         status = pg_int2(res, row, PUSH_STATUS)
-        if status != 2 and 0 <= i < b.n_chunks:
+        if status != PUSH_CLAIMED and 0 <= i < b.n_chunks:
             chunk_end(&b.chunks[i], status, res, row)
     for i in range(b.n_chunks if b.named else 0):
         b.chunks[i].group.answers += 1
@@ -92,7 +92,7 @@ cdef void chunk_end(PushChunk* c, int status, PGresult* res, int row) noexcept n
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef Slice high
     g.answers += 1
-    if status != 0:
+    if status != PUSH_WHOLE:
         g.sound = False
         return
     if c.skip == 0:

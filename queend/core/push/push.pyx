@@ -139,7 +139,7 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
     if not spool.on or j.drain or spill_seal(w, j):
-        push_home(j, 4, 503)
+        push_home(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
 cdef void push_home(PushJob* j, uint8_t status, int failed) noexcept nogil:
     # Ends the unresolved items with this status. Other items of the job are in flight.
@@ -200,7 +200,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             part.job = j
             part.stream = &streams[i]
             part.items = it
-            part.failed = 0
+            part.failed = FAILED_NOT
             part.said = NULL
             part.unsure = j.unsure
             j.parts_left += 1

@@ -37,7 +37,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     while g != NULL:
         following = g.next
         if not g.answered:
-            group_fail(s, g, 501, NULL)
+            group_fail(s, g, FAILED_UNCLEAR, NULL)
         else:
             group_done(s, g)
         g = following
@@ -49,11 +49,11 @@ cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
     cdef int claim = 0
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == 2:
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_CLAIMED:
             handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE), pg_place(res, row, PUSH_SEEN))
-        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == 0:
+        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_WHOLE:
             chunk_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
-        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == 1:
+        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_CHECKED:
             chunk_results(&b.chunks[i], res, row)
     for i in range(b.n_chunks if b.named else 0):
         chunk_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
@@ -123,7 +123,7 @@ cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
         it.created_us = -it.created_us
     if it.offset >= 0:
         # an id made here that is stored already: this batch was sent twice
-        it.status = 1 if it.id_kind != 0 else 0
+        it.status = ITEM_DUPLICATE if it.id_kind != ID_MADE else ITEM_QUEUED
     else:
         it.offset = fresh[0]
         it.created_us = created
@@ -160,9 +160,9 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
             first = &first.run.items[it.original_at]
         it.offset = first.offset + (it.original_at if first.run != NULL else 0)
         it.created_us = first.created_us
-        it.status = 1 if first.status < 2 else first.status
+        it.status = ITEM_DUPLICATE if first.status <= ITEM_DUPLICATE else first.status
         it.of_deleted = first.of_deleted
-        if it.status == 4 and first.of_part.failed > it.of_part.failed:
+        if it.status == ITEM_UNREACHED and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
             it.of_part.said = first.of_part.said
         item_done(s, it)
@@ -178,29 +178,29 @@ cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
         item_done(s, it)
         it = following
 
-cdef void group_fail(PushStream* s, PushGroup* g, int status, const Verdict* said) noexcept nogil:
+cdef void group_fail(PushStream* s, PushGroup* g, int failed, const Verdict* said) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
-        it.status = 2 if status == 500 else 4
-        if status > it.of_part.failed:
-            it.of_part.failed = status
+        it.status = ITEM_FAILED if failed == FAILED_REFUSED else ITEM_UNREACHED
+        if failed > it.of_part.failed:
+            it.of_part.failed = failed
             it.of_part.said = said
         it = it.next
     group_done(s, g)
 
-cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
+cdef void batch_fail(PushStream* s, PushBatch* b, int failed) noexcept nogil:
     cdef PushGroup* g = b.first
     cdef PushGroup* following
     while g != NULL:
         following = g.next
-        group_fail(s, g, status, b.said)
+        group_fail(s, g, failed, b.said)
         g = following
     stream_drop(s, b)
 
 cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
     # Ends an item for which memory ran out before it was gathered: it is not stored.
-    it.status = 4
-    it.of_part.failed = 503
+    it.status = ITEM_UNREACHED
+    it.of_part.failed = FAILED_UNREACHED
     item_done(s, it)
 
 cdef void items_refuse(PushStream* s, PushItem* it) noexcept nogil:

@@ -156,7 +156,7 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
     cdef int row, i
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
             b.chunks[i].group.refused = True
     g = b.first
     while g != NULL and not g.refused:

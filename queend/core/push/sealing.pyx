@@ -54,7 +54,7 @@ cdef void push_unsealed(PushJob* j) noexcept nogil:
     capacity_give_back(j)
     if j.held:
         j.unsealed = True
-        push_home(j, 2, 500)
+        push_home(j, ITEM_FAILED, FAILED_REFUSED)
     elif j.drain:
         elsewhere.retry(1000000)     # it stays in the failover buffer until there is a key
     else:

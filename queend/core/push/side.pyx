@@ -15,7 +15,7 @@ cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef bint any = False
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
             g = b.chunks[i].group
             g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (SIDE_SEEN + 1)
             g.to_side = g.to_side or g.learn or g.known == -1
@@ -129,6 +129,9 @@ cdef bint side_learn(PushStream* s, PushBatch* b) noexcept nogil:
     call_send(&s.call)
     return True
 
+cdef enum:
+    IDS_LEARN_SEEN = 0        # the only column of ids_learn
+
 cdef void side_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushStream* s = <PushStream*>c
     cdef PushBatch* b = s.flying
@@ -137,7 +140,7 @@ cdef void side_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome != SLOT_OK or PQntuples(res) == 0:
         side_later(s, b)
         return
-    seen = pg_bytes(res, 0, 0)
+    seen = pg_bytes(res, 0, IDS_LEARN_SEEN)
     uv_mutex_lock(&idsets.lock)
     if group_current(g):
         partition_learn(g.partition, seen)

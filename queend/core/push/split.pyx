@@ -43,7 +43,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
     cdef PushItem* following
     cdef int i, n
     if half == NULL:
-        batch_fail(s, b, 503)
+        batch_fail(s, b, FAILED_UNREACHED)
         return
     half.since_us = b.since_us
     half.unsure = b.unsure
@@ -59,7 +59,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
         other = <PushGroup*>arena_zero(&half.arena, sizeof(PushGroup))
         if other == NULL:
             batch_free(half)
-            batch_fail(s, b, 503)
+            batch_fail(s, b, FAILED_UNREACHED)
             return
         other[0] = g[0]
         other.slots = NULL

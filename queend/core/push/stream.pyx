@@ -124,18 +124,18 @@ cdef void stream_expire(PushStream* s) noexcept nogil:
     while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
         b = s.again
         s.again = b.next
-        batch_fail(s, b, 503)
+        batch_fail(s, b, FAILED_UNREACHED)
     if s.gather != NULL:
         if s.gather.since_us == 0:
             s.gather.since_us = now
         elif now - s.gather.since_us > limit:
             b = stream_next(s)
-            batch_fail(s, b, 503)
+            batch_fail(s, b, FAILED_UNREACHED)
 
 cdef void stream_empty(PushStream* s) noexcept nogil:
     # Fails everything that waits, in its order. The requests send it into the failover buffer.
     while s.again != NULL or s.gather != NULL:
-        batch_fail(s, stream_next(s), 503)
+        batch_fail(s, stream_next(s), FAILED_UNREACHED)
 
 cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     # Encodes and sends a batch. A batch that could not be sent is kept for later.
@@ -158,7 +158,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     if b.since_us == 0:
         b.since_us = clock_mono_us()
     if not batch_chunks(b):
-        batch_fail(s, b, 503)
+        batch_fail(s, b, FAILED_UNREACHED)
         return
     s.flying = b
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, stream_done)
@@ -189,7 +189,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome != SLOT_OK:
         stream_trouble(s, b, res, outcome)
         return
-    if PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -1:
+    if PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_STALE:
         # The catalog changed elsewhere: reload, find the names again, send again.
         handover_undo(s, b, False)
         s.stale = True
@@ -197,7 +197,8 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         engine_reload(s.worker)
         return
     spool.doubt = False
-    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: the batch had none (no memory)
+    # no row: the batch had none (no memory)
+    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
     batch_learn(b, res)
     heads_learn(b, res, s.call.sent_us)
     if stream_refuses(res):
@@ -227,7 +228,7 @@ cdef inline bint stream_refuses(PGresult* res) noexcept nogil:
     cdef int status
     for row in range(PQntuples(res)):
         status = pg_int2(res, row, PUSH_STATUS)
-        if status == 3 or status == PUSH_COMPARE:
+        if status == PUSH_REFUSED or status == PUSH_COMPARE:
             return True
     return False
 
@@ -256,7 +257,7 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         s.retry_at = now + 20000
         return
     if outcome > SLOT_UNSENT:
-        batch_fail(s, b, 503)
+        batch_fail(s, b, FAILED_UNREACHED)
         return
     if refuted:
         stream_first(s, b)        # at once: nothing was stored
@@ -276,7 +277,7 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
             if b.n_items > 1 and not (b.n_groups == 1 and group_drains(b.first)):
                 batch_split(s, b)
             elif now - b.since_us > engine_of(s.worker).patience_us:
-                stream_give_up(s, b, 501)
+                stream_give_up(s, b, FAILED_UNCLEAR)
             else:
                 stream_first(s, b)
                 s.retry_at = now + 20000
@@ -285,11 +286,11 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
             # Other connections may hang just as long: no push waits for that. Draining the buffer shows whether the
             # records are stored.
             spool.doubt = True
-            stream_give_up(s, b, 503)
+            stream_give_up(s, b, FAILED_UNREACHED)
             stream_empty(s)
             return
         if now - b.since_us > engine_of(s.worker).patience_us:
-            stream_give_up(s, b, 503)
+            stream_give_up(s, b, FAILED_UNREACHED)
             return
         stream_first(s, b)
         s.retry_at = now + 20000
@@ -304,14 +305,14 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         batch_split(s, b)
     elif v.blame == BLAME_DATA:
         log_line(b"error", b"push_refused", pg_error(res))
-        batch_fail(s, b, 500)
+        batch_fail(s, b, FAILED_REFUSED)
     elif v.blame == BLAME_UNCLEAR:
         log_line(b"error", b"push_unclear", pg_error(res))
-        stream_give_up(s, b, 501)
+        stream_give_up(s, b, FAILED_UNCLEAR)
     else:
         log_line(b"error", b"push_put_off", pg_error(res))
         spool.doubt = spool.on
-        stream_give_up(s, b, 503)
+        stream_give_up(s, b, FAILED_UNREACHED)
 
 cdef bint stream_lags_alone(PushStream* s, PushBatch* b, int64_t now) noexcept nogil:
     # Returns True if only b had no answer before its deadline: the database answered other statements meanwhile. If
@@ -320,7 +321,7 @@ cdef bint stream_lags_alone(PushStream* s, PushBatch* b, int64_t now) noexcept n
         return doubt_others_store(s.call.sent_us, now)
     return doubt_others_answered(s.call.sent_us, now)
 
-cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
+cdef void stream_give_up(PushStream* s, PushBatch* b, int failed) noexcept nogil:
     # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
     # stored in its place: it comes again in its order.
     cdef PushBatch** at = &s.again
@@ -330,10 +331,10 @@ cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil
         other = at[0]
         if other.n_groups == 1 and other.first.partition is b.first.partition:
             at[0] = other.next
-            batch_fail(s, other, status)
+            batch_fail(s, other, failed)
         else:
             at = &other.next
-    batch_fail(s, b, status)
+    batch_fail(s, b, failed)
 
 cdef bint group_drains(PushGroup* g) noexcept nogil:
     # Returns True if some item of the group is from the failover buffer.

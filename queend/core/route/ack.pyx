@@ -61,14 +61,14 @@ cdef bint ackraw_refused(AckRaw* raw, const char* what, int index, Arena* a, Api
 
 cdef uint8_t ack_status(Slice raw) noexcept nogil:
     if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
-        return 0
+        return ACK_COMPLETED
     if key_is(raw, b"failed"):
-        return 1
+        return ACK_FAILED
     if key_is(raw, b"dlq"):
-        return 2
+        return ACK_DLQ
     if key_is(raw, b"retry"):
-        return 3
-    return 255
+        return ACK_RETRY
+    return ACK_OTHER
 
 cdef inline bint partition_ref(Slice text, AckItem* it) noexcept nogil:
     # Reads a partition: a UUID, or the decimal number that framed pops carry.
@@ -130,14 +130,14 @@ cdef bint ackitem_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     # Reads all members but transactionId and partitionId.
     cdef Slice text
     it.status = ack_status(raw.status)
-    if strict and (it.status == 255 or raw.status_bad):
+    if strict and (it.status == ACK_OTHER or raw.status_bad):
         return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
     if ackraw_refused(raw, what, index, a, e):
         return False
     if raw.cumulative_bad:
         return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
-    if raw.cumulative and it.status != 255:
-        if it.status != 0:
+    if raw.cumulative and it.status != ACK_OTHER:
+        if it.status != ACK_COMPLETED:
             return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
         it.status = ACK_UPTO
     it.delay_us = -1

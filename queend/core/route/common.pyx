@@ -51,7 +51,7 @@ cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexc
     if not uuid_plain(text, id):
         return False
     # the kind follows from the version nibble alone, as in the database
-    kind[0] = 1 if (id[6] >> 4) == 7 else 2
+    kind[0] = ID_V7 if (id[6] >> 4) == 7 else ID_OTHER
     return True
 
 cdef void digest_id(const void* text, size_t n, unsigned char* id) noexcept nogil:
@@ -68,7 +68,7 @@ cdef void record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_
     if record_uuid(text, id, kind):
         return
     digest_id(text.p, text.n, id)
-    kind[0] = 2
+    kind[0] = ID_OTHER
     keep_text[0] = 1
 
 cdef bint record_take(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,

@@ -142,7 +142,7 @@ cdef bint event_close(Event* v, EventWhere* where, PushItem* it) noexcept nogil:
     if pair.p == NULL:
         return refuse_memory(v.error)
     digest_id(pair.p, pair.n, it.id)
-    it.id_kind = 2
+    it.id_kind = ID_OTHER
     buf_init(&b)
     buf_byte(&b, b'{')
     trace_put(&b, v.parent, v.state)

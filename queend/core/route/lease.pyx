@@ -40,7 +40,7 @@ cdef bint lease_seconds(Slice value, int* out) noexcept nogil:
 
 cdef void lease_expires(Buf* b, const char* name, LeaseReq* q) noexcept nogil:
     buf_text(b, name)
-    if q.status == 0:
+    if q.status == LEASE_EXTENDED:
         put_time(b, q.expires_us, 3)
     else:
         buf_text(b, b"null")
@@ -49,11 +49,11 @@ cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
     # Writes the answer. The expiry stands there three times: under the reference's name, and under those that its
     # clients read.
     member_text(b, b"{\"leaseId\":", q.lease_text)
-    member_bool(b, b",\"success\":", q.status == 0)
+    member_bool(b, b",\"success\":", q.status == LEASE_EXTENDED)
     buf_text(b, b",\"error\":")
-    if q.status == 0:
+    if q.status == LEASE_EXTENDED:
         buf_text(b, b"null")
-    elif q.status == 2:
+    elif q.status == LEASE_EXPIRED:
         buf_text(b, b"\"Lease already expired\"")
     else:
         buf_text(b, b"\"Lease not found\"")

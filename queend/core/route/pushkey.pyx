@@ -45,9 +45,9 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
     for i in range(q.n):
         it = &q.items[i]
         if it.run == NULL:
-            if it.id_kind == 0:
+            if it.id_kind == ID_MADE:
                 pushkey_id(seed, n, it.id)
-                it.id_kind = 2
+                it.id_kind = ID_OTHER
                 it.keyed = 1
             n += 1
             continue

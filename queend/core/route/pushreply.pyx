@@ -8,7 +8,7 @@ cdef void push_reply(Buf* b, PushReq* q, int records) noexcept nogil:
         push_reply_items(b, q, records)
 
 cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
-    cdef int[5] kinds
+    cdef int[ITEM_STATUSES] kinds
     cdef PushItem* it
     cdef int i, k
     memset(kinds, 0, sizeof(kinds))
@@ -21,12 +21,13 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
         else:
             for k in range(it.run.n):
                 kinds[it.run.items[k].status] += 1
-    member_int(b, b"{\"count\":", kinds[0] + kinds[1] + kinds[2] + kinds[3] + kinds[4])
-    member_int(b, b",\"queued\":", kinds[0])
-    member_int(b, b",\"duplicate\":", kinds[1])
-    member_int(b, b",\"error\":", kinds[2] + kinds[4])
-    if kinds[3]:
-        member_int(b, b",\"buffered\":", kinds[3])
+    member_int(b, b"{\"count\":", kinds[ITEM_QUEUED] + kinds[ITEM_DUPLICATE] + kinds[ITEM_FAILED]
+               + kinds[ITEM_BUFFERED] + kinds[ITEM_UNREACHED])
+    member_int(b, b",\"queued\":", kinds[ITEM_QUEUED])
+    member_int(b, b",\"duplicate\":", kinds[ITEM_DUPLICATE])
+    member_int(b, b",\"error\":", kinds[ITEM_FAILED] + kinds[ITEM_UNREACHED])
+    if kinds[ITEM_BUFFERED]:
+        member_int(b, b",\"buffered\":", kinds[ITEM_BUFFERED])
     buf_byte(b, b'}')
 
 cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
@@ -57,19 +58,19 @@ cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
     member_int(b, b"{\"index\":", index)
     buf_text(b, b",\"transaction_id\":")
     put_txid(b, it)
-    if it.status < 2:
-        if it.status == 0:
+    if it.status <= ITEM_DUPLICATE:
+        if it.status == ITEM_QUEUED:
             buf_text(b, b",\"status\":\"queued\",\"message_id\":")
         elif it.of_deleted:
             buf_text(b, b",\"status\":\"duplicate_of_deleted\",\"message_id\":")
         else:
             buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
         put_uuid(b, it.message_id)
-    elif it.status == 3:
+    elif it.status == ITEM_BUFFERED:
         buf_text(b, b",\"status\":\"buffered\",\"queue\":")
         put_queue(b, it)
         member_text(b, b",\"partition\":", it.part)
-        if it.id_kind != 0 and not it.keyed:
+        if it.id_kind != ID_MADE and not it.keyed:
             buf_text(b, b",\"transactionId\":")
             put_txid(b, it)
     push_reply_tail(b, it)
@@ -81,15 +82,16 @@ cdef void push_full_text(Buf* b, PushItem* it) noexcept nogil:
 
 cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
     # Writes what the records of one partition have in common.
-    if it.status == 2 and it.full:
+    if it.status == ITEM_FAILED and it.full:
         buf_text(b, b",\"status\":\"failed\",\"code\":\"queue_full\",\"error\":")
         push_full_text(b, it)
-    elif it.status == 2:
+    elif it.status == ITEM_FAILED:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
-    elif it.status == 4:      # other items of the request were stored: else the whole request would be answered 503
+    elif it.status == ITEM_UNREACHED:
+        # other items of the request were stored: else the whole request would be answered 503
         buf_text(b, b",\"status\":\"failed\",\"code\":\"unavailable\","
                     b"\"error\":\"The database could not take this message now; try again\"")
-    if it.status == 0:
+    if it.status == ITEM_QUEUED:
         buf_text(b, b",\"partition_id\":\"")
         buf_put(b, it.partition_uuid, 36)
         buf_text(b, b"\",\"trace_id\":")
@@ -120,7 +122,7 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
             json_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16(frame + 21)))
         else:
             put_uuid(b, run.ids + 16 * k)
-        if head.status == 0:
+        if head.status == ITEM_QUEUED:
             buf_text(b, b",\"status\":\"queued\",\"message_id\":")
             if run.codec == BODY_FRAMES:
                 put_uuid(b, frame + 5)

@@ -76,7 +76,7 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
         it.run = NULL
         it.next = it + 1
         memcpy(it.id, run.ids + 16 * i, 16)
-        it.id_kind = 0 if run.made else (1 if it.id[6] >> 4 == 7 else 2)
+        it.id_kind = ID_MADE if run.made else (ID_V7 if it.id[6] >> 4 == 7 else ID_OTHER)
         if run.codec == BODY_FRAMES:
             batchrow_record(&b, &id, &it.payload, &x)
             if x.text.n and not uuid_plain(x.text, spelled):
@@ -136,7 +136,7 @@ cdef inline bint pushitems_alike(PushItem* one, PushItem* other) noexcept nogil:
     # alike, ids made here or UUIDs, and no extras.
     return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL
             and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
-            and (one.id_kind == 0) == (other.id_kind == 0) and slice_eq(one.part, other.part))
+            and (one.id_kind == ID_MADE) == (other.id_kind == ID_MADE) and slice_eq(one.part, other.part))
 
 cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:
     # Returns how many items from `first` on may be one row of the log, at least 1.
@@ -159,7 +159,7 @@ cdef bint pushitems_run(Arena* a, PushItem* first, int n) noexcept nogil:
     run.items = <PushItem*>arena_alloc(a, n * sizeof(PushItem))
     if run.items == NULL:
         return False
-    run.made = first.id_kind == 0
+    run.made = first.id_kind == ID_MADE
     for i in range(n):
         memcpy(run.ids + 16 * i, first[i].id, 16)
         run.payloads[i] = first[i].payload

@@ -64,12 +64,12 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
-    # Writes the answer. fault: index of the operation that failed; -1: success; -2: a required lease is not live. A
-    # failed transaction lists only the failing operation, because nothing else happened.
+    # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
+    # only the failing operation, because nothing else happened.
     cdef int i
     cdef int pushed = 0
     member_uuid(b, b"{\"transactionId\":", q.id)
-    if fault == -1:
+    if fault == TX_DONE:
         buf_text(b, b",\"success\":true,\"results\":[")
         for i in range(0 if q.counts else q.n):
             if i:

@@ -96,13 +96,14 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
     j.pending = 0
     for i in range(j.req.n):
         it = &j.req.items[i]
-        it.done = it.partition == NULL or it.status == 255 or it.lease_bad
+        it.done = it.partition == NULL or it.status == ACK_OTHER or it.lease_bad
         if not it.done:
             j.pending += 1
-        elif ackitem_gone(it) and it.status != 255 and not it.lease_bad:
+        elif ackitem_gone(it) and it.status != ACK_OTHER and not it.lease_bad:
             it.code = ACKED_OK | ACKED_NOOP
-        else:                 # an unknown status (255) is refused by itself, without a text
-            it.code = ACKED_NOT_FOUND if it.partition == NULL else 0 if it.status == 255 else ACKED_BAD_LEASE
+        else:                 # an unknown status is refused by itself, without a text
+            it.code = (ACKED_NOT_FOUND if it.partition == NULL
+                       else ACKED_NOT if it.status == ACK_OTHER else ACKED_BAD_LEASE)
     if j.pending:
         job_queue(&j.job, &e.leased if ack_leased(j) else &e.acks.jobs)
     else:
@@ -138,7 +139,7 @@ cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
             last = queue
             t = &queue.tally[w.index]
             t.ack_requests += 1
-        if q.items[i].code & 1:
+        if q.items[i].code & ACKED_OK:
             t.ack_done += <uint64_t>ackitem_count(&q.items[i])
         else:
             t.ack_failed += 1

@@ -129,7 +129,7 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
         while it != NULL:
             memcpy(ids + 16 * k, it.id, 16)
             status[k] = <char>(it.status + ACK_WINDOW if it.window else it.status)
-            if it.error.n and (it.status == 1 or it.status == 2):
+            if it.error.n and (it.status == ACK_FAILED or it.status == ACK_DLQ):
                 pgarray_int4(&f.row, i)
                 pgarray_int4(&f.idx, k)
                 pgarray_bytes(&f.error, it.error.p, it.error.n)
@@ -141,7 +141,7 @@ cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
     cdef int64_t delay = -1
     pgarray_int4(&a.retry_limit, row.partition.queue.retry_limit)
     while it != NULL:         # the longest delay that the returned messages ask for
-        if (it.status == 1 or it.status == 3) and it.delay_us > delay:
+        if (it.status == ACK_FAILED or it.status == ACK_RETRY) and it.delay_us > delay:
             delay = it.delay_us
         it = it.next
     if delay >= 0:
@@ -212,7 +212,7 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
             a.job.pending -= 1
             k += 1
             it = it.next
-        if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
+        if a.group != NULL and pg_int2(res, row, ACK_STATUS) == ACK_ROW_DONE:
             book_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
                        pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
@@ -224,7 +224,7 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
 cdef void ackitem_window_take(AckItem* it, Slice codes, bint released) noexcept nogil:
     # Sets the result of a window from its codes: all messages of a window have the same result.
     cdef size_t i
-    it.code = ACKED_RELEASED if released else 0
+    it.code = ACKED_RELEASED if released else ACKED_NOT
     for i in range(codes.n):
         it.code |= <uint8_t>codes.p[i]
     it.window_n = <int>codes.n if it.code & ACKED_OK else 0

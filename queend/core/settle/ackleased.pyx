@@ -16,7 +16,7 @@ cdef int leasedack_count(AckJob* j) noexcept nogil:
     cdef AckItem* it
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.done or it.status != 0 or not it.has_lease or it.window or it.group == NULL:
+        if it.done or it.status != ACK_COMPLETED or not it.has_lease or it.window or it.group == NULL:
             return 0
         n += ackitem_begins(j, i)
     return n

@@ -106,7 +106,7 @@ cdef void cycle_lost(CycleCall* call) noexcept nogil:
     if call.step == STEP_DO and j.req.has_ack:
         cycle_unsure(call.base.engine.worker, &j.req)
     for i in range(j.req.push.n if asks else 0):
-        asks = asks and j.req.push.items[i].id_kind == 0
+        asks = asks and j.req.push.items[i].id_kind == ID_MADE
     if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.base.engine.patience_us:
         j.doubt = asks or j.doubt
         cycle_again(call.base.engine, j)
@@ -145,13 +145,17 @@ cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexce
 cdef const char* CYCLE_NOWHERE = (b"Insufficient permissions for this queue: it does not exist, and the token is "
                                   b"limited to queues")
 
+# Columns of stream_sources: queues, NULL if unknown.
+cdef enum:
+    STREAM_SOURCES_QUERY = 0
+    STREAM_SOURCES_PARTITION
+
 cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
-    # Checks the queues of query (column 0) and partition (column 1) against the grant. NULL: unknown, which only tokens
-    # for all queues may use.
+    # Checks the queues of query and partition against the grant. Only tokens for all queues may use an unknown queue.
     cdef CycleJob* j = call.job
     cdef Grant* grant = j.job.r.grant
-    cdef Slice source = pg_bytes(res, 0, 0)
-    cdef Slice queue = pg_bytes(res, 0, 1)
+    cdef Slice source = pg_bytes(res, 0, STREAM_SOURCES_QUERY)
+    cdef Slice queue = pg_bytes(res, 0, STREAM_SOURCES_PARTITION)
     cdef Slice lacks = queue
     cdef char[GATE_TEXT] text
     j.looked = True

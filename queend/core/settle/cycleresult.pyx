@@ -89,7 +89,7 @@ cdef void cycle_old(PushItem* it, int n, Slice offsets, Json* moments) noexcept 
                 or not json_element(moments, &beside) or not json_skip(moments, &at)):
             return
         if raw.p[0] != b'-':
-            it.status = 1
+            it.status = ITEM_DUPLICATE
             it.of_deleted = at.p[0] == b'-'
             if it.of_deleted:
                 at = slice_of(at.p + 1, at.n - 1)

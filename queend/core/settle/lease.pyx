@@ -4,6 +4,12 @@
 cdef enum:
     LEASE_ASKS = 256          # leases looked up at once
 
+# Columns of lease_queues.
+cdef enum:
+    LEASE_QUEUES_ORD = 0
+    LEASE_QUEUES_QUEUE
+    LEASE_QUEUES_GROUP
+
 cdef struct LeaseJob:
     Job job
     LeaseReq req
@@ -61,10 +67,10 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         job = joblist_take(&c.jobs)
         allowed = True
         for row in range(PQntuples(res)):
-            if not allowed or pg_int4(res, row, 0) != i:
+            if not allowed or pg_int4(res, row, LEASE_QUEUES_ORD) != i:
                 continue
-            queue = pg_bytes(res, row, 1)
-            group = pg_bytes(res, row, 2)
+            queue = pg_bytes(res, row, LEASE_QUEUES_QUEUE)
+            group = pg_bytes(res, row, LEASE_QUEUES_GROUP)
             allowed = queue.p == NULL or gate_pops(job.r, queue, group)      # NULL: deleted meanwhile
         if allowed:
             job_queue(job, &e.leases.jobs)
@@ -117,17 +123,17 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     while c.jobs.first != NULL:
         j = <LeaseJob*>joblist_take(&c.jobs)
-        j.req.status = 1
+        j.req.status = LEASE_NOT_FOUND
         for row in range(PQntuples(res)):
             if pg_int4(res, row, RENEW_ORD) == i:
                 j.req.status = pg_int2(res, row, RENEW_STATUS)
                 j.req.expires_us = pg_int8_or(res, row, RENEW_EXPIRES_AT, 0)
                 j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
                 break
-        if j.req.status == 0 and dbclock_known() and j.req.expires_us <= dbclock_now():
-            j.req.status = 2      # this process was suspended for longer than the extension
+        if j.req.status == LEASE_EXTENDED and dbclock_known() and j.req.expires_us <= dbclock_now():
+            j.req.status = LEASE_EXPIRED      # this process was suspended for longer than the extension
             j.req.renewed = 0
-        if j.req.status == 0:
+        if j.req.status == LEASE_EXTENDED:
             lease_longer(&j.req, c.ended_us)
         r = job_end(&j.job)
         r.worker.counters.op[OP_LEASE].items += 1

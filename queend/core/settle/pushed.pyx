@@ -9,7 +9,7 @@ cdef bint pushed_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
         g = batch_group(b, it.partition)
         if g == NULL or not table_put(groups, <uint32_t>it.partition.id, g):
             return False
-    it.status = 0
+    it.status = ITEM_QUEUED
     batch_place(b, g, it)
     return True
 
@@ -20,7 +20,7 @@ cdef void pushed_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob**
     cdef int64_t following = base
     cdef int k
     for k in range(c.n):
-        if it.status == 0:
+        if it.status == ITEM_QUEUED:
             it.offset = following
             it.created_us = created_us
             following += 1

@@ -3,12 +3,6 @@
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
-cdef enum:                    # outcomes besides the index of a failed operation
-    TX_FAULTS = 10            # offset of a kept outcome, so that none is 0
-    TX_DONE = -1
-    TX_LEASE = -2             # a required lease is not valid
-    TX_CLEAR = -3             # only checked, without a refusal
-
 cdef JobKind TX_JOB
 TX_JOB.op = OP_TRANSACTION
 TX_JOB.ask = tx_ask
@@ -64,7 +58,7 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
         if op.kind == TX_UNKNOWN:
             op.fault = TX_FAULT_TYPE
             return i
-        if op.kind == TX_ACK and op.ack.status > 2 and op.ack.status != ACK_UPTO:
+        if op.kind == TX_ACK and op.ack.status > ACK_DLQ and op.ack.status != ACK_UPTO:
             op.fault = TX_FAULT_STATUS
             return i
         if op.kind == TX_ACK and op.ack.lease_bad:
@@ -127,8 +121,8 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
             op.fault = TX_FAULT_NOT_FOUND
             tx_answer(j, i)
             return
-    i = capacity_transaction(j) if j.limited else -1
-    if i == -2:
+    i = capacity_transaction(j) if j.limited else CAPACITY_FITS
+    if i == CAPACITY_UNKNOWN:
         j.job.tries += 1
         joblist_add(&e.resolving, &j.job)
         return
@@ -160,7 +154,7 @@ cdef int tx_repeat(TxJob* j) noexcept nogil:
     table_init(&seen)
     for i in range(j.req.n):
         it = j.req.ops[i].push
-        if j.req.ops[i].kind != TX_PUSH or it.partition != NULL or it.id_kind == 0:
+        if j.req.ops[i].kind != TX_PUSH or it.partition != NULL or it.id_kind == ID_MADE:
             continue
         memcpy(&key, it.id + 8, 8)      # the random or hashed half of the id
         key = slice_hash(it.queue, slice_hash(it.part, key ^ hash_seed))

@@ -83,7 +83,7 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
     # Makes record batches and acknowledgment rows of the operations. Returns False if the job was answered.
     cdef Table seen
     cdef TxOp* op
-    cdef int fault = 0
+    cdef int fault = TX_FAULT_NONE
     cdef int i
     call.rows = <AckRow*>arena_alloc(&call.base.arena, (j.req.n + 1) * sizeof(AckRow))
     if call.rows == NULL:
@@ -106,18 +106,17 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
         tx_answer(j, i)
     elif fault or not batch_chunks(&call.batch):
         job_refuse(&j.job, 503, "Out of memory")
-        fault = -1
-    return fault == 0
+        fault = TX_FAULT_MEMORY
+    return fault == TX_FAULT_NONE
 
 cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
-    # Adds a push. Returns TX_FAULT_*; 0 without a fault, -1 if memory ran out.
+    # Adds a push. Returns TX_FAULT_*.
     if not pushed_add(&call.batch, seen, it):
-        return -1
-    return TX_FAULT_DUPLICATE if it.status else 0
+        return TX_FAULT_MEMORY
+    return TX_FAULT_DUPLICATE if it.status != ITEM_QUEUED else TX_FAULT_NONE
 
 cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
-    # Adds an acknowledgment. Returns TX_FAULT_*; 0 without a fault, -1 if memory ran out. An unknown group holds no
-    # lease: the database refuses its row.
+    # Adds an acknowledgment. Returns TX_FAULT_*. An unknown group holds no lease: the database refuses its row.
     cdef int32_t group = it.group.id if it.group != NULL else 0
     cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>group
     cdef AckRow* row = <AckRow*>table_get(seen, key)
@@ -130,7 +129,7 @@ cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
         row.partition = it.partition
         row.group = it.group
         if not table_put(seen, key, row):
-            return -1
+            return TX_FAULT_MEMORY
     it.next = NULL
     if it.has_lease and row.first != NULL and not row.first.has_lease:
         # the row is checked against the only lease that was named
@@ -143,7 +142,7 @@ cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
         row.first = it
         row.last = it
     row.n += 1
-    return 0
+    return TX_FAULT_NONE
 
 # ---- result --------------------------------------------------------------------------------------------------------
 
@@ -217,9 +216,9 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     pushed_take(call.base.engine.worker, &call.batch, res)
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        op.fault = 0
+        op.fault = TX_FAULT_NONE
         if op.kind == TX_ACK and op.ack.partition != NULL:
-            op.ack.code = ACKED_OK | (ACKED_DLQ if 1 <= op.ack.status <= 2 else 0)
+            op.ack.code = ACKED_OK | (ACKED_DLQ if ACK_FAILED <= op.ack.status <= ACK_DLQ else 0)
     tx_answer(j, TX_DONE)
 
 cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
@@ -248,8 +247,8 @@ cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     uv_mutex_lock(&idsets.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
-            again = again or pg_int2(res, row, TX_STATUS) == 3
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
+            again = again or pg_int2(res, row, TX_STATUS) == TX_ROW_REFUSED
             chunk_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
                         pg_int8(res, row, TX_CREATED_AT), NULL)
     uv_mutex_unlock(&idsets.lock)
@@ -264,11 +263,11 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
     cdef PopJob* wake = NULL
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
             refused = tx_take_push(&call.batch.chunks[i], res, row) or refused
-        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
             refused = tx_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
-        elif pg_int2(res, row, TX_KIND) == 2:
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_LEASE:
             lease = True
     if refused or lease:
         return tx_fault(&call.job.req)
@@ -277,10 +276,10 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
     catalog_book_lock()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
             book_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
                         &wake)
-        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
             book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
                        &wake)
@@ -295,8 +294,8 @@ cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
     for k in range(c.n):
         it.offset = pg_int8_or(res, row, TX_BASE, 0) + k
         it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
-        if pg_int2(res, row, TX_STATUS) == 1 and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
-            it.status = 1
+        if pg_int2(res, row, TX_STATUS) == TX_ROW_DUPLICATE and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
+            it.status = ITEM_DUPLICATE
             it.of_deleted = it.created_us < 0
             refused = True
         it = it.next
@@ -319,7 +318,7 @@ cdef int tx_fault(TxReq* q) noexcept nogil:
     cdef int i
     for i in range(q.n):
         op = &q.ops[i]
-        if op.kind == TX_PUSH and op.push.status == 1:
+        if op.kind == TX_PUSH and op.push.status == ITEM_DUPLICATE:
             op.fault = TX_FAULT_OF_DELETED if op.push.of_deleted else TX_FAULT_DUPLICATE
             return i
         if op.kind == TX_ACK and op.ack.code & ACKED_REFUSED:

@@ -108,7 +108,7 @@ cdef bint spool_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* 
         return False
     memcpy(it.id, p + 1, 16)
     # Ids made by the daemon are looked up in the database like all others: the record may have been stored before.
-    it.id_kind = 1 if it.id[6] >> 4 == 7 else 2
+    it.id_kind = ID_V7 if it.id[6] >> 4 == 7 else ID_OTHER
     at_us[0] = <int64_t>le64(p + 17)
     p += 25
     if not spool_read_text(&p, end, &it.queue) or not spool_read_text(&p, end, &it.part) or p >= end:

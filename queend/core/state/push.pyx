@@ -22,6 +22,13 @@ cdef enum:
     SMALL_ITEMS = 16          # a part up to this size fits beside the parts of pushers
     SMALL_BYTES = 65536
 
+# Why items could not be stored. The largest value among a request's items decides its answer.
+cdef enum PushFailure:
+    FAILED_NOT = 0
+    FAILED_REFUSED = 500      # the database refuses them
+    FAILED_UNCLEAR = 501      # the cause is unclear (BLAME_UNCLEAR)
+    FAILED_UNREACHED = 503    # the database could not take them
+
 cdef struct PushPart:
     # The items of one push request that belong to one stream. Travels to the stream and back.
     InboxMsg msg
@@ -32,7 +39,7 @@ cdef struct PushPart:
     bint unsure  # copy of the job's flag when the part was made: the job belongs to its worker, the part to its stream
     bint parted               # some of its items were sent home before it: the part follows by the same way
     # as in PushJob, for its items: written by the stream's thread while the job belongs to its worker
-    int failed
+    int failed                # PushFailure
     const Verdict* said
 
 cdef struct PushJob:
@@ -45,9 +52,7 @@ cdef struct PushJob:
     bint naming               # waits for a round of look-ups for these items, or behind an earlier push
     bint limited              # some items use capacity of a bounded queue
     bint doubts               # some items without capacity may be stored already
-    # why items could not be stored, the largest value of all. 0: all were stored; 500: the database refuses them; 501:
-    # the cause is unclear (BLAME_UNCLEAR); 503: the database could not take them
-    int failed
+    int failed                # why items could not be stored, the largest PushFailure of all
     const Verdict* said       # the server's error for these items; NULL: none
     bint drain                # comes from the failover buffer (failover/refill); has no client
     bint unhurried            # may take the whole deadline: a chunk of the buffer that had no answer before

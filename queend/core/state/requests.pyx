@@ -12,8 +12,6 @@ cdef enum:
     MAX_TIMEOUT_MS = 115000   # longest long poll
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
-    ACK_UPTO = 4              # status of an acknowledgment: completes the message and all before it
-    ACK_WINDOW = 16  # added to a status on the way to the database: applies to all messages that the lease still holds
     LEASE_MAX = 86400         # seconds that a pop may ask for
     FEED_BEAT_MOST_S = 600    # longest heartbeat interval of a stream
 
@@ -37,6 +35,26 @@ cdef inline bint route_names_partition(int route) noexcept nogil:
 
 cdef struct PushRun
 
+# PushItem.status. A record with a status up to ITEM_DUPLICATE is in the log.
+cdef enum:
+    ITEM_QUEUED = 0
+    ITEM_DUPLICATE = 1
+    ITEM_FAILED = 2
+    ITEM_BUFFERED = 3         # in the failover buffer
+    ITEM_UNREACHED = 4        # not stored because the database was unreachable
+    ITEM_STATUSES = 5
+
+# PushItem.id_kind
+cdef enum IdKind:
+    ID_MADE = 0               # made by the daemon, of version 7
+    ID_V7 = 1                 # the client's, of version 7
+    ID_OTHER = 2              # any other
+
+cdef enum PushFull:
+    FULL_NOT = 0
+    FULL = 1
+    FULL_DOUBT = 2            # not looked up yet whether the record is stored already
+
 cdef struct PushItem:
     PushItem* next
     PushItem* original        # the first record of the same call with this id
@@ -58,15 +76,14 @@ cdef struct PushItem:
     unsigned char[16] id
     unsigned char[16] trace
     unsigned char[16] message_id
-    uint8_t id_kind           # 0: made by the daemon (version 7), 1: the client's version 7, 2: any other
+    uint8_t id_kind           # ID_*
     uint8_t keep_text
     uint8_t has_trace
     uint8_t timed             # the item itself gave its delivery time
     uint8_t keyed             # its id follows from an Idempotency-Key: if it is stored, this request stored it before
-    # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was unreachable
-    uint8_t status
+    uint8_t status            # ITEM_*
     uint8_t of_deleted        # it duplicates a message that was deleted
-    uint8_t full              # it failed because its queue is full; offset is then the queue's maxSize
+    uint8_t full              # FULL*: it failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us
 
@@ -191,6 +208,16 @@ cdef struct PopMessage:
     size_t tail_at            # where the tail stands in the answer
     size_t tail_n
 
+# AckItem.status. The function queend.ack has the same numbers, except ACK_OTHER.
+cdef enum AckStatus:
+    ACK_COMPLETED = 0
+    ACK_FAILED = 1
+    ACK_DLQ = 2
+    ACK_RETRY = 3
+    ACK_UPTO = 4              # completes the message and all before it
+    ACK_WINDOW = 16           # added to a status for queend.ack: applies to all messages that the lease still holds
+    ACK_OTHER = 255           # an unknown word
+
 cdef struct AckItem:
     AckItem* next
     Partition* partition
@@ -206,7 +233,7 @@ cdef struct AckItem:
     int64_t partition_number
     int64_t delay_us          # pause before a redelivery, -1: as configured in the queue
     int32_t partition_id
-    uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, ACK_UPTO, 255 any other word
+    uint8_t status            # AckStatus
     uint8_t code
     bint has_lease
     bint lease_bad            # the given lease is no valid UUID, so it matches no lease
@@ -228,7 +255,9 @@ cdef enum TxKind:
     TX_ACK
     TX_PUSH
 
+# Values above TX_FAULT_NONE are reasons of a refusal.
 cdef enum TxFault:
+    TX_FAULT_MEMORY = -1      # memory ran out
     TX_FAULT_NONE = 0
     TX_FAULT_TYPE
     TX_FAULT_STATUS
@@ -238,6 +267,13 @@ cdef enum TxFault:
     TX_FAULT_OF_DELETED       # duplicate of a deleted message
     TX_FAULT_FULL
     TX_FAULT_LATE             # should be dead-lettered, but its group completed it before
+
+# Outcomes of a transaction, besides the index of the failed operation.
+cdef enum TxOutcome:
+    TX_DONE = -1
+    TX_LEASE = -2             # a required lease is not live
+    TX_CLEAR = -3             # only checked, without a refusal
+    TX_FAULTS = 10            # added to an outcome that is kept, so that none is 0
 
 cdef struct TxOp:
     int kind
@@ -291,11 +327,17 @@ cdef struct CycleReq:
     unsigned char[16] lease
     int count
 
+# LeaseReq.status. The function queend.renew has the same numbers.
+cdef enum LeaseStatus:
+    LEASE_EXTENDED = 0
+    LEASE_NOT_FOUND = 1
+    LEASE_EXPIRED = 2
+
 cdef struct LeaseReq:
     unsigned char[16] lease   # all zero if the text is no UUID: no lease has that id
     Slice lease_text
     int seconds
-    int status                # 0 extended, 1 not found, 2 expired
+    int status                # LeaseStatus
     int renewed
     int64_t expires_us
 

@@ -1,6 +1,8 @@
 # Acknowledgments, transactions, released leases. Owner: the request's worker.
 
-cdef enum:
+# Bits of the result of an acknowledgment. The function queend.ack has the same bits.
+cdef enum Acked:
+    ACKED_NOT = 0
     ACKED_OK = 1
     ACKED_DLQ = 2
     ACKED_RELEASED = 4
@@ -9,7 +11,9 @@ cdef enum:
     ACKED_NOOP = 32           # was acknowledged before
     ACKED_TOO_LATE = 64       # should be retried or dead-lettered, but was acknowledged before
     ACKED_GAPS = 128          # more gaps than a cursor can hold
-    ACKED_REFUSED = 8 | 16 | 64      # results that refuse the surrounding transaction
+    ACKED_REFUSED = ACKED_NOT_FOUND | ACKED_BAD_LEASE | ACKED_TOO_LATE       # these refuse a whole transaction
+
+cdef enum:
     CALL_ACKS = 20000         # records in one call
     # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
