@@ -302,7 +302,8 @@ cdef class Core:
         for name, value in headers:
             if name.lower() in (b"content-length", b"connection", b"date", b"transfer-encoding", b"keep-alive"):
                 continue
-            if not name or any(c < 33 or c > 126 or c == 58 for c in name) or any(c in b"\r\n\0" for c in value):
+            if (not name or any(c <= ord(" ") or c > ord("~") or c == ord(":") for c in name)
+                    or any(c in b"\r\n\0" for c in value)):
                 raise ValueError(f"malformed header {name!r}: {value!r}")
             lines += name + b": " + value + b"\r\n"
         if bridge_answer(token, status, slice_of(lines, len(lines)), slice_of(body, len(body))) == NULL:

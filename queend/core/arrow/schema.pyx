@@ -118,7 +118,7 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):
             if at < 230:      # plain ASCII as it is, any other byte as a question mark
-                e.text[at] = name.p[k] if 32 <= <unsigned char>name.p[k] < 127 else b'?'
+                e.text[at] = name.p[k] if b' ' <= <unsigned char>name.p[k] <= b'~' else b'?'
                 at += 1
         e.text[at] = 0
     if at:

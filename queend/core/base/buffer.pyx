@@ -86,13 +86,13 @@ cdef void buf_int(Buf* b, int64_t v) noexcept nogil:
     cdef uint64_t u = <uint64_t>v if v >= 0 else <uint64_t>(-(v + 1)) + 1
     while True:
         i -= 1
-        text[i] = <char>(48 + u % 10)
+        text[i] = <char>(c'0' + u % 10)
         u //= 10
         if u == 0:
             break
     if v < 0:
         i -= 1
-        text[i] = 45
+        text[i] = b'-'
     buf_put(b, &text[i], 24 - i)
 
 cdef inline void buf_varint(Buf* b, uint64_t v) noexcept nogil:

@@ -36,22 +36,22 @@ cdef void clock_format(int64_t us, int digits, char* out) noexcept nogil:
     if m <= 2:
         y += 1
     clock_digits(out, y, 4)
-    out[4] = 45
+    out[4] = b'-'
     clock_digits(out + 5, m, 2)
-    out[7] = 45
+    out[7] = b'-'
     clock_digits(out + 8, d, 2)
-    out[10] = 84
+    out[10] = b'T'
     clock_digits(out + 11, rest // 3600, 2)
-    out[13] = 58
+    out[13] = b':'
     clock_digits(out + 14, rest // 60 % 60, 2)
-    out[16] = 58
+    out[16] = b':'
     clock_digits(out + 17, rest % 60, 2)
-    out[19] = 46
+    out[19] = b'.'
     clock_digits(out + 20, frac if digits == 6 else frac // 1000, digits)
-    out[20 + digits] = 90
+    out[20 + digits] = b'Z'
 
 cdef inline void clock_digits(char* out, int64_t v, int n) noexcept nogil:
     while n > 0:
         n -= 1
-        out[n] = <char>(48 + v % 10)
+        out[n] = <char>(c'0' + v % 10)
         v //= 10

@@ -42,7 +42,7 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
         if c == b'"' or c == b'\\':
             out[at] = b'\\'
             at += 1
-        elif 0 <= c <= 32 or c == 127:
+        elif 0 <= c <= c' ' or c == b'\x7f':
             if at and out[at - 1] == b' ':
                 continue
             c = b' '

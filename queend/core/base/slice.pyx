@@ -1,6 +1,9 @@
 # Borrows bytes: a place and a length. A slice owns nothing. Its memory must outlive it; for a request that is its
 # arena.
 
+cdef enum:
+    LETTER_SMALL = 0x20       # the bit that makes an ASCII letter small
+
 cdef struct Slice:
     const char* p
     size_t n

@@ -66,7 +66,7 @@ cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition
     if partition == 0:
         return
     memcpy(msg, seed, 16)
-    msg[16] = 108                      # 'l'
+    msg[16] = b'l'
     memcpy(&msg[17], out, 12)
     SHA256(msg, 29, digest)
     be32_put(out + 12, <uint32_t>partition)
@@ -129,7 +129,7 @@ cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned ch
                        unsigned char* digest) noexcept nogil:
     cdef unsigned char[29] msg
     memcpy(msg, seed, 16)
-    msg[16] = 109 if letter == 112 else 114        # 'm' for 'p', 'r' for 'q'
+    msg[16] = c'm' if letter == b'p' else c'r'
     memcpy(&msg[17], tag, 12)
     SHA256(msg, 29, digest)
 

@@ -90,7 +90,7 @@ cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept
     for i in range(n):
         c = p[i]
         if c >= b'A' and c <= b'Z':
-            c += 32
+            c += LETTER_SMALL
         if c != lower[i]:
             return False
     return True
@@ -99,7 +99,8 @@ cdef inline bint text_same(const char* a, const char* b, size_t n) noexcept nogi
     # Returns True if both are equal but for the case of letters.
     cdef size_t i
     for i in range(n):
-        if (a[i] | 32 if b'A' <= a[i] <= b'Z' else a[i]) != (b[i] | 32 if b'A' <= b[i] <= b'Z' else b[i]):
+        if ((a[i] | LETTER_SMALL if b'A' <= a[i] <= b'Z' else a[i])
+                != (b[i] | LETTER_SMALL if b'A' <= b[i] <= b'Z' else b[i])):
             return False
     return True
 
@@ -173,13 +174,13 @@ cdef int weight_of(Slice element) noexcept nogil:
         p += 1
         while p < end and (p[0] == b' ' or p[0] == b'\t'):
             p += 1
-        if end - p >= 3 and (p[0] | 32) == b'q' and p[1] == b'=':
+        if end - p >= 3 and (p[0] | LETTER_SMALL) == b'q' and p[1] == b'=':
             if p[2] != b'0':
                 return 1000
             p += 3
             while p + 1 < end and b'0' <= p[1] <= b'9' and digit > 1 and (p[0] == b'.' or digit < 1000):
                 digit //= 10
-                weight += (p[1] - 48) * digit
+                weight += (p[1] - c'0') * digit
                 p += 1
             return weight
         p = <const char*>memchr(p, b';', end - p) if p < end else NULL

@@ -23,7 +23,7 @@ cdef void httpdate_set(HttpDate* d, int64_t second) noexcept nogil:
         return
     d.second = second
     clock_format(second * 1000000, 3, iso)
-    month = (iso[5] - 48) * 10 + iso[6] - 49
+    month = (iso[5] - c'0') * 10 + iso[6] - c'1'
     memcpy(t, days + (second // 86400 % 7) * 3, 3)
     memcpy(t + 3, b", ", 2)
     memcpy(t + 5, iso + 8, 2)
@@ -93,7 +93,7 @@ cdef void head_length(Buf* b, size_t head_size, size_t length) noexcept nogil:
     cdef int i
     for i in range(LENGTH_WIDTH):
         at -= 1
-        at[0] = <char>(48 + length % 10)
+        at[0] = <char>(c'0' + length % 10)
         length //= 10
         if length == 0:
             return

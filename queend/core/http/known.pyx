@@ -86,7 +86,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
             if not b'0' <= v[i] <= b'9':
                 return head_refuse(h, 400, b"Malformed Content-Length header")
             if length < <int64_t>1 << 58:         # beyond: larger than any limit, and no overflow
-                length = length * 10 + v[i] - 48
+                length = length * 10 + v[i] - c'0'
         h.has_length = True
         h.length = length
     elif size == 17 and text_folds(name, b"transfer-encoding", 17):

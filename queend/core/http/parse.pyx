@@ -77,12 +77,13 @@ cdef void http_open() noexcept nogil:
     cdef const char* marks = b"!#$%&'*+-.^_`|~"
     for c in range(256):
         http_class[c] = 0
-        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128 and memchr(marks, c, 15) != NULL):
+        if (b'0' <= c <= b'9' or b'A' <= c <= b'Z' or b'a' <= c <= b'z'
+                or (0 < c < 128 and memchr(marks, c, 15) != NULL)):
             http_class[c] |= HTTP_TOKEN
         # raw bytes of other scripts are common in paths typed by people (curl sends them as they are)
-        if c > 32 and c != 127 and c != 35:
+        if c > b' ' and c != b'\x7f' and c != b'#':
             http_class[c] |= HTTP_TARGET
-        if c == 9 or (c >= 32 and c != 127):
+        if c == b'\t' or (c >= b' ' and c != b'\x7f'):
             http_class[c] |= HTTP_VALUE
 
 cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:

@@ -30,7 +30,7 @@ cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
     cdef unsigned char c
     for i in range(text.n):
         c = <unsigned char>text.p[i]
-        if (48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
+        if (b'0' <= c <= b'9' or b'A' <= c <= b'Z' or b'a' <= c <= b'z'
                 or (0 < c < 128 and memchr(marks, c, 4 if segment else 20) != NULL)):
             buf_byte(b, <char>c)
         else:

@@ -66,13 +66,13 @@ cdef bint query_int(Slice s, int* out) noexcept nogil:
     cdef int64_t v = 0
     cdef bint negative = False
     cdef size_t digits = 0
-    while i < s.n and (s.p[i] == b' ' or (9 <= s.p[i] <= 13)):
+    while i < s.n and (s.p[i] == b' ' or (b'\t' <= s.p[i] <= b'\r')):
         i += 1
     if i < s.n and (s.p[i] == b'-' or s.p[i] == b'+'):
         negative = s.p[i] == b'-'
         i += 1
-    while i < s.n and 48 <= s.p[i] <= 57:
-        v = v * 10 + (s.p[i] - 48)
+    while i < s.n and b'0' <= s.p[i] <= b'9':
+        v = v * 10 + (s.p[i] - c'0')
         if v > 0x7fffffff:
             return False
         i += 1

@@ -155,7 +155,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                     if p == NULL:
                         return False
                 break
-            if c != (125 if inside else 93):         # the brace or the bracket
+            if c != (c'}' if inside else c']'):
                 return json_fail(j, p, b"expected a comma or a closing brace" if inside
                                  else b"expected a comma or a closing bracket")
             p += 1

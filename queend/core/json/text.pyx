@@ -79,9 +79,9 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
         if i >= text.n:
             break
         c = <unsigned char>text.p[i]
-        if c == b'"' or c == b'\\' or c < 0x20:
+        if c == b'"' or c == b'\\' or c < b' ':
             e[0] = b'\\'
-            if c >= 0x20:
+            if c >= b' ':
                 e[1] = <char>c
             elif c == b'\n':
                 e[1] = b'n'
@@ -89,9 +89,9 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
                 e[1] = b't'
             elif c == b'\r':
                 e[1] = b'r'
-            elif c == 8:
+            elif c == b'\b':
                 e[1] = b'b'
-            elif c == 12:
+            elif c == b'\f':
                 e[1] = b'f'
             else:
                 e[1] = b'u'

@@ -14,7 +14,7 @@ cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
         i += 16
     while i < n:
         c = <unsigned char>p[i]
-        if c < 0x20 or c >= 0x80 or c == b'"' or c == b'\\':
+        if c < b' ' or c >= 0x80 or c == b'"' or c == b'\\':
             return i
         i += 1
     return n
@@ -65,7 +65,7 @@ cdef const char* json_string_rest(Json* j, const char* p) noexcept nogil:
             else:
                 json_fail(j, p, b"invalid escape")
                 return NULL
-        elif c < 0x20:
+        elif c < b' ':
             json_fail(j, p, b"control character in string")
             return NULL
         else:

@@ -211,7 +211,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
         return NULL
     p.id = id
     p.queue = q
-    code_id_make(catalog.seed, 112, id, uuid)
+    code_id_make(catalog.seed, b'p', id, uuid)
     uuid_format(uuid, p.uuid)
     p.all_next = q.all_partitions
     if p.all_next != NULL:

@@ -27,7 +27,7 @@ cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
     cdef unsigned char c
     for i in range(s.n if s.n < most else most):
         c = <unsigned char>s.p[i]
-        if c > 32 and c < 127 and c != b'"' and c != b'\\':
+        if c > b' ' and c <= b'~' and c != b'"' and c != b'\\':
             out[at] = <char>c
             at += 1
         else:

@@ -20,7 +20,7 @@ cdef void spans_close(Spans* s) noexcept nogil:
     uv_mutex_destroy(&s.lock)
 
 cdef inline int hex_digit(char c) noexcept nogil:
-    return c - 48 if c <= b'9' else c - 87
+    return c - c'0' if c <= b'9' else c - c'a' + 10
 
 cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
     # Returns True if the producer samples the trace and it is one of every `every`: the same traces at every daemon.

@@ -60,7 +60,7 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
     if m.name[0] == 0 or m.name[PEER_NAME - 1] != 0 or m.sequence == 0:
         return PACKET_BROKEN
     for i in range(<int>strlen(m.name)):
-        if not 33 <= m.name[i] <= 126:
+        if not b'!' <= m.name[i] <= b'~':
             return PACKET_BROKEN      # operators see the name
     return PACKET_GOOD
 

@@ -183,7 +183,7 @@ cdef StatementDef[STMT_COUNT] STATEMENTS
 
 cdef Oid statement_type(char letter) noexcept nogil:
     # Returns the type of a letter; for a capital, the type of the array's elements.
-    cdef char small = letter | 32
+    cdef char small = letter | LETTER_SMALL
     if small == b'q' or small == b'v': return OID_INT8
     if small == b'i': return OID_INT4
     if small == b's': return OID_INT2

@@ -90,7 +90,7 @@ cdef class ProbeCount:
             k = known.setdefault(probe_bytes(it.part), len(known))
             it.partition = &self.partitions[k]
             self.partitions[k].id = k + 1
-            memset(self.partitions[k].uuid, 97, 36)
+            memset(self.partitions[k].uuid, b'a', 36)
             it.partition_uuid = self.partitions[k].uuid
             it.offset = i
             m = &self.messages[i]

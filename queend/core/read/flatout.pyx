@@ -45,7 +45,7 @@ cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTabl
     cdef int i
     memset(t, 0, sizeof(FbsTable))
     for i in range(n):
-        size = sizes[i] - 48
+        size = sizes[i] - c'0'
         vtable[2 + i] = 0
         if size:
             end = (end + size - 1) // size * size

@@ -167,11 +167,11 @@ def read_moment_text(int64_t us, int digits=6):
 
 def read_partition_id(bytes seed, int number):
     """How a partition's id is spelled on the wire."""
-    return read_id(seed, 112, number)
+    return read_id(seed, b'p', number)
 
 def read_queue_id(bytes seed, int number):
     """How a queue's id is spelled on the wire."""
-    return read_id(seed, 113, number)
+    return read_id(seed, b'q', number)
 
 cdef str read_id(bytes seed, char letter, int number):
     cdef unsigned char[16] id
@@ -190,4 +190,4 @@ def read_partition_number(bytes seed, bytes text):
         raise ValueError("the seed has 16 bytes")
     if not uuid_parse(slice_of(text, len(text)), id, NULL):
         return None
-    return number if code_id_read(<const unsigned char*><const char*>seed, 112, id, &number) else None
+    return number if code_id_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None

@@ -92,9 +92,9 @@ cdef bint whole_take(Slice raw, int64_t* out) noexcept nogil:
     if raw.n == 0 or raw.n > 18:
         return False
     for i in range(raw.n):
-        if not 48 <= raw.p[i] <= 57:
+        if not b'0' <= raw.p[i] <= b'9':
             return False
-        v = v * 10 + raw.p[i] - 48
+        v = v * 10 + raw.p[i] - c'0'
     out[0] = v
     return True
 

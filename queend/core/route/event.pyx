@@ -42,7 +42,7 @@ cdef bint event_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept 
     if name.n == 0 or name.n > 64:
         return event_refuse(v, name, b"the name must have 1 to 64 letters and digits")
     for i in range(name.n):
-        if not (97 <= name.p[i] <= 122 or 48 <= name.p[i] <= 57):
+        if not (b'a' <= name.p[i] <= b'z' or b'0' <= name.p[i] <= b'9'):
             return event_refuse(v, name, b"the name must be of lower-case letters and digits")
     for k in range(v.n):
         if slice_eq(v.names[k], name):

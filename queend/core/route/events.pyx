@@ -22,9 +22,9 @@ cdef bint event_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
     if c == b't' or c == b'f':
         return event_attribute(v, name, slice_of(NULL, 0), raw)
     for i in range(1 if c == b'-' else 0, raw.n):
-        if raw.n > 11 or not 48 <= raw.p[i] <= 57:
+        if raw.n > 11 or not b'0' <= raw.p[i] <= b'9':
             return event_refuse(v, name, b"must be a string, a boolean or a whole number")
-        number = number * 10 + raw.p[i] - 48
+        number = number * 10 + raw.p[i] - c'0'
     if number > (<int64_t>1 << 31) - (0 if c == b'-' else 1):
         return event_refuse(v, name, b"must be a number of 32 bits")
     return event_attribute(v, name, slice_of(NULL, 0), raw)
@@ -87,7 +87,7 @@ cdef bint event_headers(Event* v, Slice headers) noexcept nogil:
             if name == NULL or value.p == NULL:
                 return refuse_memory(v.error)
             for i in range(n):
-                name[i] = p[3 + i] | 32 if b'A' <= p[3 + i] <= b'Z' else p[3 + i]
+                name[i] = p[3 + i] | LETTER_SMALL if b'A' <= p[3 + i] <= b'Z' else p[3 + i]
             if slice_is(slice_of(name, n), b"data") or slice_is(slice_of(name, n), b"datacontenttype"):
                 return event_refuse(v, slice_of(name, n), b"is no header: Content-Type and the body say it")
             if not percent_decode(value, v.arena, False, &text):

@@ -7,7 +7,7 @@ cdef bint event_clean(Slice text) noexcept nogil:
     cdef unsigned char c
     for i in range(text.n):
         c = <unsigned char>text.p[i]
-        if c < 32 or c == 127 or (c == 0xc2 and i + 1 < text.n and <unsigned char>text.p[i + 1] < 0xa0):
+        if c < b' ' or c == b'\x7f' or (c == 0xc2 and i + 1 < text.n and <unsigned char>text.p[i + 1] < 0xa0):
             return False
     return True
 
@@ -17,7 +17,7 @@ cdef bint event_uri(Slice text, bint absolute) noexcept nogil:
     cdef unsigned char c
     for i in range(text.n):
         c = <unsigned char>text.p[i]
-        if c <= 32 or memchr(b"\"<>\\^`{|}", c, 9) != NULL:
+        if c <= b' ' or memchr(b"\"<>\\^`{|}", c, 9) != NULL:
             return False
         if c == b'%' and (i + 2 >= text.n or hex_value(<unsigned char>text.p[i + 1]) < 0
                           or hex_value(<unsigned char>text.p[i + 2]) < 0):
@@ -28,7 +28,8 @@ cdef bint event_uri(Slice text, bint absolute) noexcept nogil:
         c = <unsigned char>text.p[i]
         if c == b':':
             return i > 0
-        if not (97 <= (c | 32) <= 122 or (i and (48 <= c <= 57 or c == b'+' or c == b'-' or c == b'.'))):
+        if not (b'a' <= (c | LETTER_SMALL) <= b'z'
+                or (i and (b'0' <= c <= b'9' or c == b'+' or c == b'-' or c == b'.'))):
             return False
     return False
 
@@ -55,22 +56,23 @@ cdef bint event_time(Slice text) noexcept nogil:
     if text.n < 20:
         return False
     for i in range(19):
-        if form[i] == b'0' and not 48 <= text.p[i] <= 57:
+        if form[i] == b'0' and not b'0' <= text.p[i] <= b'9':
             return False
         if form[i] != b'0' and text.p[i] != form[i] and not (i == 10 and text.p[i] == b't'):
             return False
     i = 19
     if text.p[i] == b'.':
         i += 1
-        if i >= text.n or not 48 <= text.p[i] <= 57:
+        if i >= text.n or not b'0' <= text.p[i] <= b'9':
             return False
-        while i < text.n and 48 <= text.p[i] <= 57:
+        while i < text.n and b'0' <= text.p[i] <= b'9':
             i += 1
-    if i + 1 == text.n and (text.p[i] | 32) == b'z':
+    if i + 1 == text.n and (text.p[i] | LETTER_SMALL) == b'z':
         return time_parse(slice_of(text.p, 19), &us)
-    return (i + 6 == text.n and (text.p[i] == b'+' or text.p[i] == b'-') and 48 <= text.p[i + 1] <= 50
-            and 48 <= text.p[i + 2] <= 57 and text.p[i + 3] == b':'
-            and 48 <= text.p[i + 4] <= 53 and 48 <= text.p[i + 5] <= 57 and time_parse(slice_of(text.p, 19), &us))
+    return (i + 6 == text.n and (text.p[i] == b'+' or text.p[i] == b'-') and b'0' <= text.p[i + 1] <= b'2'
+            and b'0' <= text.p[i + 2] <= b'9' and text.p[i + 3] == b':'
+            and b'0' <= text.p[i + 4] <= b'5' and b'0' <= text.p[i + 5] <= b'9'
+            and time_parse(slice_of(text.p, 19), &us))
 
 cdef bint event_base64(Slice text) noexcept nogil:
     cdef size_t i
@@ -84,7 +86,7 @@ cdef bint event_base64(Slice text) noexcept nogil:
             n -= 1
     for i in range(n):
         c = <unsigned char>text.p[i]
-        if not (97 <= (c | 32) <= 122 or 48 <= c <= 57 or c == b'+' or c == b'/'):
+        if not (b'a' <= (c | LETTER_SMALL) <= b'z' or b'0' <= c <= b'9' or c == b'+' or c == b'/'):
             return False
     return True
 

@@ -8,9 +8,9 @@ cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
     if at + n > s.n:
         return -1
     for i in range(n):
-        if not 48 <= s.p[at + i] <= 57:
+        if not b'0' <= s.p[at + i] <= b'9':
             return -1
-        v = v * 10 + s.p[at + i] - 48
+        v = v * 10 + s.p[at + i] - c'0'
     return v
 
 cdef inline int time_month_days(int y, int m) noexcept nogil:
@@ -72,13 +72,13 @@ cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
                 at += 1
                 if time_digits(s, at, 1) < 0:
                     return False
-                while at < s.n and 48 <= s.p[at] <= 57:
-                    frac += (s.p[at] - 48) * scale
+                while at < s.n and b'0' <= s.p[at] <= b'9':
+                    frac += (s.p[at] - c'0') * scale
                     scale //= 10
                     at += 1
         if mi > 59 or sec < 0 or sec > 59 or h > 23:
             return False
-        if at < s.n and s.p[at] == b' ' and at + 1 < s.n and not 48 <= s.p[at + 1] <= 57:
+        if at < s.n and s.p[at] == b' ' and at + 1 < s.n and not b'0' <= s.p[at + 1] <= b'9':
             at += 1           # "03:04:05 +02"
     if not time_zone(s, at, &zone):
         return False

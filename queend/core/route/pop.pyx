@@ -120,7 +120,7 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     if not strict:
         return True
     for i in range(v.text.n):
-        v.given = v.given and 48 <= <unsigned char>v.text.p[i] <= 57
+        v.given = v.given and b'0' <= <unsigned char>v.text.p[i] <= b'9'
     if v.given and p.low <= v.number <= p.high:
         return True
     return refuse_as(e, b"%s must be a whole number from %d to %d", text, p.low, p.high)

@@ -19,7 +19,7 @@ cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
     if key.n == 0 or key.n > KEY_MOST:
         return refuse(e, b"Idempotency-Key must have 1 to 255 characters")
     for i in range(key.n):
-        if key.p[i] < 32 or key.p[i] > 126:
+        if key.p[i] < b' ' or key.p[i] > b'~':
             return refuse(e, b"Idempotency-Key must be printable ASCII")
     return True
 

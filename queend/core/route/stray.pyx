@@ -126,7 +126,7 @@ cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, i
     cdef const char* one = b""
     cdef size_t i
     for i in range(name.n):
-        if <unsigned char>name.p[i] < 33 or <unsigned char>name.p[i] > 126:
+        if <unsigned char>name.p[i] <= b' ' or <unsigned char>name.p[i] > b'~':
             name = slice_lit(b"a name")
             break
     where[0] = 0

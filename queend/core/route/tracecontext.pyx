@@ -12,7 +12,7 @@ cdef inline bint hex_lower(const char* p, size_t n, bint* zero) noexcept nogil:
     cdef size_t i
     zero[0] = True
     for i in range(n):
-        if not (48 <= p[i] <= 57 or 97 <= p[i] <= 102):
+        if not (b'0' <= p[i] <= b'9' or b'a' <= p[i] <= b'f'):
             return False
         if p[i] != b'0':
             zero[0] = False
@@ -31,13 +31,13 @@ cdef bint traceparent_valid(Slice s) noexcept nogil:
             or not hex_lower(s.p + 53, 2, &zero)):
         return False
     for i in range(55, s.n):
-        if s.p[i] <= 32 or s.p[i] > 126:
+        if s.p[i] <= b' ' or s.p[i] > b'~':
             return False
     return True
 
 cdef inline bint tracestate_letter(char c) noexcept nogil:
     # Returns True if the character may stand in a key.
-    return (97 <= c <= 122 or 48 <= c <= 57 or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
+    return (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
 
 cdef bint tracestate_valid(Slice s) noexcept nogil:
     # Returns True for a list of key=value members with commas between; empty members are allowed.
@@ -61,7 +61,7 @@ cdef bint tracestate_valid(Slice s) noexcept nogil:
             if not tracestate_letter(key.p[i]):
                 return False
         for i in range(value.n):
-            if value.p[i] < 32 or value.p[i] > 126 or value.p[i] == b'=':
+            if value.p[i] < b' ' or value.p[i] > b'~' or value.p[i] == b'=':
                 return False
     return n > 0
 

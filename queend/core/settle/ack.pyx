@@ -48,7 +48,7 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     if it.partition_id == 0:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
             id = <int32_t>it.partition_number
-        elif not code_id_read(catalog.seed, 112, it.partition_uuid, &id):
+        elif not code_id_read(catalog.seed, b'p', it.partition_uuid, &id):
             id = -1
         it.partition_id = id
     it.partition = NULL

@@ -7,7 +7,7 @@ cdef int32_t cycle_partition(CycleReq* q) noexcept nogil:
     cdef int64_t n
     if whole_take(q.partition, &n):
         return <int32_t>n if n <= 0x7fffffff else 0
-    if uuid_parse(q.partition, id, NULL) and code_id_read(catalog.seed, 112, id, &number):
+    if uuid_parse(q.partition, id, NULL) and code_id_read(catalog.seed, b'p', id, &number):
         return number
     return 0
 
