@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 import psycopg
-from support.client import Client
+from support.client import Client, ack_of
 from support.daemon import Daemon
 from support.http import Wire, request
 from support.wait import until
@@ -212,3 +212,28 @@ def test_a_push_does_not_overtake_one_that_waits_for_names(start_daemon: Callabl
         for _ in range(2):
             assert one.receive().status == 201
         assert [each["data"] for each in client.pop(queue, "p-0", batch=10)] == ["p", "later"]
+
+
+def test_acknowledgments_of_one_cursor_leave_connections_to_others(start_daemon: Callable[..., Daemon],
+                                                                   queue: str) -> None:
+    """The cursor of one queue is locked while more acknowledgments for it arrive than the daemon has connections: that
+    of another queue is answered."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    other = queue + "-other"
+    with (daemon.client() as client, Wire(daemon.address) as another,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first", partition="p")
+        client.push(other, "first", partition="p")
+        (held,), (free,) = client.pop(queue, "p"), client.pop(other, "p")
+        holder.execute("SELECT 1 FROM queend.cursors c JOIN queend.partitions p ON p.id = c.partition_id"
+                       " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s FOR UPDATE OF c", (queue,))
+        wires = [Wire(daemon.address) for _ in range(MANY)]
+        for wire in wires:
+            wire.send(request("POST", "/api/v1/ack", json.dumps(ack_of(held, "retry")).encode()))
+        until(lambda: jobs(client) == MANY, "all have arrived")
+        another.send(request("POST", "/api/v1/ack", json.dumps(ack_of(free, "retry")).encode()))
+        assert another.receive().status == 200
+        holder.rollback()
+        for wire in wires:
+            assert wire.receive().status == 200
+            wire.close()

@@ -1,7 +1,8 @@
 # Statements of acknowledgments. In: many requests, with one row per (partition, group, lease) of a request. Out: the
 # results of their items.
-# A (partition, group) occurs once per call. Further rows for it wait for the next call, so the rules of a request are
-# applied one request at a time.
+# A (partition, group) occurs once in all calls in flight. Further rows for it wait for the end of that call. So the
+# rules are applied one request at a time, and no call waits in PostgreSQL for a cursor of another call. Requests for
+# other cursors go first meanwhile.
 
 cdef CallTexts ACK_TEXTS
 ACK_TEXTS.event = b"ack_refused"
@@ -19,6 +20,16 @@ cdef void acks_drain(Engine* e) noexcept nogil:
     while hold_fires(e, &e.acks) and ackcall_send(e):
         pass
 
+cdef bint ackjob_waits(Engine* e, AckJob* j) noexcept nogil:
+    # Returns True if the cursor of the job's first pending item is in a call that is in flight or being written.
+    cdef AckItem* it
+    cdef int i
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if not it.done:
+            return it.group != NULL and table_get(&e.ack_rows, pair_key(it.partition.id, it.group.id)) != NULL
+    return False
+
 cdef bint ackcall_send(Engine* e) noexcept nogil:
     cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ackcall_done)
     cdef AckArgs* a = <AckArgs*>e.args.at
@@ -26,30 +37,35 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     cdef JobList later
     cdef int n = 0
     cdef int jobs = 0
+    cdef int looks = 0
     cdef int before
     cdef bint alone = False
     if call == NULL:
         return False
     memset(&later, 0, sizeof(later))
-    table_clear(&e.ack_rows)
     ackjobs_renew(e, &e.acks.jobs)
     j = <AckJob*>e.acks.jobs.first
-    while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs:
-        n += j.pending
-        jobs += 1
+    while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs and looks < CALL_LOOKS:
+        if not ackjob_waits(e, j):
+            n += j.pending
+            jobs += 1
+        looks += 1
         j = <AckJob*>j.job.next
-    call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow))
-    while call.rows != NULL and e.acks.jobs.first != NULL and n > 0 and not alone:
+    call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow)) if n else NULL
+    while call.rows != NULL and looks and not alone:
+        looks -= 1
         j = <AckJob*>e.acks.jobs.first
+        if ackjob_waits(e, j):
+            joblist_add(&later, joblist_take(&e.acks.jobs))
+            continue
         if j.job.alone and call.base.jobs.n:
             break
         alone = j.job.alone
-        n -= j.pending
         joblist_take(&e.acks.jobs)
         before = call.n_rows
         ack_rows_add(call, &e.ack_rows, j)
         if call.n_rows == before:
-            joblist_add(&later, &j.job)      # all of its cursors are in this call already
+            joblist_add(&later, &j.job)      # out of memory
             continue
         joblist_add(&call.base.jobs, &j.job)
     jobs_queue_first(&later, &e.acks.jobs)
@@ -61,8 +77,8 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
-    # Makes rows of the job's pending items. An item stays pending if its (partition, group) is in another row of this
-    # call, with another lease or for another job.
+    # Makes rows of the job's pending items. taken: rows of all calls in flight, and of this one. An item stays pending
+    # if its (partition, group) is in another row, with another lease or for another job.
     cdef int i
     cdef AckItem* it
     cdef AckRow* row
@@ -160,10 +176,20 @@ cdef void rows_unsure(Engine* e, AckRow* rows, int n) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     popjobs_wake(e.worker, wake)
 
+cdef void ackcall_leaves(AckCall* call) noexcept nogil:
+    # Lets requests that waited for the cursors of the call go.
+    cdef AckRow* row
+    cdef int i
+    for i in range(call.n_rows):
+        row = &call.rows[i]
+        if row.group != NULL:
+            table_del(&call.base.engine.ack_rows, pair_key(row.partition.id, row.group.id))
+
 cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
     cdef Engine* e = c.engine
     cdef AckJob* j
+    ackcall_leaves(call)
     if outcome != SLOT_OK and outcome < SLOT_UNSENT and res == NULL:
         rows_unsure(e, call.rows, call.n_rows)
     if jobs_back(c, res, outcome, &e.acks.jobs, &ACK_TEXTS):

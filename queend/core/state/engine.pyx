@@ -225,7 +225,7 @@ cdef struct Engine:
     Round round
     Discover discover
     Slices rates
-    Table ack_rows
+    Table ack_rows            # AckRow by partition and group, of acknowledgments in flight
     Args args                 # of the statement being written
     BodyPack pack
 

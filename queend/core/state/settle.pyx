@@ -15,6 +15,7 @@ cdef enum Acked:
 
 cdef enum:
     CALL_ACKS = 20000         # records in one call
+    CALL_LOOKS = 1000         # requests that one call looks at; those whose cursor is in another call wait
     # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
 
