@@ -187,10 +187,8 @@ async def _shown(request: Request, where: Address | None) -> Json:
     mode = next((one for one in states if one.name == QUEUE_MODE), None)
     if row.dead_error is not None:
         status = "dead_letter"
-    elif mode is None and named:
-        status = "completed" if all(one.consumed for one in named) else "pending"
     else:
-        status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
+        status = state_of([mode] if mode else named)
     return Json({**place(await seed_of(request), where[0], row.queue, row.partition, text, id),
                  "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload),
                  "isEncrypted": sealed, "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub,
@@ -203,6 +201,14 @@ async def _shown(request: Request, where: Address | None) -> Json:
                  "consumerGroups": [{"name": one.name, "consumed": one.consumed,
                                      "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
                  **deliver_at(row), **(await origins_of(request, [(where[0], row.record_offset)]))[0]})
+
+
+def state_of(groups: list[Any]) -> str:
+    """Returns the status of a message for groups, as message_list gives it. groups: of message_groups."""
+    left = [one for one in groups if not one.consumed]
+    if groups and not left:
+        return "completed"
+    return "processing" if any(one.lease_until for one in left) else "pending"
 
 
 DELETED = whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT)

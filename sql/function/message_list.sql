@@ -5,9 +5,10 @@
 -- left out. body only if the client framed the row (codec 2): texts and ids of its records are in the body then. Reads
 -- at most p_look rows of the log (message_rows): a filter that few messages meet may find less than there is. Dead
 -- letters come from their own table (message_dead), all of them.
---   queue_status  of the queue mode's group. status: of the named groups together if the queue mode's group has no
---                 cursor in the partition. consumed_by: number of the `groups` named groups with a cursor there that
---                 consumed the message. lease_until: of the queue mode, 0 = no lease
+--   queue_status  of the queue mode's group. status: of the named groups together if the queue has no queue mode's
+--                 group. consumed_by: number of the `groups` named groups of the queue that have consumed the message,
+--                 or are not given it. A group without a cursor in the partition counts as well. lease_until: of the
+--                 queue mode's lease, 0: no lease, or the lease does not hold the message
 CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text,
     p_status text, p_from bigint, p_to bigint, p_limit int, p_offset int, p_look int)
 RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
@@ -23,10 +24,16 @@ DECLARE
     v_skip   int := p_offset;
     v_left   int := p_limit;
     v_holes  boolean := (SELECT c.holes FROM queend.catalog c);
-    v_mode   bigint;      -- the queue mode's cursor, NULL: it has none here
-    v_done   int8multirange;      -- what it has done beyond a gap
-    v_next   bigint[];    -- those of the named groups
-    v_beyond int8multirange[];
+    v_name   text[];      -- the groups of the queue
+    v_next   bigint[];    -- of each: its cursor in the partition, NULL: it has none,
+    v_beyond int8multirange[];      -- what it has consumed beyond a gap,
+    v_start  bigint[];    -- where its subscription begins,
+    v_end    bigint[];    -- the last offset on lease, -1: there is no lease
+    v_lease  bigint;      -- end of the queue mode's lease, 0: no lease
+    v_only   boolean;     -- some messages of the partition are for one group
+    v_did    boolean;     -- whether the queue mode has consumed the message, NULL: the queue has no such group
+    v_mode   boolean;     -- whether its lease holds the message
+    v_held   boolean;     -- whether a lease of a named group does
     r        record;
     l        record;
     m        record;
@@ -71,17 +78,12 @@ BEGIN
             v_skip := v_skip - l.n;
             CONTINUE;
         END IF;
-        SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-               max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-               range_agg(k.beyond) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-               array_agg(k.committed ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__'),
-               array_agg(k.beyond ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__')
-          INTO v_mode, lease_until, v_done, v_next, v_beyond
-          FROM queend.cursors k
-          CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-         WHERE k.partition_id = r.partition_id;
-        lease_until := CASE WHEN lease_until > queend.now_us() THEN lease_until ELSE 0 END;
-        groups := COALESCE(cardinality(v_next), 0);
+        SELECT array_agg(g.name), array_agg(g.committed), array_agg(g.beyond), array_agg(g.start_at),
+               array_agg(g.lease_end), COALESCE(max(g.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'), 0),
+               count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__')
+          INTO v_name, v_next, v_beyond, v_start, v_end, v_lease, groups
+          FROM queend.partition_groups(r.partition_id) AS g;
+        v_only := COALESCE((SELECT f.addressed FROM queend.floors f WHERE f.partition_id = r.partition_id), false);
         partition_id := r.partition_id;
         n := l.n;
         body := CASE WHEN get_byte(l.body, 0) = 18 THEN l.body END;
@@ -99,11 +101,19 @@ BEGIN
         LOOP
             EXIT WHEN v_left <= 0;
             CONTINUE WHEN m.stored_at < p_from OR m.stored_at > p_to;
-            consumed_by := (SELECT count(*) FROM unnest(v_next, v_beyond) AS c (committed, beyond)
-                             WHERE c.committed >= m.at OR c.beyond @> m.at);
-            queue_status := queend.message_status(m.dead, v_mode, v_done, m.at, lease_until);
-            status := CASE WHEN m.dead OR v_mode IS NOT NULL OR groups = 0 THEN queue_status WHEN consumed_by = groups
-                                THEN 'completed' ELSE 'pending' END;
+            SELECT bool_or(c.did) FILTER (WHERE c.name = '__QUEUE_MODE__'),
+                   bool_or(c.last >= m.at) FILTER (WHERE c.name = '__QUEUE_MODE__'),
+                   count(*) FILTER (WHERE c.did AND c.name <> '__QUEUE_MODE__'),
+                   bool_or(c.last >= m.at AND NOT c.did) FILTER (WHERE c.name <> '__QUEUE_MODE__')
+              INTO v_did, v_mode, consumed_by, v_held
+              FROM (SELECT u.name, u.last, queend.group_did(u.committed, u.beyond, u.start_at, m.at, m.stored_at)
+                           OR v_only AND queend.is_addressed_away(r.partition_id, m.at, u.name) AS did
+                      FROM unnest(v_name, v_next, v_beyond, v_start, v_end)
+                           AS u (name, committed, beyond, start_at, last)) AS c;
+            lease_until := CASE WHEN v_mode THEN v_lease ELSE 0 END;
+            queue_status := queend.group_status(m.dead, v_did, v_mode);
+            status := CASE WHEN m.dead OR v_did IS NOT NULL THEN queue_status
+                           ELSE queend.group_status(false, consumed_by = groups AND groups > 0, v_held) END;
             CONTINUE WHEN status <> p_status;
             IF v_skip > 0 THEN
                 v_skip := v_skip - 1;
@@ -122,14 +132,47 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the status of the message at an offset in lists, seen from the queue mode. p_dead: the message is a dead
--- letter. p_mode and p_done: up to which offset, and beyond a gap, that group has consumed (NULL: it has no cursor
--- there). p_lease: until when it has a lease (0: no lease).
-CREATE OR REPLACE FUNCTION queend.message_status(p_dead boolean, p_mode bigint, p_done int8multirange, p_at bigint,
-    p_lease bigint) RETURNS text
+-- Returns the status of a message in lists. p_dead: the message is a dead letter. p_did: all groups that decide have
+-- consumed it (NULL: there is no such group). p_leased: a lease holds it.
+CREATE OR REPLACE FUNCTION queend.group_status(p_dead boolean, p_did boolean, p_leased boolean) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_dead THEN 'dead_letter' WHEN p_mode >= p_at OR p_done @> p_at THEN 'completed'
-                WHEN p_lease > 0 THEN 'processing' ELSE 'pending' END
+    SELECT CASE WHEN p_dead THEN 'dead_letter' WHEN p_did THEN 'completed' WHEN p_leased THEN 'processing'
+                ELSE 'pending' END
+$$;
+
+-- Returns every consumer group of a partition's queue, by name. committed and beyond: its cursor in the partition
+-- (NULL: it has none). start_at: the moment at which its subscription begins (NULL: with the oldest message).
+-- lease_until: end of its lease, 0: no live lease. lease_end: the last offset on that lease, -1 without one.
+CREATE OR REPLACE FUNCTION queend.partition_groups(p_part int)
+RETURNS TABLE (name text, committed bigint, beyond int8multirange, start_at bigint, lease_until bigint,
+               lease_end bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT g.name, k.committed, k.beyond, g.start_at, CASE WHEN k.lease_until > n.now THEN k.lease_until ELSE 0 END,
+           CASE WHEN k.lease_until > n.now THEN k.lease_end ELSE -1 END
+      FROM (SELECT p.queue_id FROM queend.partitions p WHERE p.id = p_part) AS q
+     CROSS JOIN (SELECT queend.now_us() AS now OFFSET 0) AS n
+     CROSS JOIN LATERAL (SELECT x.id, x.name, x.start_at FROM queend.consumer_groups x WHERE x.queue_id = q.queue_id
+                         OFFSET 0) AS g
+      LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = p_part AND x.group_id = g.id
+                         OFFSET 0) AS k ON true
+     ORDER BY g.name
+$$;
+
+-- Returns true if a group has consumed a message, or its subscription begins behind it. p_committed, p_beyond and
+-- p_start: of partition_groups. p_at, p_stored: offset and moment of the message.
+CREATE OR REPLACE FUNCTION queend.group_did(p_committed bigint, p_beyond int8multirange, p_start bigint, p_at bigint,
+    p_stored bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_committed IS NULL THEN COALESCE(p_stored < p_start, false)
+                ELSE p_committed >= p_at OR COALESCE(p_beyond @> p_at, false) END
+$$;
+
+-- Returns true if a message is for one group only, and this group is another one.
+CREATE OR REPLACE FUNCTION queend.is_addressed_away(p_part int, p_at bigint, p_group text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT COALESCE((SELECT a.first_offset <= p_at AND a.group_name <> p_group FROM queend.addressed a
+                      WHERE a.partition_id = p_part AND a.last_offset >= p_at
+                      ORDER BY a.partition_id, a.last_offset LIMIT 1), false)
 $$;
 
 -- Lists messages that are dead letters of some group, each once, the last failure first. Filters: these queues (NULL:
@@ -187,12 +230,11 @@ BEGIN
       CROSS JOIN LATERAL (
             SELECT count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__') AS groups,
                    count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__'
-                                      AND (k.committed >= d.record_offset OR k.beyond @> d.record_offset)) AS consumed,
-                   COALESCE(max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'
-                                                         AND k.lease_until > queend.now_us()), 0) AS lease_until
-              FROM queend.cursors k
-              CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-             WHERE k.partition_id = d.partition_id) AS c
+                                      AND queend.group_did(g.committed, g.beyond, g.start_at, d.record_offset,
+                                                           d.created_at)) AS consumed,
+                   COALESCE(max(g.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'
+                                                         AND g.lease_end >= d.record_offset), 0) AS lease_until
+              FROM queend.partition_groups(d.partition_id) AS g) AS c
       LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x
                           WHERE x.partition_id = d.partition_id AND x.base <= d.record_offset AND d.payload IS NULL
                           ORDER BY x.base DESC LIMIT 1) AS b ON true
@@ -248,16 +290,14 @@ BEGIN
          CROSS JOIN LATERAL (SELECT CASE WHEN p_status IS NULL THEN queend.row_since(u.id, v_from) ELSE 0 END AS low,
                                     CASE WHEN p_to < v_now THEN queend.row_since(u.id, p_to + 1)
                                          ELSE 9223372036854775807 END AS high OFFSET 0) AS w
-          LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(u.id, v_now) AS s OFFSET 0) AS s
+          LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_reach(u.id, p_status) AS s OFFSET 0) AS s
                  ON p_status <> 'dead_letter'
          CROSS JOIN LATERAL (SELECT l.partition_id, l.base, l.n, l.created_at FROM queend.log l
                               WHERE l.partition_id = u.id AND l.base >= w.low
-                                AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.reach, w.high)
-                                                   ELSE w.high END
+                                AND l.base <= LEAST(s.last, w.high)
                                 AND (NOT v_holes OR NOT queend.row_deleted(u.id, l.base, l.n))
                               ORDER BY l.base DESC LIMIT v_each) AS r
-         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1,
-                                           CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
+         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1, s.first, s.last) AS m
          WHERE r.created_at >= v_from AND m.may
          ORDER BY r.created_at DESC, r.partition_id, r.base DESC;
         RETURN;
@@ -280,11 +320,10 @@ BEGIN
                          ORDER BY u.ord OFFSET 0) AS c
                   LEFT JOIN LATERAL (SELECT p.queue_id FROM queend.partitions p
                                       WHERE p.id = c.partition_id OFFSET 0) AS p ON p_queue IS NOT NULL
-                  LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(c.partition_id, v_now) AS s OFFSET 0) AS s
-                         ON p_status <> 'dead_letter'
-                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1,
-                                                   CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END,
-                                                   s.leased) AS m
+                  LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_reach(c.partition_id, p_status) AS s
+                                     OFFSET 0) AS s ON p_status <> 'dead_letter'
+                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1, s.first,
+                                                   s.last) AS m
                  WHERE (p_queue IS NULL OR p.queue_id = ANY (p_queue)) AND m.may
                    AND (NOT v_holes OR NOT queend.row_deleted(c.partition_id, c.base, c.n))
                  LIMIT p_most - v_found) AS f;
@@ -318,33 +357,39 @@ BEGIN
                   WHERE l.created_at > p_from AND l.created_at <= p_to LIMIT p_most;
 END $$;
 
--- Returns how far a partition is consumed, for lists of messages. done: the last offset that the queue mode's group has
--- consumed, or every named group if that one has no cursor there (NULL: no cursor). leased: the queue mode's group has
--- a lease at p_now. reach: the last offset consumed beyond a gap.
-CREATE OR REPLACE FUNCTION queend.partition_done(p_part int, p_now bigint)
-RETURNS TABLE (done bigint, leased boolean, reach bigint)
+-- Returns the offsets of a partition between which all its messages of a status lie (pending, processing, completed).
+-- Others may lie there as well. The queue mode's group decides alone where the queue has one, else all named groups
+-- together (message_list).
+CREATE OR REPLACE FUNCTION queend.partition_reach(p_part int, p_status text) RETURNS TABLE (first bigint, last bigint)
 LANGUAGE sql STABLE AS $$
-    SELECT COALESCE(max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), min(k.committed)),
-           COALESCE(bool_or(k.lease_until > p_now) FILTER (WHERE g.name = '__QUEUE_MODE__'), false),
-           COALESCE(max(GREATEST(k.committed, upper(k.beyond) - 1)) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-                    min(GREATEST(k.committed, upper(k.beyond) - 1)))
-      FROM queend.cursors k
-      CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-     WHERE k.partition_id = p_part
+    SELECT CASE p_status WHEN 'completed' THEN 0
+                         WHEN 'pending' THEN GREATEST(d.done, CASE WHEN d.alone THEN d.held ELSE -1 END) + 1
+                         ELSE d.done + 1 END,
+           CASE WHEN p_status = 'processing' THEN d.held
+                WHEN p_status = 'pending' OR (SELECT f.addressed FROM queend.floors f WHERE f.partition_id = p_part)
+                     THEN 9223372036854775807
+                ELSE d.reach END
+      FROM (SELECT bool_or(g.name = '__QUEUE_MODE__') AS alone, COALESCE(min(g.done), -1) AS done,
+                   COALESCE(max(g.lease_end), -1) AS held,
+                   COALESCE(min(GREATEST(g.done, upper(g.beyond) - 1)), -1) AS reach
+              FROM (SELECT x.*, bool_or(x.name = '__QUEUE_MODE__') OVER () AS mode,
+                           COALESCE(x.committed, CASE WHEN x.start_at IS NOT NULL
+                                                      THEN queend.offset_since(p_part, x.start_at) - 1 END, -1) AS done
+                      FROM queend.partition_groups(p_part) AS x) AS g
+             WHERE NOT g.mode OR g.name = '__QUEUE_MODE__') AS d
 $$;
 
 -- Tells whether a row of the log may have a message of a status (message_list; NULL: any status). The row begins at
--- p_base and ends with p_last. The partition is consumed up to p_done, and p_leased tells whether it is leased
--- (partition_done). Returns one row, so that the planner makes this function part of the statement.
-CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_done bigint,
-    p_leased boolean)
+-- p_base and ends with p_last. Messages of the status lie from p_first on and not behind p_end (partition_reach).
+-- Returns one row, so that the planner makes this function part of the statement.
+CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_first bigint,
+    p_end bigint)
 RETURNS TABLE (may boolean)
 LANGUAGE sql STABLE AS $$
-    SELECT CASE p_status WHEN 'completed' THEN p_done >= p_base
-                         WHEN 'processing' THEN p_leased AND p_done < p_last
-                         WHEN 'pending' THEN NOT p_leased AND (p_done IS NULL OR p_done < p_last)
-                         WHEN 'dead_letter' THEN EXISTS (SELECT FROM queend.dead_letters d
-                                                          WHERE d.partition_id = p_part AND d.record_offset >= p_base
-                                                            AND d.record_offset <= p_last)
-                         ELSE p_status IS NULL END
+    SELECT CASE WHEN p_status IN ('pending', 'processing', 'completed') THEN p_last >= p_first AND p_base <= p_end
+                WHEN p_status = 'dead_letter'
+                     THEN EXISTS (SELECT FROM queend.dead_letters d
+                                   WHERE d.partition_id = p_part AND d.record_offset >= p_base
+                                     AND d.record_offset <= p_last)
+                ELSE p_status IS NULL END
 $$;

@@ -136,28 +136,22 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS 
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT u.ord::int - 1, p.name, s.status,
-           CASE WHEN d.dead OR c.mode IS NOT NULL OR c.groups = 0 THEN s.status
-                WHEN c.consumed = c.groups THEN 'completed' ELSE 'pending' END,
-           c.consumed::int, c.groups::int, c.lease_until
+    SELECT u.ord::int - 1, p.name, queend.group_status(d.dead, c.mode, c.lease_until > 0),
+           CASE WHEN d.dead OR c.mode IS NOT NULL THEN queend.group_status(d.dead, c.mode, c.lease_until > 0)
+                ELSE queend.group_status(false, c.consumed = c.groups AND c.groups > 0, c.held) END,
+           c.consumed::int, c.groups::int, COALESCE(c.lease_until, 0)
       FROM unnest(p_part, p_at) WITH ORDINALITY AS u (part, at, ord)
      CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = u.part OFFSET 0) AS p
      CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM queend.dead_letters x
                                          WHERE x.partition_id = u.part AND x.record_offset = u.at) AS dead
                          OFFSET 0) AS d
      CROSS JOIN LATERAL (
-            SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__') AS mode,
-                   range_agg(k.beyond) FILTER (WHERE g.name = '__QUEUE_MODE__') AS done,
-                   COALESCE(max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'
-                                                         AND k.lease_until > queend.now_us()), 0) AS lease_until,
+            SELECT bool_or(g.consumed) FILTER (WHERE g.name = '__QUEUE_MODE__') AS mode,
+                   max(g.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__') AS lease_until,
                    count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__') AS groups,
-                   count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__'
-                                      AND (k.committed >= u.at OR k.beyond @> u.at)) AS consumed
-              FROM queend.cursors k
-             CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-             WHERE k.partition_id = u.part) AS c
-     CROSS JOIN LATERAL (SELECT queend.message_status(d.dead, c.mode, c.done, u.at, c.lease_until) AS status
-                         OFFSET 0) AS s
+                   count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__' AND g.consumed) AS consumed,
+                   bool_or(g.lease_until > 0 AND NOT g.consumed) FILTER (WHERE g.name <> '__QUEUE_MODE__') AS held
+              FROM queend.message_groups(u.part, u.at) AS g) AS c
      WHERE d.dead OR NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = u.part AND h.record_offset = u.at)
      ORDER BY u.ord;
 END $$;

@@ -88,18 +88,25 @@ BEGIN
              WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = f.found));
 END $$;
 
--- Returns the consumer groups that have a cursor in a partition, by name, and whether each has consumed an offset;
--- lease_until: 0 = no live lease.
+-- Returns the consumer groups of a partition's queue, by name, and whether each has consumed the message at an offset,
+-- or is not given it. A group without a cursor in the partition counts as well. lease_until: end of the group's lease,
+-- 0: no lease, or the lease does not hold the message.
 CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint)
 RETURNS TABLE (name text, consumed boolean, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_stored bigint := COALESCE(
+        (SELECT CASE WHEN l.base + l.n > p_offset THEN queend.record_time(l.created_at, l.meta, p_offset - l.base) END
+           FROM (SELECT x.base, x.n, x.created_at, x.meta FROM queend.log x
+                  WHERE x.partition_id = p_part AND x.base <= p_offset ORDER BY x.base DESC LIMIT 1) AS l),
+        (SELECT d.created_at FROM queend.dead_letters d
+          WHERE d.partition_id = p_part AND d.record_offset = p_offset ORDER BY d.id DESC LIMIT 1));
 BEGIN
     RETURN QUERY
-    SELECT g.name, k.committed >= p_offset OR COALESCE(k.beyond @> p_offset, false),
-           CASE WHEN k.lease_until > queend.now_us() THEN k.lease_until ELSE 0 END
-      FROM queend.cursors k
-      CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-     WHERE k.partition_id = p_part ORDER BY g.name;
+    SELECT g.name, queend.group_did(g.committed, g.beyond, g.start_at, p_offset, v_stored)
+                   OR queend.is_addressed_away(p_part, p_offset, g.name),
+           CASE WHEN g.lease_end >= p_offset THEN g.lease_until ELSE 0 END
+      FROM queend.partition_groups(p_part) AS g;
 END $$;
 
 -- Moves one message into the dead letters of a consumer group: it is kept there and not delivered any more. A message

@@ -74,6 +74,40 @@ def test_listed_and_shown(client: Client, queue: str) -> None:
     assert number.status == 404 and number.json["error"] == "Message not found"
 
 
+def test_groups_count_where_they_have_no_cursor(client: Client, queue: str) -> None:
+    """A list, a search and the page of a message say the same as the figures of the queue."""
+    client.push(queue, "there", partition="b")
+    client.pop(queue, "b", consumerGroup="late", autoAck=True)
+    client.push(queue, "here", partition="a")
+    client.pop(queue, "a", consumerGroup="g", autoAck=True)
+    client.pop(queue, "c", consumerGroup="new", subscriptionMode="new")
+    for one in messages(client, queue=queue):
+        shown = client.get(where(one)).json
+        (found,) = client.get("/api/v1/messages/search?" + urlencode(
+            {"queue": queue, "text": "here", "partition": one["partition"]})).json["messages"]
+        assert one["status"] == shown["status"] == found["status"] == "pending"
+        assert one["busStatus"] == {"consumedBy": 2, "totalGroups": 3}
+        assert shown["mode"] == {"hasQueueMode": False, "busGroupsCount": 3, "type": "bus", "consumedByGroups": 2}
+        assert {group["name"]: group["consumed"] for group in shown["consumerGroups"]} == {
+            "g": one["partition"] == "a", "late": one["partition"] == "b", "new": True}
+    assert messages(client, queue=queue, status="completed") == []
+    totals = client.get(f"/api/v1/resources/queues/{quote(queue)}").json["totals"]
+    assert totals["pending"] == len(messages(client, queue=queue, status="pending")) == 2
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_lease_holds_what_it_brought(client: Client, queue: str, group: str | None) -> None:
+    client.push(queue, 0, 1, 2)
+    client.pop(queue, batch=2, **({"consumerGroup": group} if group else {}))
+    totals = client.get(f"/api/v1/resources/queues/{quote(queue)}").json["totals"]
+    assert (totals["pending"], totals["processing"]) == (1, 2)
+    for status, offsets in {"processing": [1, 0], "pending": [2], "completed": []}.items():
+        listed = messages(client, queue=queue, status=status)
+        assert [one["offset"] for one in listed] == offsets
+        assert {client.get(where(one)).json["status"] for one in listed} <= {status}
+        assert {one["leaseExpiresAt"] is not None for one in listed} <= {status == "processing" and group is None}
+
+
 def test_pages_over_everything(client: Client, queue: str) -> None:
     for i in range(20):
         client.push(queue, *range(5), partition=f"p{i}")

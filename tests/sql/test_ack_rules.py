@@ -189,8 +189,8 @@ def test_figures_know_what_is_done_beyond_a_gap(db, popped):
     lists = {status: sorted(row.record_offset for row in db.rows(
         "SELECT * FROM queend.message_list((SELECT q.name FROM queend.queues q JOIN queend.partitions p"
         " ON p.queue_id = q.id WHERE p.id = %s), NULL, NULL, NULL, %s, 0, 4000000000000000, 100, 0, 1000)",
-        part, status)) for status in ("completed", "pending")}
-    assert lists == {"completed": [3, 8], "pending": [0, 1, 2, 4, 5, 6, 7, 9]}
+        part, status)) for status in ("completed", "processing")}
+    assert lists == {"completed": [3, 8], "processing": [0, 1, 2, 4, 5, 6, 7, 9]}
 
 
 def test_dead_letter_below_a_failed_one_is_passed(db, popped):

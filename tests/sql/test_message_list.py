@@ -39,9 +39,10 @@ def listed(conninfo):
                 WHERE o.partition_id = l.partition_id AND o.base = l.base AND l.partition_id = ANY (%s)""", now, parts)
     for i, part in enumerate(parts):
         for group in ([], groups[:1], groups[1:], groups)[i % 4]:
-            db.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, lease_until)"
-                    " VALUES (%s, %s, %s, %s)",
-                    dice.randint(0, 7), part, group, now + HOUR_US if group == groups[0] and i % 3 == 0 else 0)
+            done = dice.randint(0, 7)
+            db.rows("INSERT INTO queend.cursors (committed, lease_end, partition_id, group_id, lease_until)"
+                    " VALUES (%s, %s, %s, %s, %s)",
+                    done, done + 3, part, group, now + HOUR_US if group == groups[0] and i % 3 == 0 else 0)
         db.rows("INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id,"
                 " transaction_id, payload, error, retry_count, created_at, failed_at)"
                 " SELECT %s, l.partition_id, %s, o.at, '', '', '', '', 0, l.created_at, l.created_at"

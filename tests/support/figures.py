@@ -132,10 +132,20 @@ def pages_of_queue(queue: Queue) -> Iterator[Page]:
     for name in (*queue.groups, None, "unknown"):
         yield Page(f"/api/v1/resources/queues/{queue.name}/depth?limit=1000" + (f"&group={name}" if name else ""),
                    depth(name))
-    yield Page(f"/api/v1/messages?queue={queue.name}&limit=1000", lambda answer, _: differences(
-        {"messages": len(answer.json["messages"])}, {"messages": queue.stored}, "list"))
+    for status in ("", "pending", "processing", "completed"):
+        yield Page(f"/api/v1/messages?queue={queue.name}&limit=1000" + (f"&status={status}" if status else ""),
+                   message_page(queue, status))
     yield Page(f"/api/v1/dlq?queue={queue.name}", lambda answer, _: differences(
         {"total": answer.json["total"]}, {"total": queue.dead}, "list"))
+
+
+def message_page(queue: Queue, status: str) -> Check:
+    """A list of all messages of a queue, or of those of one status."""
+    states = {(part.name, at): state for part in queue.partitions.values() for at, state in part.states.items()
+              if status in ("", state[0])}
+    return lambda answer, _: differences(
+        {(one["partition"], one["offset"]): (one["status"], *one["busStatus"].values())
+         for one in answer.json["messages"]}, states, f"list {status}")
 
 
 def counts_of(stats: dict) -> tuple:

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 EXTRAS, TIMES, DUE = 0x10, 0x11, 3
+QUEUE_MODE = "__QUEUE_MODE__"
 
 # Reads the moment and, as an array of rows each: the log, deleted messages, messages for one group, floors, cursors,
 # dead letters, queues, groups, partitions. One statement has one snapshot.
@@ -26,9 +27,10 @@ TABLES = """SELECT json_build_array(
     (SELECT COALESCE(json_agg(json_build_array(partition_id, group_id, committed, beyond::text, lease_until, lease_end,
                                                consumed_at) ORDER BY partition_id, group_id), '[]')
        FROM queend.cursors),
-    (SELECT COALESCE(json_agg(json_build_array(d.queue_id, d.partition_id, d.n) ORDER BY d.queue_id, d.partition_id),
+    (SELECT COALESCE(json_agg(json_build_array(d.queue_id, d.partition_id, d.at) ORDER BY d.queue_id, d.partition_id),
                      '[]')
-       FROM (SELECT queue_id, partition_id, count(*) AS n FROM queend.dead_letters GROUP BY 1, 2) AS d),
+       FROM (SELECT queue_id, partition_id, json_agg(record_offset ORDER BY id) AS at
+               FROM queend.dead_letters GROUP BY 1, 2) AS d),
     (SELECT COALESCE(json_agg(json_build_array(id, name, namespace, task, delayed_processing) ORDER BY id), '[]')
        FROM queend.queues),
     (SELECT COALESCE(json_agg(json_build_array(id, queue_id, name, start_at) ORDER BY id), '[]')
@@ -62,6 +64,7 @@ class Partition:
     unread: int | None     # as `waits`, in a queue without groups
     until: int             # expiry of the first live lease, 0: none
     dead: int
+    buried: frozenset[int]      # offsets of its dead letters
 
     @cached_property
     def total(self) -> int:
@@ -88,6 +91,22 @@ class Partition:
     @cached_property
     def completed(self) -> int:
         return max((len(self.stored) - len(one.to_do) for one in self.groups.values()), default=0)
+
+    @cached_property
+    def states(self) -> dict[int, tuple[str, int, int]]:
+        """Of each message its status in lists, the number of named groups that have consumed it, and of all of them.
+        The group of the queue mode decides the status where the queue has one."""
+        named = [one for name, one in self.groups.items() if name != QUEUE_MODE]
+        deciding = [self.groups[QUEUE_MODE]] if QUEUE_MODE in self.groups else named
+
+        def status(at: int) -> str:
+            left = [one for one in deciding if at in one.to_do]
+            if at in self.buried:
+                return "dead_letter"
+            if deciding and not left:
+                return "completed"
+            return "processing" if any(at in one.leased for one in left) else "pending"
+        return {at: (status(at), sum(at not in one.to_do for one in named), len(named)) for at in self.stored}
 
 
 @dataclass
@@ -134,21 +153,21 @@ class Truth:
             meant[part].append(tuple(run))
         for part, group, *cursor, until, end, consumed in cursors:
             at[part, group] = (*cursor, until if until > self.now else 0, end, consumed > 0)
-        of, letters = defaultdict(list), {part: n for _, part, n in dead}
+        of, letters = defaultdict(list), {part: tuple(offsets) for _, part, offsets in dead}
         for number, queue, name, start in groups:
             of[queue].append((number, name, start))
         floor, self.queues, self.numbers = dict(floors), {}, {}
         delays = {}
         for number, name, namespace, task, delayed in queues:
-            self.queues[name] = Queue(number, name, namespace, task, sum(n for queue, _, n in dead if queue == number),
-                                      {}, {})
+            letters_of = sum(len(offsets) for queue, _, offsets in dead if queue == number)
+            self.queues[name] = Queue(number, name, namespace, task, letters_of, {}, {})
             delays[number] = name, delayed * 1_000_000
         for number, queue, name in partitions:
             there, delay = delays[queue]
             mine = tuple((group, start, at.get((number, of_group), None)) for of_group, group, start in of[queue])
             self.queues[there].partitions[name] = partition(
                 name, tuple(log[number]), floor.get(number, 0), frozenset(gone[number]), tuple(meant[number]), delay,
-                mine, letters.get(number, 0))
+                mine, letters.get(number, ()))
             self.numbers[number] = there, name
         self.group_numbers = {number: (delays[queue][0], name) for number, queue, name, _ in groups}
         # cursors of a deleted partition are removed in the background
@@ -200,9 +219,9 @@ def counted(database: psycopg.Connection) -> Truth:
 
 @functools.lru_cache(maxsize=4096)
 def partition(name: str, log: tuple, floor: int, holes: frozenset[int], meant: tuple, delay: int, groups: tuple,
-              dead: int) -> Partition:
+              dead: tuple[int, ...]) -> Partition:
     """Counts one partition. log: its rows; meant: runs of offsets that are for one group; groups: name, start, cursor
-    (None: there is none)."""
+    (None: there is none); dead: offsets of its dead letters."""
     stored, due, head = {}, {}, floor
     for base, n, at, meta in log:
         moments, dues = unpacked(n, at, bytes.fromhex(meta))
@@ -234,7 +253,7 @@ def partition(name: str, log: tuple, floor: int, holes: frozenset[int], meant: t
     rows = [at for base, n, at, _ in log if base >= floor]
     latest = stored[max(stored)] if stored else 0
     return Partition(name, floor, head, max(rows, default=0), latest, frozenset(stored), found,
-                     None if groups else waits(set(stored)), min(leases, default=0), dead)
+                     None if groups else waits(set(stored)), min(leases, default=0), len(dead), frozenset(dead))
 
 
 def runs_of(text: str | None) -> list[tuple[int, int]]:

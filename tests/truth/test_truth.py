@@ -96,6 +96,9 @@ FAULTS = {
     "nobody tells of a deleted partition": ("partition_delete", "PERFORM queend.stats_mark(ARRAY[v_part])", "NULL"),
     "nobody tells of an erasure": ("messages_erase", "PERFORM queend.stats_mark(ARRAY[p_part])", "NULL"),
     "nobody tells of a cursor that found nothing": ("cursors_open", "FROM opened o", "FROM opened o WHERE false"),
+    "a message is consumed though a group never came to it": ("group_did", "COALESCE(p_stored < p_start, false)",
+                                                              "true"),
+    "a lease holds all that waits": ("partition_groups", "THEN k.lease_end", "THEN 9999"),
     "a new group is not walked": ("stats_changed", "OR s.queue_id IN (SELECT u.queue_id FROM unlisted u)", ""),
 }
 
