@@ -302,7 +302,7 @@ cdef class Core:
         for name, value in headers:
             if name.lower() in (b"content-length", b"connection", b"date", b"transfer-encoding", b"keep-alive"):
                 continue
-            if (not name or any(c <= ord(" ") or c > ord("~") or c == ord(":") for c in name)
+            if (not name or any(c < ord("!") or c > ord("~") or c == ord(":") for c in name)
                     or any(c in b"\r\n\0" for c in value)):
                 raise ValueError(f"malformed header {name!r}: {value!r}")
             lines += name + b": " + value + b"\r\n"
@@ -311,7 +311,7 @@ cdef class Core:
 
     def bridge_resume(self, uint64_t token):
         """Lets a request that waited for its token go on: it is looked up again."""
-        if bridge_answer(token, 0, slice_lit(b""), slice_lit(b"")) == NULL:
+        if bridge_answer(token, BRIDGE_PASSED, slice_lit(b""), slice_lit(b"")) == NULL:
             raise MemoryError()
 
     def grant(self, bytes bearer, int level, int64_t expires_us, bytes subject, rules=None):
@@ -357,7 +357,7 @@ cdef class Core:
         """The version of the catalogue that this process goes by, -1: none, as before the start and after the stop."""
         cdef int64_t version
         if not self.p.running:
-            return -1
+            return VERSION_NONE
         uv_rwlock_rdlock(&catalog.lock)
         version = catalog.version
         uv_rwlock_rdunlock(&catalog.lock)

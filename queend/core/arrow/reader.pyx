@@ -8,6 +8,36 @@ cdef enum:                    # of the format's MessageHeader
     ARROW_RECORD_BATCH = 3
     ARROW_CHUNKS_MAX = 1000   # of one dictionary: a look-up walks over them
 
+# Fields of the format's tables, in the order of Message.fbs.
+cdef enum:                    # Message
+    ARROW_MESSAGE_VERSION = 0
+    ARROW_MESSAGE_KIND
+    ARROW_MESSAGE_HEADER
+    ARROW_MESSAGE_BODY_LENGTH
+cdef enum:                    # RecordBatch
+    ARROW_BATCH_LENGTH = 0
+    ARROW_BATCH_NODES
+    ARROW_BATCH_BUFFERS
+    ARROW_BATCH_COMPRESSION
+cdef enum:                    # BodyCompression
+    ARROW_COMPRESSION_CODEC = 0
+    ARROW_COMPRESSION_METHOD
+cdef enum:                    # DictionaryBatch
+    ARROW_PIECE_ID = 0
+    ARROW_PIECE_DATA
+    ARROW_PIECE_IS_DELTA
+
+cdef enum:                    # of the format's MetadataVersion
+    ARROW_V4 = 3
+    ARROW_V5 = 4
+
+cdef enum:                    # of the format's CompressionType, and ArrowBatch.codec
+    ARROW_UNCOMPRESSED = -1   # also: instead of the unpacked size of a buffer
+    ARROW_ZSTD = 1
+
+cdef enum:
+    ARROW_NO_HEADER = 255     # kind of a message without a header
+
 cdef struct ArrowReader:
     const char* p             # the next message
     const char* end
@@ -32,7 +62,7 @@ cdef struct ArrowBatch:
     size_t n_nodes
     const char* buffers       # two numbers of 64 bits each: offset, length
     size_t n_buffers
-    int codec                 # -1: not compressed
+    int codec                 # ARROW_ZSTD or ARROW_UNCOMPRESSED
     Slice body
     size_t node               # the next node
     size_t buffer
@@ -51,34 +81,34 @@ cdef void arrow_close(ArrowReader* r) noexcept nogil:
     r.zstd = NULL
 
 cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
-    # Reads up to the next record batch. Returns 1: it stands in rows and columns; 0: the stream has ended; -1: refused.
+    # Reads up to the next record batch. Returns ARROW_BATCH, ARROW_END or ARROW_BROKEN.
     cdef FlatTable header
     cdef Slice body
     cdef int kind
     while True:
         kind = arrow_message(r, &header, &body, e)
-        if kind <= 0:
-            if kind == 0 and not r.has_schema:
+        if kind <= ARROW_END:
+            if kind == ARROW_END and not r.has_schema:
                 return arrow_broken(e, b"there is no schema")
             return kind
         if kind == ARROW_SCHEMA:
             if r.has_schema:
                 return arrow_broken(e, b"a second schema")
             if not arrow_schema(r, &header, e):
-                return -1
+                return ARROW_BROKEN
             r.has_schema = True
         elif not r.has_schema:
             return arrow_broken(e, b"there is no schema")
         elif kind == ARROW_DICTIONARY_BATCH:
             if not arrow_take_dictionary(r, &header, body, e):
-                return -1
+                return ARROW_BROKEN
         elif kind == ARROW_RECORD_BATCH:
-            return 1 if arrow_take_batch(r, &header, body, e) else -1
+            return ARROW_BATCH if arrow_take_batch(r, &header, body, e) else ARROW_BROKEN
         else:
             return arrow_broken(e, b"a message that is neither schema, dictionary nor record batch")
 
 cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
-    # Frames one message. Returns its kind, 0 at the end, -1 if it was refused. The Flat it lies in stands in the arena.
+    # Frames one message. Returns its kind, ARROW_END or ARROW_BROKEN. The Flat it lies in stands in the arena.
     cdef Flat* flat
     cdef FlatTable message
     cdef size_t left = <size_t>(r.end - r.p)
@@ -87,54 +117,54 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     cdef int64_t version
     cdef int kind
     if left == 0:
-        return 0
+        return ARROW_END
     if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
         arrow_refuse(e, b"unexpected end" if left < 4
                      or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
-        return -1
+        return ARROW_BROKEN
     size = le32(r.p + 4)
     if size == 0:
         if left > 8:
             return arrow_broken(e, b"bytes after its end")
         r.p = r.end
-        return 0
+        return ARROW_END
     if size > left - 8:
         return arrow_broken(e, b"unexpected end")
     flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
     if flat == NULL:
         error_set(e, 503, b"Out of memory")
-        return -1
+        return ARROW_BROKEN
     flat.p = r.p + 8
     flat.n = size
-    if not flat_root(flat, &message) or not flat_child(&message, 2, header):
+    if not flat_root(flat, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
         return arrow_broken(e, b"malformed metadata")
-    version = flat_int(&message, 0, 2)
-    if version != 3 and version != 4:
+    version = flat_int(&message, ARROW_MESSAGE_VERSION, 2)
+    if version != ARROW_V4 and version != ARROW_V5:
         return arrow_broken(e, b"only format versions 4 and 5 are read")
-    length = flat_int(&message, 3, 8)
+    length = flat_int(&message, ARROW_MESSAGE_BODY_LENGTH, 8)
     if length < 0 or <uint64_t>length > left - 8 - size:
         return arrow_broken(e, b"unexpected end")
     body[0] = slice_of(r.p + 8 + size, <size_t>length)
     r.p += 8 + size + length
-    kind = <int>(flat_int(&message, 1, 1) & 0xff)
-    return kind if kind else 255
+    kind = <int>(flat_int(&message, ARROW_MESSAGE_KIND, 1) & 0xff)
+    return kind if kind else ARROW_NO_HEADER
 
 cdef bint arrow_batch_open(ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
     # Opens a batch. Requires b.table.
     cdef FlatTable compression
-    b.n = flat_int(&b.table, 0, 8)
+    b.n = flat_int(&b.table, ARROW_BATCH_LENGTH, 8)
     b.body = body
     b.node = 0
     b.buffer = 0
-    b.codec = -1
-    if b.n < 0 or not flat_vector(&b.table, 1, 16, &b.nodes,
-                                  &b.n_nodes) or not flat_vector(&b.table, 2, 16, &b.buffers, &b.n_buffers):
+    b.codec = ARROW_UNCOMPRESSED
+    if (b.n < 0 or not flat_vector(&b.table, ARROW_BATCH_NODES, 16, &b.nodes, &b.n_nodes)
+            or not flat_vector(&b.table, ARROW_BATCH_BUFFERS, 16, &b.buffers, &b.n_buffers)):
         return arrow_refuse(e, b"malformed metadata")
-    if flat_field(&b.table, 3, 4) != NULL:
-        if not flat_child(&b.table, 3, &compression):
+    if flat_field(&b.table, ARROW_BATCH_COMPRESSION, 4) != NULL:
+        if not flat_child(&b.table, ARROW_BATCH_COMPRESSION, &compression):
             return arrow_refuse(e, b"malformed metadata")
-        b.codec = <int>flat_int(&compression, 0, 1)
-        if b.codec != 1 or flat_int(&compression, 1, 1) != 0:
+        b.codec = <int>flat_int(&compression, ARROW_COMPRESSION_CODEC, 1)
+        if b.codec != ARROW_ZSTD or flat_int(&compression, ARROW_COMPRESSION_METHOD, 1) != 0:
             return arrow_refuse(e, b"buffers may be compressed with zstd, nothing else")
     return True
 
@@ -152,13 +182,13 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     if at > b.body.n or n > b.body.n - at:
         return b"lies outside of the message"
     out[0] = slice_of(b.body.p + at, n)
-    if b.codec < 0 or n == 0:
+    if b.codec == ARROW_UNCOMPRESSED or n == 0:
         return NULL
     if n < 8:
         return b"is badly compressed"
     raw = <int64_t>le64(out.p)
     out[0] = slice_of(out.p + 8, n - 8)
-    if raw == -1:
+    if raw == ARROW_UNCOMPRESSED:
         return NULL
     if raw < 0 or <uint64_t>raw > r.room:
         return b"unpacks to too much"
@@ -233,13 +263,13 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
 
 cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
     # Takes values of a dictionary, which replace those it had or are added to them.
-    cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, 0, 8), False)
+    cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, ARROW_PIECE_ID, 8), False)
     cdef ArrowChunk* chunk
     cdef ArrowBatch b
     cdef const char* why
     if d == NULL:
         return arrow_refuse(e, b"a dictionary that no column has")
-    if not flat_child(header, 1, &b.table) or not arrow_batch_open(&b, body, e):
+    if not flat_child(header, ARROW_PIECE_DATA, &b.table) or not arrow_batch_open(&b, body, e):
         return arrow_refuse(e, b"malformed metadata") if b.table.at == 0 else False
     chunk = <ArrowChunk*>arena_zero(r.arena, sizeof(ArrowChunk))
     if chunk == NULL:
@@ -251,7 +281,7 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
         e.status = 400
         snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
         return False
-    if flat_int(header, 2, 1) == 0:
+    if flat_int(header, ARROW_PIECE_IS_DELTA, 1) == 0:
         d.first = NULL
         d.last = NULL
         d.n = 0

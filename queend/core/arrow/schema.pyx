@@ -19,13 +19,47 @@ cdef enum:                    # of the format's Type
     ARROW_TYPE_LARGE_BINARY = 19
     ARROW_TYPE_LARGE_UTF8 = 20
 
+# Fields of the format's tables, in the order of Schema.fbs.
+cdef enum:                    # Schema
+    ARROW_SCHEMA_ENDIANNESS = 0
+    ARROW_SCHEMA_FIELDS
+    ARROW_SCHEMA_METADATA
+cdef enum:                    # KeyValue
+    ARROW_PAIR_KEY = 0
+    ARROW_PAIR_VALUE
+cdef enum:                    # Field
+    ARROW_FIELD_NAME = 0
+    ARROW_FIELD_NULLABLE
+    ARROW_FIELD_TYPE_KIND
+    ARROW_FIELD_TYPE
+    ARROW_FIELD_DICTIONARY
+    ARROW_FIELD_CHILDREN
+cdef enum:                    # Timestamp
+    ARROW_TIME_UNIT = 0
+    ARROW_TIME_ZONE
+cdef enum:                    # DictionaryEncoding
+    ARROW_ENCODING_ID = 0
+    ARROW_ENCODING_INDEX
+cdef enum:                    # Int
+    ARROW_INT_BITS = 0
+    ARROW_INT_SIGNED
+
+cdef enum ArrowUnit:          # of the format's TimeUnit
+    ARROW_SECONDS = 0
+    ARROW_MILLISECONDS
+    ARROW_MICROSECONDS
+    ARROW_NANOSECONDS
+
+cdef enum:
+    ARROW_ROLE_NONE = -1      # a name that no role has
+
 cdef struct ArrowField:
     int role
     int kind                  # of the values, also of those in a dictionary
     ArrowDictionary* dictionary       # NULL: the column has no dictionary
     int width
     bint is_signed
-    int unit                  # of a time: 0 seconds, 1 ms, 2 µs, 3 ns
+    int unit                  # of a time: ArrowUnit
 
 cdef const char* arrow_role_name(int role) noexcept nogil:
     if role == ARROW_QUEUE:
@@ -45,10 +79,16 @@ cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
     snprintf(e.text, 239, b"Invalid Arrow stream: %s", what)
     return False
 
+# Results of arrow_next and arrow_message. The kind of a message is larger than ARROW_END.
+cdef enum:
+    ARROW_BROKEN = -1         # the stream is refused
+    ARROW_END = 0
+    ARROW_BATCH = 1           # a record batch stands in rows and columns
+
 cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
-    # Refuses a stream. Returns -1, for functions that read message by message.
+    # Refuses a stream. Returns ARROW_BROKEN, for functions that read message by message.
     arrow_refuse(e, what)
-    return -1
+    return ARROW_BROKEN
 
 cdef bint arrow_refuse_column(ApiError* e, int role, const char* what) noexcept nogil:
     e.status = 400
@@ -62,9 +102,9 @@ cdef bint arrow_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept 
     cdef Slice name
     cdef int role
     cdef int seen = 0
-    if flat_int(schema, 0, 2) != 0:
+    if flat_int(schema, ARROW_SCHEMA_ENDIANNESS, 2) != 0:
         return arrow_refuse(e, b"only little-endian ones are read")
-    if not flat_vector(schema, 1, 4, &fields, &n):
+    if not flat_vector(schema, ARROW_SCHEMA_FIELDS, 4, &fields, &n):
         return arrow_refuse(e, b"malformed schema")
     r.n_fields = 0
     if not arrow_unknown(schema, fields, n, e):
@@ -90,14 +130,14 @@ cdef bint arrow_name(FlatTable* field, Slice* out) noexcept nogil:
     # Reads the name, a vector of bytes; empty if the field has no name.
     out.p = NULL
     out.n = 0
-    return flat_vector(field, 0, 1, &out.p, &out.n)
+    return flat_vector(field, ARROW_FIELD_NAME, 1, &out.p, &out.n)
 
 cdef int arrow_role(Slice name) noexcept nogil:
     cdef int role
     for role in range(ARROW_ROLES):
         if slice_is(name, arrow_role_name(role)):
             return role
-    return -1
+    return ARROW_ROLE_NONE
 
 cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiError* e) noexcept nogil:
     # Refuses unknown columns and names all of them, as far as the text holds.
@@ -108,7 +148,7 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
     for i in range(n):
         if not flat_element(schema, fields + 4 * i, &field) or not arrow_name(&field, &name):
             return arrow_refuse(e, b"malformed schema")
-        if arrow_role(name) >= 0:
+        if arrow_role(name) != ARROW_ROLE_NONE:
             continue
         if at == 0:
             at = snprintf(e.text, 239,
@@ -127,16 +167,17 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
 
 cdef bint arrow_field_time(FlatTable* field, int kind, ArrowField* out, ApiError* e) noexcept nogil:
     cdef FlatTable time
-    if kind != ARROW_TYPE_TIMESTAMP or not flat_child(field, 3, &time) or flat_field(field, 4, 4) != NULL:
+    if (kind != ARROW_TYPE_TIMESTAMP or not flat_child(field, ARROW_FIELD_TYPE, &time)
+            or flat_field(field, ARROW_FIELD_DICTIONARY, 4) != NULL):
         return arrow_refuse_column(e, out.role, b"must be a timestamp")
     out.kind = ARROW_WHOLE
-    out.unit = <int>flat_int(&time, 0, 2)
-    if out.unit < 0 or out.unit > 3:
+    out.unit = <int>flat_int(&time, ARROW_TIME_UNIT, 2)
+    if out.unit < ARROW_SECONDS or out.unit > ARROW_NANOSECONDS:
         return arrow_refuse_column(e, out.role, b"must be a timestamp")
     return True
 
 cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiError* e) noexcept nogil:
-    cdef int kind = <int>flat_int(field, 2, 1)
+    cdef int kind = <int>flat_int(field, ARROW_FIELD_TYPE_KIND, 1)
     cdef FlatTable encoding
     cdef FlatTable index
     cdef const char* children
@@ -152,24 +193,25 @@ cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiErro
         out.kind = ARROW_LARGE
     else:
         return arrow_refuse_column(e, out.role, b"must be utf8, large_utf8, binary or large_binary")
-    if not flat_vector(field, 5, 4, &children, &n) or n:
+    if not flat_vector(field, ARROW_FIELD_CHILDREN, 4, &children, &n) or n:
         return arrow_refuse_column(e, out.role, b"has children")
-    if flat_field(field, 4, 4) == NULL:
+    if flat_field(field, ARROW_FIELD_DICTIONARY, 4) == NULL:
         return True
-    if not flat_child(field, 4, &encoding):
+    if not flat_child(field, ARROW_FIELD_DICTIONARY, &encoding):
         return arrow_refuse(e, b"malformed schema")
     if out.kind == ARROW_NULL:
         return arrow_refuse_column(e, out.role, b"must be utf8, large_utf8, binary or large_binary")
     out.width = 4
     out.is_signed = True
-    if flat_field(&encoding, 1, 4) != NULL:
-        if not flat_child(&encoding, 1, &index):
+    if flat_field(&encoding, ARROW_ENCODING_INDEX, 4) != NULL:
+        if not flat_child(&encoding, ARROW_ENCODING_INDEX, &index):
             return arrow_refuse(e, b"malformed schema")
-        out.width = <int>flat_int(&index, 0, 4) // 8
-        out.is_signed = flat_int(&index, 1, 1) != 0
-        if (out.width != 1 and out.width != 2 and out.width != 4 and out.width != 8) or flat_int(&index, 0, 4) % 8:
+        out.width = <int>flat_int(&index, ARROW_INT_BITS, 4) // 8
+        out.is_signed = flat_int(&index, ARROW_INT_SIGNED, 1) != 0
+        if ((out.width != 1 and out.width != 2 and out.width != 4 and out.width != 8)
+                or flat_int(&index, ARROW_INT_BITS, 4) % 8):
             return arrow_refuse_column(e, out.role, b"has places of an unknown width")
-    out.dictionary = arrow_dictionary(r, flat_int(&encoding, 0, 8), True)
+    out.dictionary = arrow_dictionary(r, flat_int(&encoding, ARROW_ENCODING_ID, 8), True)
     if out.dictionary == NULL:
         error_set(e, 503, b"Out of memory")
         return False

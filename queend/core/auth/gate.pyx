@@ -63,7 +63,7 @@ cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
 cdef const char* GATE_NO_ROLE = b"Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
 
 cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
-    if r.grant.level == 0:
+    if r.grant.level == GRANT_NONE:
         reply_error(r, 403, GATE_NO_ROLE)
         return False
     if r.grant.level < route.level or (route.verb and not grant_allows_some(r.grant, route.verb)):
@@ -72,19 +72,18 @@ cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
     return True
 
 cdef int gate_early(Request* r) noexcept nogil:
-    # Checks a request before its large body is read. Returns 1: the body may be read, and the gate is passed with it;
-    # 0: the token must be verified; -1: refused.
+    # Checks a request before its large body is read. Returns EARLY_*.
     cdef Slice token
     cdef Grant* grant
     if gate_skips(r.path):
-        return 1
+        return EARLY_PASSED
     token = bearer_of(r.headers_raw)
     if token.n == 0:
-        return -1
+        return EARLY_REFUSED
     grant = gate_grant(r, token)
     if grant == NULL:
-        return 0
-    return 1 if grant.level else -1
+        return EARLY_VERIFY
+    return EARLY_PASSED if grant.level != GRANT_NONE else EARLY_REFUSED
 
 cdef void gate_early_refuse(Request* r) noexcept nogil:
     cdef Slice token = bearer_of(r.headers_raw)

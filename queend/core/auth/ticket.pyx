@@ -46,7 +46,7 @@ cdef bint ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
 
 cdef bint ticket_asked(Request* r) noexcept nogil:
     cdef Slice ticket
-    return query_find(r.query, b"ticket", &r.arena, &ticket) != 0
+    return query_find(r.query, b"ticket", &r.arena, &ticket) != QUERY_ABSENT
 
 cdef Grant* ticket_take(Request* r) noexcept nogil:
     # Uses up the request's ticket. Returns what it allows, in the request's arena; NULL if it is unknown, too old or of
@@ -57,7 +57,7 @@ cdef Grant* ticket_take(Request* r) noexcept nogil:
     cdef Grant* out = NULL
     cdef int64_t now = clock_wall_us()
     cdef int i
-    if query_find(r.query, b"ticket", &r.arena, &ticket) != 1 or ticket.n == 0:
+    if query_find(r.query, b"ticket", &r.arena, &ticket) != QUERY_FOUND or ticket.n == 0:
         return NULL
     SHA256(<const unsigned char*>ticket.p, ticket.n, digest)
     SHA256(<const unsigned char*>r.path.p, r.path.n, path)

@@ -13,14 +13,21 @@ uv_mutex_init(&log_lock)
 cdef char* log_hidden = NULL        # texts that are never written, with line ends between them
 cdef char log_threshold = b'i'     # first letter of the lowest level written
 
+# Levels of log lines, ascending.
+cdef enum LogRank:
+    LOG_RANK_DEBUG = 0        # also trace
+    LOG_RANK_INFO
+    LOG_RANK_WARN
+    LOG_RANK_ERROR
+
 cdef inline int log_rank(char level) noexcept nogil:
     if level == b'd' or level == b't':
-        return 0
+        return LOG_RANK_DEBUG
     if level == b'i':
-        return 1
+        return LOG_RANK_INFO
     if level == b'w':
-        return 2
-    return 3
+        return LOG_RANK_WARN
+    return LOG_RANK_ERROR
 
 cdef void log_level_set(const char* level) noexcept nogil:
     # Sets the lowest level: trace, debug, info, warn or error. Must be called before the threads start.

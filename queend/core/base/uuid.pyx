@@ -83,6 +83,12 @@ cdef inline int hex_value(unsigned char c) noexcept nogil:
     cdef int v = hex_digits[c]
     return v & 15 if v != 255 else -1
 
+# Results of wide_uuid_parse.
+cdef enum:
+    UUID_MALFORMED = 0
+    UUID_LOWER = 1            # all letters are small
+    UUID_MIXED = 2
+
 cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
     # Parses the 36-character form, either case. canonical (may be NULL): it was all lower case. Returns False and
     # leaves `out` undefined if it is malformed.
@@ -91,8 +97,8 @@ cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogi
         return False
     spelled = wide_uuid_parse(s.p, out)
     if canonical != NULL:
-        canonical[0] = spelled == 1
-    return spelled != 0
+        canonical[0] = spelled == UUID_LOWER
+    return spelled != UUID_MALFORMED
 
 cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.

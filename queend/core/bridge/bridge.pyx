@@ -22,10 +22,13 @@ cdef struct Bridge:
     uint64_t tokens
     Table calls               # by token: waiting or taken
 
+cdef enum:
+    BRIDGE_PASSED = 0         # BridgeAnswer.status: the token is verified, the held request goes on
+
 cdef struct BridgeAnswer:
     InboxMsg msg
     uint64_t token
-    int status                # 0: a held request goes on
+    int status                # or BRIDGE_PASSED
     size_t headers
     size_t body
     # the bytes of both follow
@@ -175,7 +178,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
         bridge_done(c)
     uv_mutex_unlock(&bridge.lock)
     if c != NULL:
-        if a.status == 0:
+        if a.status == BRIDGE_PASSED:
             bridge_resume(w, c.r)
         elif a.body > OUT_MAX and untaken_over():
             reply_error(c.r, 503, UNTAKEN_TEXT)

@@ -140,7 +140,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         j.known = j.queue != NULL
         if j.queue == NULL:
             # one reload (see catalog_reload_allowed) answers for all unknown names
-            ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
+            ask = catalog.version == VERSION_NONE or (not j.asked and catalog_reload_allowed())
         elif j.group == NULL:
             ask = True
         elif j.partition == NULL and j.want_partition.p != NULL:

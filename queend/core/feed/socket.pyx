@@ -17,7 +17,18 @@ cdef enum:
     SOCKET_POLICY = 1008
     SOCKET_LARGE = 1009
     SOCKET_LATER = 1013
-    SOCKET_CLOSE = 0x88       # first bytes of frames
+    SOCKET_FINAL = 0x80       # bits of a frame's first byte: last frame of a message
+    SOCKET_RESERVED = 0x70
+    SOCKET_OP = 0x0f
+    SOCKET_MASKED = 0x80      # bits of a frame's second byte
+    SOCKET_LENGTH = 0x7f
+    SOCKET_OP_MORE = 0        # SOCKET_OP: a further part of a message
+    SOCKET_OP_TEXT = 1
+    SOCKET_OP_BINARY = 2
+    SOCKET_OP_CLOSE = 8       # from here on frames of control
+    SOCKET_OP_PING = 9
+    SOCKET_OP_PONG = 10
+    SOCKET_CLOSE = 0x88       # first bytes of frames that are sent
     SOCKET_PING = 0x89
     SOCKET_PONG = 0x8a
 
@@ -87,9 +98,9 @@ cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
     f.want = n + 1
     if n < 2:
         return 0
-    length = p[1] & 127
+    length = p[1] & SOCKET_LENGTH
     if length > SOCKET_SHORT:
-        at = 4 if length == 126 else 10
+        at = 4 if length == SOCKET_LENGTH_2 else 10
         if n < at:
             return 0
         length = 0
@@ -119,33 +130,34 @@ cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
 
 cdef int socket_wrong(Feed* f, int first, int second, uint64_t length) noexcept nogil:
     # Returns the close code for a refused frame, 0 if the frame is accepted.
-    cdef int op = first & 15
-    cdef int form = second & 127
-    if first & 0x70 or not second & 0x80 or form == 126 and length < 126 or form == 127 and length <= SOCKET_MIDDLE:
+    cdef int op = first & SOCKET_OP
+    cdef int form = second & SOCKET_LENGTH
+    if (first & SOCKET_RESERVED or not second & SOCKET_MASKED or form == SOCKET_LENGTH_2 and length <= SOCKET_SHORT
+            or form == SOCKET_LENGTH_8 and length <= SOCKET_MIDDLE):
         return SOCKET_WRONG
-    if op >= 8:
-        return SOCKET_WRONG if op > 10 or length > SOCKET_SHORT or not first & 0x80 else 0
-    if op == 2 and not f.parted:
+    if op >= SOCKET_OP_CLOSE:
+        return SOCKET_WRONG if op > SOCKET_OP_PONG or length > SOCKET_SHORT or not first & SOCKET_FINAL else 0
+    if op == SOCKET_OP_BINARY and not f.parted:
         return SOCKET_BINARY
-    if op > 1 or (op == 0) != f.parted:
+    if op > SOCKET_OP_TEXT or (op == SOCKET_OP_MORE) != f.parted:
         return SOCKET_WRONG
     return SOCKET_LARGE if length > SOCKET_MOST - f.parts.len else 0
 
 cdef void socket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
     # Handles a well-formed frame.
-    cdef int op = first & 15
-    if op == 8:
+    cdef int op = first & SOCKET_OP
+    if op == SOCKET_OP_CLOSE:
         socket_closed(f, payload)
-    elif op == 9:
+    elif op == SOCKET_OP_PING:
         socket_put(&f.r.out, SOCKET_PONG, payload.p, payload.n)
         conn_dirty(f.r.conn)
-    elif op == 10:
-        pass                  # a pong: resetting `silences` was enough
-    elif first & 0x80 and not f.parted:
+    elif op == SOCKET_OP_PONG:
+        pass                  # resetting `silences` was enough
+    elif first & SOCKET_FINAL and not f.parted:
         socket_said(f, payload)
     else:
         buf_slice(&f.parts, payload)
-        f.parted = not first & 0x80
+        f.parted = not first & SOCKET_FINAL
         if f.parts.failed:
             socket_close(f, SOCKET_LARGE, b"Out of memory")
         elif f.parted and not parts_count(f):
@@ -183,6 +195,7 @@ cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
     cdef int code = SOCKET_NORMAL
     if payload.n >= 2:
         code = <unsigned char>payload.p[0] << 8 | <unsigned char>payload.p[1]
+        # the ranges of RFC 6455, 7.4
         if not (1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999):
             code = SOCKET_WRONG
         elif not utf8_valid(slice_of(payload.p + 2, payload.n - 2)):

@@ -286,7 +286,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         q = following
     catalog.n_sealed = sealed
     catalog.n_limited = limited
-    catalog.version = version if whole else -1      # -1 is no database's version: the next statement asks for it again
+    catalog.version = version if whole else VERSION_NONE        # the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)
 

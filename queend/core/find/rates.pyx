@@ -70,10 +70,10 @@ cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t 
         s.asks = asks
         s.room = s.room * 2 + 16
     s.asks[s.n].queue = q.id
-    s.asks[s.n].group = g.id if g != NULL else 0
+    s.asks[s.n].group = g.id if g != NULL else GROUP_EVERY
     s.n += 1
     pgarray_int4(&a.queue, q.id)
-    pgarray_int4(&a.group, g.id if g != NULL else 0)
+    pgarray_int4(&a.group, g.id if g != NULL else GROUP_EVERY)
     pgarray_int4(&a.want, r.want)
     pgarray_int4(&a.back, <int>back)
     r.tokens -= back
@@ -118,8 +118,8 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     for row in range(s.n):
         i = pg_int4(res, row, RATES_TAKE_ORD) if outcome == SLOT_OK and row < PQntuples(res) else row
         q = catalog_queue_id(s.asks[i].queue) if 0 <= i < s.n else NULL
-        g = catalog_group_id(q, s.asks[i].group) if q != NULL and s.asks[i].group else NULL
-        r = &g.rate if g != NULL else &q.rate if q != NULL and s.asks[i].group == 0 else NULL
+        g = catalog_group_id(q, s.asks[i].group) if q != NULL and s.asks[i].group != GROUP_EVERY else NULL
+        r = &g.rate if g != NULL else &q.rate if q != NULL and s.asks[i].group == GROUP_EVERY else NULL
         if before is not q and before != NULL:
             rates_answered(before, &wake)
         before = q

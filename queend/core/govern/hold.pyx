@@ -37,7 +37,7 @@ HOLD_PUSH.most_misses = 8
 
 cdef void hold_of_type(Settings* s, Hold* h, int job_type, const HoldRule* rule) noexcept nogil:
     cdef TypeSettings* t = &s.types[job_type]
-    hold_open(h, t.preferred, t.max_jobs, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
+    hold_open(h, t.preferred, t.max_jobs, <int64_t>t.hold_ms * 1000 if t.hold_ms else HOLD_FLIGHT, t.hold_ms > 0)
     h.rule = rule
 
 cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint patient) noexcept nogil:
@@ -45,18 +45,18 @@ cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint 
     memset(h, 0, sizeof(Hold))
     h.preferred = max(preferred, 1)
     h.max_jobs = max(max_jobs, 1)
-    h.wait_us = wait_us if wait_us >= 0 else -1
+    h.wait_us = wait_us if wait_us >= 0 else HOLD_FLIGHT
     h.patient = patient and wait_us >= 0
 
 cdef int64_t hold_for(const Hold* h, int jobs, int64_t age_us, int in_flight, double fastest_us) noexcept nogil:
     # Returns how many µs `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run. 0:
-    # they go, -1: until one of the statements ends. fastest_us: of the fastest statement, 0: not known.
+    # they go, HOLD_FLIGHT: until one of the statements ends. fastest_us: of the fastest statement, 0: not known.
     cdef int64_t most = h.wait_us
-    if most < 0 and fastest_us >= HOLD_FAR_US:
+    if most == HOLD_FLIGHT and fastest_us >= HOLD_FAR_US:
         most = <int64_t>(fastest_us / 4)
     if jobs >= h.preferred or not (h.patient or in_flight > 0):
         return 0
-    return -1 if most < 0 else max(most - age_us, 0)
+    return HOLD_FLIGHT if most == HOLD_FLIGHT else max(most - age_us, 0)
 
 cdef void hold_answered(Hold* h, int answered, int gathered, int64_t took_us, int64_t now) noexcept nogil:
     # Plans the wait for clients after a statement answered so many while others gathered. No statement is in flight
@@ -95,7 +95,7 @@ cdef inline bint hold_crowd(int requests, int claims) noexcept nogil:
 
 cdef inline void hold_look(Engine* e, int64_t wait_us) noexcept nogil:
     # Lets the timer look again after wait_us.
-    if e.hold_us < 0 or wait_us < e.hold_us:
+    if e.hold_us == HOLD_NONE or wait_us < e.hold_us:
         e.hold_us = wait_us
 
 cdef bint hold_fires(Engine* e, JobQueue* q) noexcept nogil:

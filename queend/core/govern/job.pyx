@@ -45,7 +45,7 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexce
     j.kind = kind
     j.born_us = r.started_us
     j.bytes = bytes
-    j.client = <uint64_t>r.conn if r.conn != NULL else 1
+    j.client = <uint64_t>r.conn if r.conn != NULL else CLIENT_NONE
     if r.arriving:
         request_settle(r)
     if r.pin == 0:

@@ -38,11 +38,11 @@ cdef inline void chunked_open(Chunked* c) noexcept nogil:
 cdef int chunked_refuse(Chunked* c, int status, const char* reason) noexcept nogil:
     c.status = status
     c.reason = reason
-    return -1
+    return PARSED_REFUSED
 
 cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int64_t max_body, Buf* out) noexcept nogil:
-    # Decodes n bytes. Returns 1 if the body is complete; `used` bytes of data belonged to it. Returns 0 if all were
-    # used and more are needed, -1 if the body was refused.
+    # Decodes n bytes. Returns PARSED_WHOLE if the body is complete; `used` bytes of data belonged to it. Returns
+    # PARSED_SHORT if all were used and more are needed, PARSED_REFUSED if the body was refused.
     cdef size_t i = 0
     cdef size_t k
     cdef int v
@@ -99,7 +99,7 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
                 return chunked_refuse(c, 400, b"Malformed trailer")
             c.state = CHUNK_DONE
             used[0] = i
-            return 1
+            return PARSED_WHOLE
         else:
             c.extra += 1
             if c.extra > CHUNK_EXTRA_MAX:
@@ -107,7 +107,7 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
             if not chunked_trailer(c, b):
                 return chunked_refuse(c, 400, b"Malformed trailer")
     used[0] = i
-    return 0
+    return PARSED_SHORT
 
 cdef inline bint chunked_extension(Chunked* c, unsigned char b) noexcept nogil:
     # Takes a byte of ;name, ;name=token or ;name="any \"text\"" (RFC 9112 7.1.1). Returns False if it is malformed.

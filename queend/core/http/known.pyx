@@ -24,7 +24,7 @@ cdef bint tab_follows(const char* p) noexcept nogil:
     return p[0] == b'\t'
 
 cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_t n) noexcept nogil:
-    # Reads a field. Returns 1, or -1 if the head is refused.
+    # Reads a field. Returns PARSED_WHOLE, or PARSED_REFUSED if the head is refused.
     cdef size_t i
     cdef int64_t length = 0
     if size == 4 and text_folds(name, b"host", 4):
@@ -98,7 +98,7 @@ cdef int head_field(Head* h, const char* name, size_t size, const char* v, size_
         if n > 7:
             return head_refuse(h, 501, b"Only the transfer coding chunked is known")
         h.chunked = True
-    return 1
+    return PARSED_WHOLE
 
 cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
     # Returns True if handling=strict is preferred (RFC 7240), its value perhaps in quotes.

@@ -12,6 +12,12 @@ cdef enum:
     METHOD_HEAD = 6
     METHOD_PATCH = 7
 
+# Results of reading incoming bytes.
+cdef enum Parsed:
+    PARSED_REFUSED = -1
+    PARSED_SHORT = 0          # more bytes are needed
+    PARSED_WHOLE = 1
+
 cdef enum:
     HEADERS_MAX = 100
 
@@ -89,7 +95,7 @@ cdef void http_open() noexcept nogil:
 cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:
     h.status = status
     h.reason = reason
-    return -1
+    return PARSED_REFUSED
 
 cdef void head_object(Head* h, int status, const char* reason) noexcept nogil:
     # Refuses the request once its head is complete. The first reason counts.
@@ -120,8 +126,8 @@ cdef inline int method_of(const char* p, size_t n) noexcept nogil:
     return METHOD_NONE
 
 cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* h) noexcept nogil:
-    # Parses a head. Returns 1: complete, of h.size bytes; the request is refused if h.status is set. Returns 0: more
-    # bytes are needed. Returns -1: refused with h.status and h.reason.
+    # Parses a head. Returns PARSED_WHOLE: complete, of h.size bytes; the request is refused if h.status is set. Returns
+    # PARSED_SHORT: more bytes are needed. Returns PARSED_REFUSED: refused with h.status and h.reason.
     cdef const char* p = data
     cdef const char* end = data + n
     cdef int outcome
@@ -130,21 +136,21 @@ cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* 
     while end - p >= 2 and p[0] == b'\r' and p[1] == b'\n':
         p += 2
     if end - p == 1 and p[0] == b"\r":
-        return 0
+        return PARSED_SHORT
     outcome = head_line(&p, end, limits, h)
-    if outcome > 0:
+    if outcome == PARSED_WHOLE:
         outcome = head_fields(&p, end, h)
-    if outcome > 0:
+    if outcome == PARSED_WHOLE:
         h.size = p - data
         if h.size > limits.max_head:
             return head_refuse(h, 431, b"The request's headers are too large")
         return head_settle(limits, h)
-    if outcome == 0 and n > limits.max_head:
+    if outcome == PARSED_SHORT and n > limits.max_head:
         return head_refuse(h, 431, b"The request's headers are too large")
     return outcome
 
 cdef int head_line(const char** at, const char* end, const HeadLimits* limits, Head* h) noexcept nogil:
-    # Reads `METHOD target HTTP/1.x CRLF`, with single blanks. Returns 1, 0 if more bytes are needed, -1 if refused.
+    # Reads `METHOD target HTTP/1.x CRLF`, with single blanks. Returns PARSED_*.
     cdef const char* p = at[0]
     cdef const char* start = p
     while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
@@ -152,7 +158,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
         if p - start > 32:
             return head_refuse(h, 501, b"Unknown method")
     if p == end:
-        return 0
+        return PARSED_SHORT
     if p[0] != b' ' or p == start:
         return head_refuse(h, 400, b"Malformed request line")
     h.method = method_of(start, p - start)
@@ -164,7 +170,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
     if h.target.n > limits.max_target:
         return head_refuse(h, 414, b"The request target is too long")
     if p == end:
-        return 0
+        return PARSED_SHORT
     if p[0] != b' ' or h.target.n == 0:
         return head_refuse(h, 400, b"Malformed request line")
     p += 1
@@ -172,7 +178,7 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
         # refuses early what can no longer become a version
         if memcmp(p, b"HTTP/", <size_t>(end - p) if end - p < 5 else 5) != 0:
             return head_refuse(h, 400, b"Malformed request line")
-        return 0
+        return PARSED_SHORT
     if (memcmp(p, b"HTTP/", 5) != 0 or not b'0' <= p[5] <= b'9' or p[6] != b'.' or not b'0' <= p[7] <= b'9'
             or p[8] != b'\r' or p[9] != b'\n'):
         return head_refuse(h, 400, b"Malformed request line")
@@ -185,10 +191,10 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
             return head_refuse(h, 405, b"Method not allowed")
         return head_refuse(h, 501, b"Unknown method")
     at[0] = p + 10
-    return 1
+    return PARSED_WHOLE
 
 cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
-    # Reads `name: value CRLF` lines up to the blank one. Returns 1, 0 if more bytes are needed, -1 if refused.
+    # Reads `name: value CRLF` lines up to the blank one. Returns PARSED_*.
     cdef const char* p = at[0]
     cdef const char* name
     cdef const char* value
@@ -198,20 +204,20 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
     h.headers.p = p
     while True:
         if p == end:
-            return 0
+            return PARSED_SHORT
         if p[0] == b'\r':
             if end - p < 2:
-                return 0
+                return PARSED_SHORT
             if p[1] != b'\n':
                 return head_refuse(h, 400, b"Malformed header line")
             h.headers.n = p - h.headers.p
             at[0] = p + 2
-            return 1
+            return PARSED_WHOLE
         name = p
         while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
             p += 1
         if p == end:
-            return 0
+            return PARSED_SHORT
         if p[0] != b':' or p == name:
             return head_refuse(h, 400, b"Malformed header line")
         size = p - name
@@ -221,7 +227,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         value = p
         p = value_end(p, end)
         if p == end or end - p < 2 and p[0] == b'\r':
-            return 0
+            return PARSED_SHORT
         if p[0] != b'\r' or p[1] != b'\n':
             return head_refuse(h, 400, b"Malformed header line")
         last = p
@@ -232,8 +238,8 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         if count > HEADERS_MAX:
             return head_refuse(h, 431, b"Too many headers")
         if size < 32 and HEAD_SIZES >> size & 1:
-            if head_field(h, name, size, value, last - value) < 0:
-                return -1
+            if head_field(h, name, size, value, last - value) == PARSED_REFUSED:
+                return PARSED_REFUSED
 
 cdef inline const char* value_end(const char* p, const char* end) noexcept nogil:
     # Returns the first byte that a field value may not hold, such as CR.
@@ -270,7 +276,7 @@ cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
         if t.n == 1 and t.p[0] == b'*' and h.method == METHOD_OPTIONS:
             h.path = t
             h.query = slice_of(t.p + 1, 0)
-            return 1
+            return PARSED_WHOLE
         # the absolute form, as sent to proxies: from the first slash after the authority
         if t.n > 7 and text_folds(t.p, b"http://", 7):
             t = slice_of(t.p + 7, t.n - 7)
@@ -289,4 +295,4 @@ cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
     else:
         h.path = slice_of(t.p, mark - t.p)
         h.query = slice_of(mark + 1, t.n - h.path.n - 1)
-    return 1
+    return PARSED_WHOLE

@@ -50,14 +50,20 @@ cdef inline bint query_next(Slice* query, Slice* name, Slice* value) noexcept no
     query[0] = slice_of(stop + 1, end - stop - 1) if stop < end else slice_of(end, 0)
     return True
 
+# Results of query_find.
+cdef enum QueryFound:
+    QUERY_UNREADABLE = -1     # its value cannot be decoded
+    QUERY_ABSENT = 0
+    QUERY_FOUND = 1
+
 cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept nogil:
-    # Finds the first value of a key. Returns 1: found, 0: absent, -1: found but not decodable.
+    # Finds the first value of a key. Returns QUERY_*.
     cdef Slice name, value
     out[0] = slice_of(NULL, 0)
     while query_next(&query, &name, &value):
         if slice_is(name, key):
-            return 1 if percent_decode(value, a, True, out) else -1
-    return 0
+            return QUERY_FOUND if percent_decode(value, a, True, out) else QUERY_UNREADABLE
+    return QUERY_ABSENT
 
 cdef bint query_int(Slice s, int* out) noexcept nogil:
     # Reads a value as C stoi does: blanks and a sign before, other characters behind are allowed. Returns False if it

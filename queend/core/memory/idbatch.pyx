@@ -38,9 +38,9 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     g.known_at = 0
     if r == NULL:
         if g.partition.no_idset_until and g.partition.no_idset_until > clock_mono_us() // 1000000:
-            g.known = -1
+            g.known = KNOWN_CROWDED
         else:
-            g.known = -2 if g.partition.strange >= IDSET_FROM else 0
+            g.known = KNOWN_LOOK if g.partition.strange >= IDSET_FROM else KNOWN_NOTHING
         return
     idset_used(r)
     while i < b.n_chunks and b.chunks[i].group is g:
@@ -65,7 +65,7 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
                 at = idset_next(r, at)
         look_encode(a, r, i, start, end)
         i += 1
-    g.known = r.known if r.sure and not look else -2 - r.known
+    g.known = r.known if r.sure and not look else KNOWN_LOOK - r.known
     g.known_at = r.known_at
 
 cdef inline void look_encode(KnownArgs* a, const IdSet* r, int row, int64_t start, int64_t end) noexcept nogil:
@@ -115,7 +115,7 @@ cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at
 cdef bint group_current(PushGroup* g) noexcept nogil:
     # Returns True if what the call was told is still what is remembered. A transaction may run beside a push: what it
     # learned or forgot leaves the ids of this answer without a predecessor.
-    cdef int64_t told = g.known if g.known >= 0 else (-2 - g.known if g.known < -1 else 0)
+    cdef int64_t told = g.known if g.known >= 0 else (KNOWN_LOOK - g.known if g.known <= KNOWN_LOOK else 0)
     cdef IdSet* r = g.partition.idset
     if r == NULL or told == 0:
         return told == 0 and (r == NULL or r.known == 0)

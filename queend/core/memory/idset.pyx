@@ -185,7 +185,7 @@ cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
     cdef int64_t least, at
     cdef uint64_t i
     if r == NULL:
-        return 0x7fffffffffffffff
+        return INT64_MAX
     least = r.known
     i = idset_at(r, idset_hash(id))
     while idset_look(r, id, &i):

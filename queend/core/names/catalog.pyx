@@ -11,7 +11,7 @@ cdef struct Grave:            # freed in this order: each list points to members
 
 cdef struct Catalog:
     uv_rwlock_t lock
-    int64_t version           # -1: all of it was dropped, the reload is still to come
+    int64_t version           # VERSION_NONE: all of it was dropped, the reload is still to come
     # incarnation of the server that it describes; read with the lock, or for a look that a later one confirms
     SharedInt64 server
     SharedFlag loaded
@@ -143,7 +143,7 @@ cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
     cdef uint32_t id
     for i in range(0, q.paused.n & ~<size_t>3, 4):
         id = be32(q.paused.p + i)
-        if id == 0 or id == <uint32_t>group:
+        if id == GROUP_EVERY or id == <uint32_t>group:
             return True
     return False
 

@@ -7,7 +7,7 @@ cdef void engine_reload(Worker* w) noexcept nogil:
 
 cdef bint catalog_reload_allowed() noexcept nogil:
     # Returns True if an unknown name may cause a reload: at most one every 200 ms.
-    return catalog.version < 0 or clock_mono_us() - reload_at > 200000
+    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000
 
 cdef uv_mutex_t reload_lock
 

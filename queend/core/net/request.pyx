@@ -95,9 +95,9 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     cdef Request* r
     cdef int outcome = head_parse(data, n, &w.limits, &h)
     cdef char* body
-    if outcome == 0:
+    if outcome == PARSED_SHORT:
         return 0
-    if outcome < 0:
+    if outcome == PARSED_REFUSED:
         conn_refuse(c, h.status, h.reason)
         return n
     if held_waits(c, h.length):
@@ -121,19 +121,19 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             return n
     if service.guarded and (c.large or h.chunked or h.coding and h.length):
         outcome = service.early(r)
-        if c.admitted and outcome == 0:
-            outcome = 1           # its grant was removed meanwhile to make room for others
+        if c.admitted and outcome == EARLY_VERIFY:
+            outcome = EARLY_PASSED        # its grant was removed meanwhile to make room for others
         c.admitted = False
-        if outcome <= 0:
+        if outcome != EARLY_PASSED:
             conn_owe(c, r)
             r.started_us = clock_mono_us()
             r.keep_alive = False
             c.ended = True
-        if outcome < 0:
+        if outcome == EARLY_REFUSED:
             c.mode = READ_NOTHING
             service.refuse(r)
             return n
-        if outcome == 0:
+        if outcome == EARLY_VERIFY:
             c.mode = READ_LATER
             r.early = True
             service.verify(r, True)
@@ -184,13 +184,13 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.most, &r.out)
     if c.state == CONN_BODY:
         conn_move(c, CONN_BODY)
-    if outcome < 0:
+    if outcome == PARSED_REFUSED:
         conn_refuse(c, c.chunked.status, c.chunked.reason)
         return n
     if r.out.failed:
         conn_refuse(c, 503, b"Out of memory")
         return n
-    if outcome == 0:
+    if outcome == PARSED_SHORT:
         return n
     if r.out.cap > OUT_KEEP:
         # adopted: neither held twice nor copied
@@ -216,7 +216,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     cdef Request* r = c.reading
     cdef Worker* w = c.worker
     c.reading = NULL
-    if c.asked < 2:
+    if c.asked < ASKED_MANY:
         c.asked += 1
     c.owes_continue = False
     free(c.chunked)

@@ -41,7 +41,7 @@ cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
     cdef Watch* x = &p.watch
     cdef Worker* w
     cdef int64_t late = 0
-    cdef int64_t stuck = 0
+    cdef int64_t stuck = STUCK_NONE
     cdef int64_t turns, silent
     cdef bint is_stuck
     cdef int i
@@ -54,18 +54,18 @@ cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
         silent = now - w.watched_ms
         late = max(late, silent)
         is_stuck = p.settings.stuck_ms and silent >= p.settings.stuck_ms
-        if is_stuck and stuck == 0:
+        if is_stuck and stuck == STUCK_NONE:
             stuck = i + 1
         watch_tell(&w.watched_stuck, is_stuck, b"worker_stuck", b"worker_turns_again", i, silent)
     silent = atomic_get64(&x.beat_ms)
     silent = now - silent if silent else 0
     watch_tell(&x.control_told, silent >= WATCH_CONTROL_MS, b"control_plane_busy", b"control_plane_runs_again", -1,
                silent)
-    if p.settings.control_stuck_ms and silent >= p.settings.control_stuck_ms and stuck == 0:
-        stuck = -1
+    if p.settings.control_stuck_ms and silent >= p.settings.control_stuck_ms and stuck == STUCK_NONE:
+        stuck = STUCK_CONTROL
     if stuck != atomic_get64(&x.stuck):
         atomic_set64(&x.stuck, stuck)
-    return stuck == 0 and late < max(WATCH_LATE_MS, x.period_ms // 2)
+    return stuck == STUCK_NONE and late < max(WATCH_LATE_MS, x.period_ms // 2)
 
 cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over, int worker,
                      int64_t silent) noexcept nogil:
@@ -116,9 +116,9 @@ cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:
     # Answers /livez.
     cdef char[40] text
     cdef int64_t stuck = atomic_get64(&w.process.watch.stuck)
-    if stuck == 0:
+    if stuck == STUCK_NONE:
         reply_simple(r, b"{\"status\":\"alive\"}")
-    elif stuck > 0:
+    elif stuck != STUCK_CONTROL:
         snprintf(text, sizeof(text), b"Worker %d does not turn", <int>stuck - 1)
         reply_unwell(r, b"stuck", text)
     else:

@@ -107,8 +107,8 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
         entry = packet_entry(p, i)
         part = catalog_partition_id(entry.partition)
         if part == NULL:
-            look = look or entry.group == 0
-        elif entry.group == 0:
+            look = look or entry.group == NOTICE_STORED
+        elif entry.group == NOTICE_STORED:
             book_told(part, &wake)
         else:
             look = book_told_free(part, entry.group, &wake) or look

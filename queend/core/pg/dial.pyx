@@ -11,7 +11,7 @@ cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
 
 cdef void slot_connect(Slot* s) noexcept nogil:
     s.reason[0] = 0
-    s.why = 0
+    s.why = DOUBT_NONE
     s.refresh = NULL
     s.unserved = False
     s.fd = -1
@@ -29,7 +29,7 @@ cdef void slotpool_on_address(void* ctx, const char* error) noexcept nogil:
     for i in range(p.n):
         if p.slots[i].state == SLOT_CONNECTING and p.slots[i].conn == NULL:
             if error != NULL:
-                p.slots[i].why = DOUBT_REFUSED if p.address.unknown else 0
+                p.slots[i].why = DOUBT_REFUSED if p.address.unknown else DOUBT_NONE
                 slot_break(&p.slots[i], error, SLOT_LOST)
             else:
                 slot_dial(&p.slots[i])

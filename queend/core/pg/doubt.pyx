@@ -2,6 +2,7 @@
 # statements. Out: DOUBT_* bits. Any thread may read each word by itself, without a lock.
 
 cdef enum DatabaseDoubt:
+    DOUBT_NONE = 0
     DOUBT_AWAY = 1            # no connection
     DOUBT_SILENT = 2          # statements wait, and none was answered for DOUBT_SILENT_MS
     DOUBT_DISK = 4            # no disk space to store something
@@ -102,7 +103,7 @@ cdef inline const char* doubt_why() noexcept nogil:
     return doubt_away(atomic_get64(&doubt.why))
 
 cdef int doubt_of_state(const char* state) noexcept nogil:
-    # Returns the DOUBT_* bit of an SQLSTATE met while connecting; 0: a passing error.
+    # Returns the DOUBT_* bit of an SQLSTATE met while connecting; DOUBT_NONE: a passing error.
     if memcmp(state, b"25006", 5) == 0:
         return DOUBT_READ_ONLY
     if memcmp(state, b"53300", 5) == 0:
@@ -110,7 +111,7 @@ cdef int doubt_of_state(const char* state) noexcept nogil:
     # wrong user, database or right, or a wrong query
     if memcmp(state, b"28", 2) == 0 or memcmp(state, b"3D", 2) == 0 or memcmp(state, b"42", 2) == 0:
         return DOUBT_REFUSED
-    return 0
+    return DOUBT_NONE
 
 cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcept nogil:
     # Copies the server's or libpq's message of a failed connection to reason, without the position in the server's
@@ -122,7 +123,7 @@ cdef int doubt_of_connect(const PGconn* conn, char* reason, size_t size) noexcep
     place = strstr(reason, b"\nLOCATION:")
     if place != NULL:
         place[0] = 0
-    return doubt_of_state(state) if state != NULL else 0
+    return doubt_of_state(state) if state != NULL else DOUBT_NONE
 
 cdef const char* connect_state(const char* text) noexcept nogil:
     # Returns the SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a

@@ -68,7 +68,7 @@ cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
             slot_outlived(s)
         elif s.state == SLOT_BUSY and incarnation_gone(s.server):
             slot_break(s, b"the server was replaced", SLOT_LOST)      # its answer would be dropped
-        elif s.state == SLOT_BUSY and s.statement >= 0 and p.statements[s.statement].fenced:
+        elif s.state == SLOT_BUSY and s.statement != SLOT_TEXT and p.statements[s.statement].fenced:
             doubt_waits(s.sent_us, now)
             if now - s.sent_us >= DOUBT_COMMITS_US:
                 doubt_writes(s.sent_us, now)

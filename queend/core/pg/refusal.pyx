@@ -2,17 +2,17 @@
 # message, which psycopg does not request.
 
 cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
-    # Tries to connect. Returns DOUBT_* and writes the server's message to reason; 0: the connection works, or the error
-    # is a passing one.
+    # Tries to connect. Returns DOUBT_* and writes the server's message to reason; DOUBT_NONE: the connection works, or
+    # the error is a passing one.
     cdef PGconn* conn = PQconnectStart(conninfo)
     cdef PostgresPollingStatusType step = PGRES_POLLING_WRITING
     cdef int64_t until = clock_mono_us() + <int64_t>timeout_ms * 1000
     cdef int64_t left
-    cdef int why = 0
+    cdef int why = DOUBT_NONE
     cdef pollfd p
     reason[0] = 0
     if conn == NULL:
-        return 0
+        return DOUBT_NONE
     PQsetErrorVerbosity(conn, PQERRORS_VERBOSE)
     while PQstatus(conn) != CONNECTION_BAD and step != PGRES_POLLING_OK and step != PGRES_POLLING_FAILED:
         left = until - clock_mono_us()

@@ -31,6 +31,9 @@ cdef struct Slot
 cdef struct SlotPool
 ctypedef void (*slot_done)(Slot*, void*, PGresult*, int) noexcept nogil
 
+cdef enum:
+    SLOT_TEXT = -1            # Slot.statement: a text that is not prepared
+
 cdef struct Slot:
     SlotPool* pool
     Slot* next_idle
@@ -39,7 +42,7 @@ cdef struct Slot:
     int first                 # host with which the attempt began
     int64_t suspicions        # doubt.suspicions when it was connected
     int state
-    int statement             # in flight; -1: a one-off text
+    int statement             # in flight, or SLOT_TEXT
     PGconn* conn
     uv_poll_t* poll           # belongs to the socket: a new socket gets a new poll
     int fd

@@ -35,10 +35,10 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
                     copy = <char*>malloc(n)          # AddressSanitizer reports a read past the end
                     memcpy(copy, <const char*>held, n)
                     outcome = head_parse(copy, n, &limits, &h)
-                    if outcome < 0 or outcome > 0 and h.status:
+                    if outcome == PARSED_REFUSED or outcome == PARSED_WHOLE and h.status:
                         free(copy)
                         return requests, (h.status, h.reason.decode()), len(held)
-                    if outcome == 0:
+                    if outcome == PARSED_SHORT:
                         free(copy)
                         break
                     request = probe_head(&h)
@@ -50,10 +50,10 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
                     chunked_open(&chunked)
                 elif decoding:
                     outcome = chunked_feed(&chunked, held, len(held), &used, max_body, &body)
-                    if outcome < 0:
+                    if outcome == PARSED_REFUSED:
                         return requests, (chunked.status, chunked.reason.decode()), len(held)
                     held = held[used:]
-                    if outcome == 0:
+                    if outcome == PARSED_SHORT:
                         break
                     request["body"] = body.data[:body.len] if body.len else b""
                     decoding = False

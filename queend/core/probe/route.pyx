@@ -67,9 +67,9 @@ def probe_query(bytes query, bytes key):
     cdef ProbeRoom room = ProbeRoom(query=query)
     cdef Slice value
     cdef int found = query_find(room.query, key, &room.arena, &value)
-    if found < 0:
+    if found == QUERY_UNREADABLE:
         raise ValueError("not decodable")
-    return probe_text(value) if found else None
+    return probe_text(value) if found != QUERY_ABSENT else None
 
 def probe_time(bytes text):
     """Microseconds since the epoch, None when it is no time."""

@@ -81,7 +81,7 @@ cdef bint probe_send_text(Slot* s, const char* sql, slot_done done, void* ctx, i
     if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
         return False
-    return slot_begin(s, -1, done, ctx, deadline_ms)
+    return slot_begin(s, SLOT_TEXT, done, ctx, deadline_ms)
 
 cdef bint probe_send(Slot* s, ProbeCall* c) noexcept nogil:
     if c.statement < 0:
@@ -202,7 +202,7 @@ cdef class SlotProbe:
         buf_init(&c.bytes)
         params_begin(&c.params)
         if isinstance(statement, str):
-            c.statement = -1
+            c.statement = SLOT_TEXT
             text = statement.encode()
             c.text = <char*>malloc(<size_t>len(text) + 1)
             memcpy(c.text, <const char*>text, <size_t>len(text) + 1)

@@ -221,7 +221,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         if batch_full(to.gather, part.job, s.hold.max_jobs) or pushers_full(s, of, to.gather):
             s.full = True
             break
-        if p.open == NULL and of != NULL and of.client != 1 and to.gather.n_groups >= PUSHERS_GROUPS:
+        if p.open == NULL and of != NULL and of.client != CLIENT_NONE and to.gather.n_groups >= PUSHERS_GROUPS:
             # The item waits. Items of partitions that have a group go on: they need no further row of the log.
             it.next = NULL
             kept_end[0] = it

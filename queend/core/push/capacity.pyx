@@ -56,8 +56,9 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
             continue
         n = pushitem_count(it)
         room = n if j.drain else capacity_room(q, n)      # the failover buffer's records were accepted before
-        if not j.drain and j.job.tries < 10 and (capacity_old(q, now)
-                                                 or (room < n and not capacity_told(&q.capacity, now, j.job.born_us))):
+        if (not j.drain and j.job.tries < JOB_TRIES
+                and (capacity_old(q, now)
+                     or (room < n and not capacity_told(&q.capacity, now, j.job.born_us)))):
             q.capacity.wanted = True
             wait = True
             break
@@ -166,9 +167,9 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
             it = j.req.ops[i].push
             q = it.partition.queue
             if q.max_size > 0:
-                if j.job.tries < 10 and (capacity_old(q, now)
-                                         or (capacity_left(q) == 0
-                                             and not capacity_told(&q.capacity, now, j.job.born_us))):
+                if (j.job.tries < JOB_TRIES
+                        and (capacity_old(q, now)
+                             or (capacity_left(q) == 0 and not capacity_told(&q.capacity, now, j.job.born_us)))):
                     q.capacity.wanted = True
                     fault = CAPACITY_UNKNOWN
                 elif capacity_left(q) == 0:

@@ -9,7 +9,6 @@
 # statement. It is then sent once more, without names.
 
 cdef enum:
-    HINT_NAMED = -1               # the head is named
     HEAD_TIMELY_US = 50000000     # ids further from the database's clock are left to it: its own bound is 60 s
     HEAD_CLOCK_US = 100000        # how much later than the database's clock, as known here, a row's time may be
     HEAD_ALONE = 8                # pushes in a row without another writer before a head is named
@@ -50,7 +49,7 @@ cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
         g.hint = atomic_get64(&g.partition.row_base)
         b.named = b.named and g.partition.end.sent_us > slot.served_us and group_names(g, now)
         if not g.partition.end.known and end_alone(&g.partition.end):
-            g.hint = -2 - g.hint      # asks push to say `high`
+            g.hint = HINT_HIGH - g.hint
         g = g.next
     g = b.first if b.named else NULL
     while g != NULL:

@@ -96,7 +96,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     if not missing and not follows:
         if (not limited or capacity_admit(w, j)) and (not sealed or push_seal(w, j)):
             push_dispatch(w, j)
-    elif missing and j.job.tries >= 10:
+    elif missing and j.job.tries >= JOB_TRIES:
         push_give_up(w, j)
     else:
         j.job.tries += missing
@@ -125,8 +125,8 @@ cdef void push_decided(PushJob* j) noexcept nogil:
         push_answer(j)
 
 cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
-    # Gives up a push whose names did not become partitions in 10 tries: a client deletes the queue as fast as it is
-    # made. Is also called when memory ran out.
+    # Gives up a push whose names did not become partitions in JOB_TRIES tries: a client deletes the queue as fast as it
+    # is made. Is also called when memory ran out.
     capacity_give_back(j)
     if not j.held:
         if j.drain:

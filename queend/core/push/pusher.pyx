@@ -14,7 +14,7 @@
 cdef void pusher_gather(PushStream* s, PushPart* part) noexcept nogil:
     # Takes over a part sent to s: places it into the batch that gathers, or behind the waiting parts of its client.
     cdef Pusher* x = pusher_of(s, part)
-    if x != NULL and (x.first != NULL or s.full and x.client != 1) or not batch_take(s, part, x):
+    if x != NULL and (x.first != NULL or s.full and x.client != CLIENT_NONE) or not batch_take(s, part, x):
         pusher_wait(s, x, part)
 
 cdef Pusher* pusher_of(PushStream* s, PushPart* part) noexcept nogil:
@@ -73,7 +73,7 @@ cdef void pusher_wait(PushStream* s, Pusher* x, PushPart* part) noexcept nogil:
 cdef inline bint pushers_full(const PushStream* s, const Pusher* of, const PushBatch* b) noexcept nogil:
     # Returns True if pushers have brought to b what they may, or PUSHERS_ITEMS items have been passed by. A chunk of
     # the failover buffer has no share: it stands in one batch (batch_holds).
-    return of != NULL and of.client != 1 and (b.bytes >= PUSHERS_BYTES or b.n_items >= PUSHERS_ITEMS
+    return of != NULL and of.client != CLIENT_NONE and (b.bytes >= PUSHERS_BYTES or b.n_items >= PUSHERS_ITEMS
                                               or s.passed_by >= PUSHERS_ITEMS)
 
 cdef void pusher_pour(PushStream* s, Pusher* x, bint share) noexcept nogil:
@@ -84,8 +84,8 @@ cdef void pusher_pour(PushStream* s, Pusher* x, bint share) noexcept nogil:
     x.first = NULL
     while part != NULL:
         following = <PushPart*>part.msg.next
-        if (s.full and x.client != 1 or share and (x.groups >= SHARE_GROUPS or x.bytes >= SHARE_BYTES)
-                or x.client == 1 and x.first != NULL or not batch_take(s, part, x)):
+        if (s.full and x.client != CLIENT_NONE or share and (x.groups >= SHARE_GROUPS or x.bytes >= SHARE_BYTES)
+                or x.client == CLIENT_NONE and x.first != NULL or not batch_take(s, part, x)):
             pusher_wait(s, x, part)
         part = following
 

@@ -47,6 +47,13 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         g = g.next
     return True
 
+# Kinds of the ids of a partition's records (p_kind of queend.push).
+cdef enum RowKind:
+    ROW_MADE = 0              # made by the daemon
+    ROW_V7 = 1
+    ROW_OTHER = 2             # no id is of version 7
+    ROW_MIXED = 3
+
 cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint, BodyPack* pack) noexcept nogil:
     # Encodes the rows of a batch. Array `known` takes what is known of the batch's ids, or the named heads. It stays
     # empty if push needs nothing of this. It is NULL if the statement does not ask. Array `hint` takes what is known of
@@ -68,13 +75,13 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint
         if hint != NULL:
             pgarray_int8(hint, g.hint)
         if not g.has_client and not b.unsure:
-            kind = 0
+            kind = ROW_MADE
         elif not g.has_other:
-            kind = 1
+            kind = ROW_V7
         elif not g.has_v7:
-            kind = 2
+            kind = ROW_OTHER
         else:
-            kind = 3
+            kind = ROW_MIXED
         pgarray_int2(&a.kind, kind)
         if g.has_v7:
             pgarray_uuid(&a.lo, g.lo)

@@ -18,7 +18,7 @@ cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
         if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
             g = b.chunks[i].group
             g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (SIDE_SEEN + 1)
-            g.to_side = g.to_side or g.learn or g.known == -1
+            g.to_side = g.to_side or g.learn or g.known == KNOWN_CROWDED
             any = any or g.to_side
     g = b.first if any else NULL
     while g != NULL:
@@ -115,7 +115,7 @@ cdef bint side_learn(PushStream* s, PushBatch* b) noexcept nogil:
         return False
     uv_mutex_lock(&idsets.lock)
     r = g.partition.idset
-    g.known = -2 - r.known if r != NULL else -2
+    g.known = KNOWN_LOOK - r.known if r != NULL else KNOWN_LOOK
     g.known_at = r.known_at if r != NULL else 0
     if r != NULL:
         idset_used(r)

@@ -197,7 +197,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         engine_reload(s.worker)
         return
     spool.doubt = False
-    # no row: the batch had none (no memory)
+    # without a row the batch was empty, because memory ran out
     b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
     batch_learn(b, res)
     heads_learn(b, res, s.call.sent_us)

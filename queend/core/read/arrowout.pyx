@@ -4,7 +4,6 @@
 # metadata holds the entries: marks, errors, next offsets.
 
 cdef enum:
-    IPC_V5 = 4
     IPC_SCHEMA = 1          # message types
     IPC_DICTIONARY = 2
     IPC_RECORDS = 3
@@ -158,8 +157,7 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
 # ---- messages ------------------------------------------------------------------------------------------------------
 
 cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
-    # Begins a message. t: its table, whose field 2, the header, is still to be written. Returns where the flatbuffer
-    # starts.
+    # Begins a message. t: its table, whose header is still to be written. Returns where the flatbuffer starts.
     cdef size_t base
     fbs_pad(b, 0, 8)
     buf_le32(b, <uint32_t>0xffffffff)
@@ -167,9 +165,9 @@ cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcep
     base = b.len
     buf_le32(b, 0)                        # the root's reference
     fbs_table(b, base, base, b"2148", t)
-    fbs_short(b, t.field[0], IPC_V5)
-    fbs_byte(b, t.field[1], kind)
-    fbs_long(b, t.field[3], body)
+    fbs_short(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5)
+    fbs_byte(b, t.field[ARROW_MESSAGE_KIND], kind)
+    fbs_long(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body)
     return base
 
 cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
@@ -180,28 +178,28 @@ cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
 cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
     cdef FbsTable t
     fbs_table(b, base, slot, b"41", &t)
-    fbs_int(b, t.field[0], bits)
-    fbs_byte(b, t.field[1], 1)           # signed
+    fbs_int(b, t.field[ARROW_INT_BITS], bits)
+    fbs_byte(b, t.field[ARROW_INT_SIGNED], True)
 
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
     # dictionary: id of the column's dictionary, if it has one.
     cdef FbsTable t, of, coding
     fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
-    fbs_byte(b, t.field[2], c.kind)
-    fbs_string(b, base, t.field[0], slice_lit(c.name))
+    fbs_byte(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind)
+    fbs_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
     if c.kind == IPC_INT:
-        ipc_int(b, base, t.field[3], c.bits)
+        ipc_int(b, base, t.field[ARROW_FIELD_TYPE], c.bits)
     elif c.kind == IPC_TIMESTAMP:
-        fbs_table(b, base, t.field[3], b"24", &of)
-        fbs_short(b, of.field[0], 2)     # microseconds
-        fbs_string(b, base, of.field[1], slice_lit(b"UTC"))
+        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
+        fbs_short(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS)
+        fbs_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
     else:
-        fbs_table(b, base, t.field[3], b"", &of)
+        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
     if c.dictionary != NULL:
-        fbs_table(b, base, t.field[4], b"84", &coding)
-        fbs_long(b, coding.field[0], dictionary)
-        ipc_int(b, base, coding.field[1], 32)
-    fbs_vector(b, base, t.field[5], 0, 4)
+        fbs_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
+        fbs_long(b, coding.field[ARROW_ENCODING_ID], dictionary)
+        ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
+    fbs_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
 
 cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice value) noexcept nogil:
     # Writes the schema. key: of the metadata, NULL: no metadata. Dictionaries have the ids 0, 1, … in the order of
@@ -211,16 +209,16 @@ cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice 
     cdef size_t at
     cdef int i
     cdef int dictionaries = 0
-    fbs_table(b, base, message.field[2], b"244" if key != NULL else b"24", &schema)
-    at = fbs_vector(b, base, schema.field[1], n, 4)
+    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"244" if key != NULL else b"24", &schema)
+    at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_FIELDS], n, 4)
     for i in range(n):
         ipc_field(b, base, at + 4 * i, columns[i], dictionaries)
         dictionaries += columns[i].dictionary != NULL
     if key != NULL:
-        at = fbs_vector(b, base, schema.field[2], 1, 4)
+        at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_METADATA], 1, 4)
         fbs_table(b, base, at, b"44", &pair)
-        fbs_string(b, base, pair.field[0], slice_lit(key))
-        fbs_string(b, base, pair.field[1], value)
+        fbs_string(b, base, pair.field[ARROW_PAIR_KEY], slice_lit(key))
+        fbs_string(b, base, pair.field[ARROW_PAIR_VALUE], value)
     ipc_message_end(b, base)
 
 cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
@@ -234,11 +232,11 @@ cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int column
     cdef int64_t begin = 0
     cdef int i
     fbs_table(b, base, slot, b"844", &t)
-    fbs_long(b, t.field[0], length)
-    at = fbs_vector(b, base, t.field[1], columns, 16)
+    fbs_long(b, t.field[ARROW_BATCH_LENGTH], length)
+    at = fbs_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
     for i in range(columns):
         fbs_long(b, at + 16 * i, length)         # no nulls
-    at = fbs_vector(b, base, t.field[2], n, 16)
+    at = fbs_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
     for i in range(n):
         fbs_long(b, at + 16 * i, begin)
         fbs_long(b, at + 16 * i + 8, <int64_t>sizes[i])
@@ -255,9 +253,9 @@ cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
     sizes[0] = 0
     sizes[1] = t.ends.len
     sizes[2] = t.bytes.len
-    fbs_table(b, base, message.field[2], b"84", &dictionary)
-    fbs_long(b, dictionary.field[0], id)
-    ipc_batch(b, base, dictionary.field[1], ipctext_count(t), 1, sizes, 3)
+    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
+    fbs_long(b, dictionary.field[ARROW_PIECE_ID], id)
+    ipc_batch(b, base, dictionary.field[ARROW_PIECE_DATA], ipctext_count(t), 1, sizes, 3)
     ipc_message_end(b, base)
     ipc_body(b, &t.ends)
     ipc_body(b, &t.bytes)
@@ -289,7 +287,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
     for i in range(n_parts):
         body += ipc_padded(parts[i].len)
     base = ipc_message(b, IPC_RECORDS, body, &message)
-    ipc_batch(b, base, message.field[2], length, n, sizes, k)
+    ipc_batch(b, base, message.field[ARROW_MESSAGE_HEADER], length, n, sizes, k)
     ipc_message_end(b, base)
     for i in range(n_parts):
         ipc_body(b, parts[i])

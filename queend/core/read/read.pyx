@@ -2,7 +2,15 @@
 # arguments.
 
 cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
-cdef dict READ_FORMATS = {"json": 0, "ndjson": 1, "arrow": 2, "events": 3}
+cdef enum ReadFormat:
+    READ_UNKNOWN = -1
+    READ_JSON = 0
+    READ_NDJSON
+    READ_ARROW
+    READ_EVENTS
+
+cdef dict READ_FORMATS = {"json": <int>READ_JSON, "ndjson": <int>READ_NDJSON, "arrow": <int>READ_ARROW,
+                          "events": <int>READ_EVENTS}
 
 cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
@@ -17,7 +25,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     those of an Arrow answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's
     number, for the column id. ValueError for a form that is none or rows that do not belong together, MemoryError.
     """
-    cdef int kind = READ_FORMATS.get(form, -1)
+    cdef int kind = READ_FORMATS.get(form, <int>READ_UNKNOWN)
     cdef ReadCall c
     cdef ReadRows* rows = NULL
     cdef ReadEntry* e
@@ -25,7 +33,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     cdef Buf out
     cdef int i
     cdef size_t n_rows = 0
-    if kind < 0:
+    if kind == READ_UNKNOWN:
         raise ValueError(f"no such format: {form}")
     for entry in entries:
         n_rows += len(entry[7])
@@ -49,7 +57,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             e.next = offset
             e.most = entry_most
             e.rows = &rows[n_rows]
-            e.end = ends[c.n] if ends is not None else <int64_t>0x7fffffffffffffff
+            e.end = ends[c.n] if ends is not None else INT64_MAX
             e.number = numbers[c.n] if numbers is not None else 0
             for part in parts:
                 for i in range(ROWS_COLUMNS):
@@ -78,6 +86,15 @@ cdef int read_columns(tuple names) except -1:
         bits |= 1 << READ_COLUMNS.index(name)
     return bits
 
+# Columns of offsets_answer.
+cdef enum:
+    OFFSETS_NUMBER = 0
+    OFFSETS_NAME
+    OFFSETS_HEAD
+    OFFSETS_FLOOR
+    OFFSETS_AT                # only if timed
+    OFFSETS_COLUMNS
+
 def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, bint timed):
     """Heads and floors of partitions as an Arrow stream: number (int32), name, highWatermark, logStartOffset and, if
     timed, offset.
@@ -85,35 +102,36 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     Arrays of the same length in PostgreSQL's binary format, None: empty; int4, text, and int8 each. ValueError for
     anything else.
     """
-    cdef PgIter[5] arrays
-    cdef IpcColumn[5] columns
-    cdef IpcColumn* order[5]
+    cdef PgIter[OFFSETS_COLUMNS] arrays
+    cdef IpcColumn[OFFSETS_COLUMNS] columns
+    cdef IpcColumn* order[OFFSETS_COLUMNS]
     cdef Buf out
     cdef Slice value
     cdef int64_t whole
     cdef int32_t narrow
     cdef int64_t rows
-    cdef int n = 5 if timed else 4
+    cdef int n = OFFSETS_COLUMNS if timed else OFFSETS_AT
     cdef int i
     for i, one in enumerate((number, name, head, floor, at)[:n]):
-        if not pg_array_of(read_slice(one), OID_INT4 if i == 0 else OID_TEXT if i == 1 else OID_INT8, &arrays[i]):
+        if not pg_array_of(read_slice(one), OID_INT4 if i == OFFSETS_NUMBER else OID_TEXT if i == OFFSETS_NAME
+                           else OID_INT8, &arrays[i]):
             raise ValueError("arrays of another type")
-    rows = arrays[0].left
+    rows = arrays[OFFSETS_NUMBER].left
     for i in range(n):
         if arrays[i].left != rows:
             raise ValueError("arrays that do not belong together")
     buf_init(&out)
-    ipccolumn_open(&columns[0], b"number", IPC_INT, 32, NULL)
-    ipccolumn_open(&columns[1], b"name", IPC_UTF8, 0, NULL)
-    ipccolumn_open(&columns[2], b"highWatermark", IPC_INT, 64, NULL)
-    ipccolumn_open(&columns[3], b"logStartOffset", IPC_INT, 64, NULL)
-    ipccolumn_open(&columns[4], b"offset", IPC_INT, 64, NULL)
+    ipccolumn_open(&columns[OFFSETS_NUMBER], b"number", IPC_INT, 32, NULL)
+    ipccolumn_open(&columns[OFFSETS_NAME], b"name", IPC_UTF8, 0, NULL)
+    ipccolumn_open(&columns[OFFSETS_HEAD], b"highWatermark", IPC_INT, 64, NULL)
+    ipccolumn_open(&columns[OFFSETS_FLOOR], b"logStartOffset", IPC_INT, 64, NULL)
+    ipccolumn_open(&columns[OFFSETS_AT], b"offset", IPC_INT, 64, NULL)
     with nogil:
-        while pg_next4(&arrays[0], &narrow):
-            buf_le32(&columns[0].values, <uint32_t>narrow)
-        while pg_next(&arrays[1], &value):
-            ipccolumn_text(&columns[1], value)
-        for i in range(2, n):
+        while pg_next4(&arrays[OFFSETS_NUMBER], &narrow):
+            buf_le32(&columns[OFFSETS_NUMBER].values, <uint32_t>narrow)
+        while pg_next(&arrays[OFFSETS_NAME], &value):
+            ipccolumn_text(&columns[OFFSETS_NAME], value)
+        for i in range(OFFSETS_HEAD, n):
             while pg_next8(&arrays[i], &whole):
                 buf_put(&columns[i].values, &whole, 8)
         for i in range(n):
@@ -121,7 +139,7 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
             if ipccolumn_failed(&columns[i]):
                 out.failed = True
         ipc_stream(&out, order, n, rows, NULL, slice_of(NULL, 0))
-        for i in range(5):
+        for i in range(OFFSETS_COLUMNS):
             ipccolumn_close(&columns[i])
     try:
         if out.failed:
@@ -143,11 +161,11 @@ cdef void readcall_sealed(ReadCall* c) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
 
 cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
-    if kind == 0:
+    if kind == READ_JSON:
         read_json(c, out)
-    elif kind == 1:
+    elif kind == READ_NDJSON:
         read_ndjson(c, out)
-    elif kind == 3:
+    elif kind == READ_EVENTS:
         read_events(c, out)
     else:
         read_arrow(c, out)

@@ -140,7 +140,7 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
                     here.append(search_told(&s, &f, partition))
             here.reverse()
             found += here[:most - len(found)]
-            s.below = <int64_t>0x7fffffffffffffff
+            s.below = INT64_MAX
             if s.last >= 0:
                 searched += s.last - s.first + 1
             if len(found) >= most:

@@ -2,13 +2,13 @@
 # worth a try, and waiters. Guarded by book.lock.
 
 cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
-    # Notes that a pause of a group (0: of all groups) ends at a moment of the database's clock, whichever daemon made
+    # Notes that a pause of a group (or of GROUP_EVERY) ends at a moment of the database's clock, whichever daemon made
     # it. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     cdef int64_t due = now + at - wall
     while g != NULL:
-        if not g.dead and (group == 0 or g.id == group):
+        if not g.dead and (group == GROUP_EVERY or g.id == group):
             c = book_noted(g, p)
             if c != NULL and c.wakes_at != at:
                 cursor_wakes(c, at, due if due > now else now, now, wake)
@@ -17,7 +17,7 @@ cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int
 cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
     # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
     if c.state == CURSOR_BUSY:
-        c.again |= due <= now
+        c.again |= AGAIN_NEWS if due <= now else 0
         return                # else the claim in flight will tell, or the next look
     c.wakes_at = at
     if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):

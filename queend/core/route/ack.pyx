@@ -140,7 +140,7 @@ cdef bint ackitem_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
         if it.status != ACK_COMPLETED:
             return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
         it.status = ACK_UPTO
-    it.delay_us = -1
+    it.delay_us = ACK_DELAY_OF_QUEUE
     if raw.delay.p != NULL and not delay_take(raw.delay, &it.delay_us):
         return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
     it.lease_bad = raw.lease_bad

@@ -44,7 +44,7 @@ cdef inline bint txid_valid(Slice bytes) noexcept nogil:
 
 cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
     # Returns True if the text is a UUID in canonical spelling, which is written to id.
-    return text.n == 36 and wide_uuid_parse(text.p, id) == 1
+    return text.n == 36 and wide_uuid_parse(text.p, id) == UUID_LOWER
 
 cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
     # Returns True if the text is a UUID in canonical spelling: it is its own id.

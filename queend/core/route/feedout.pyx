@@ -6,6 +6,8 @@ cdef enum:
     SOCKET_TEXT = 0x81        # a whole text message
     SOCKET_SHORT = 125        # at most so many bytes: the length stands in the second byte
     SOCKET_MIDDLE = 65535     # at most so many: in the two bytes that follow; else in eight
+    SOCKET_LENGTH_2 = 126     # in the second byte: the length stands in the next two bytes
+    SOCKET_LENGTH_8 = 127     # in the second byte: the length stands in the next eight bytes
 
 cdef const char* HEX = b"0123456789abcdef"
 
@@ -72,7 +74,7 @@ cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
         b.data[at + 1] = <char>n
         return
     b.data[at] = <char>SOCKET_TEXT
-    b.data[at + 1] = <char>(127 if more else 126)
+    b.data[at + 1] = <char>(SOCKET_LENGTH_8 if more else SOCKET_LENGTH_2)
     for i in range(8 if more else 2):
         b.data[at + 2 + (7 if more else 1) - i] = <char>(n & 255)
         n >>= 8

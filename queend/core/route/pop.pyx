@@ -76,9 +76,10 @@ cdef bint params_read(Slice query, const Param* table, int n, int of, ParamValue
         if i == n:
             if name.n and (strict or a.picky) and param_stray(name, table, n, of, a.picky, e):
                 return False
-        elif not values[i].found:
-            values[i].found = 1 if percent_decode(value, a, True, &values[i].text) else -1
-            if values[i].found < 0:
+        elif values[i].found == QUERY_ABSENT:
+            values[i].found = (QUERY_FOUND if percent_decode(value, a, True, &values[i].text)
+                               else QUERY_UNREADABLE)
+            if values[i].found == QUERY_UNREADABLE:
                 values[i].text = slice_of(NULL, 0)
             if not param_take(&table[i], &values[i], e):
                 return False
@@ -99,7 +100,7 @@ cdef bint param_stray(Slice name, const Param* table, int n, int of, bint picky,
 
 cdef bint param_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
     # Returns True if the value may be a name. Needed for rows of text that are names only sometimes.
-    if v.found >= 0 and v.text.n <= NAME_MAX:
+    if v.found != QUERY_UNREADABLE and v.text.n <= NAME_MAX:
         return True
     return refuse_as(e, b"%s must be valid text of at most 255 bytes", p.name.p)
 
@@ -109,7 +110,7 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     cdef size_t i
     if p.kind == PARAM_NAME:
         return param_name(p, v, e)
-    if p.kind == PARAM_TEXT or v.found > 0 and v.text.n == 0:
+    if p.kind == PARAM_TEXT or v.found == QUERY_FOUND and v.text.n == 0:
         return True
     if p.kind == PARAM_TRUTH:
         v.yes = slice_is(v.text, b"true") or slice_is(v.text, b"1")
@@ -170,7 +171,7 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
     q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
     q.autopilot = v[ASKED_AUTOPILOT].yes
     q.frames = v[ASKED_FRAMES].yes
-    if v[ASKED_FORMAT].found < 0 or v[ASKED_FORMAT].text.n:
+    if v[ASKED_FORMAT].found == QUERY_UNREADABLE or v[ASKED_FORMAT].text.n:
         q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
         if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
             return refuse(e, b"format must be json or cloudevents")
@@ -183,7 +184,8 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
         q.partitions = 1
         q.partitions_given = True       # by the path: nothing is left to choose
     q.timeout_ms = min(param_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
-    if v[ASKED_LEASE].found and not (query_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX):
+    if (v[ASKED_LEASE].found != QUERY_ABSENT
+            and not (query_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX)):
         return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
     return pop_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
 
@@ -193,11 +195,11 @@ cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked
     # from_beginning: `all`, in the words of the published clients.
     cdef Slice mode = asked_mode.text
     cdef Slice since = asked_from.text
-    if strict and (asked_mode.found < 0 or mode.n and not slice_is(mode, b"all")
+    if strict and (asked_mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
                    and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
                    and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
-    if strict and (asked_from.found < 0 or since.n and not slice_is(since, b"now")
+    if strict and (asked_from.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
                    and not time_parse(since, &q.sub_from_us)):
         return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
     if slice_is(q.group, b"__QUEUE_MODE__"):

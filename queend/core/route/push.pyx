@@ -1,12 +1,20 @@
 # Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), and items as JSON, sliced out
 # of the body. In: a request. Out: items, of which none is used before all are validated.
 
+# Bits of ItemRaw.wrong, one for each member that must be text.
+cdef enum:
+    WRONG_PARTITION = 1
+    WRONG_QUEUE = 2
+    WRONG_TXID = 4
+    WRONG_TRACE = 8
+    WRONG_TRACEPARENT = 16
+    WRONG_TRACESTATE = 32
+
 cdef struct ItemRaw:
     # The members of an item as literals; p NULL: absent.
     Slice queue, part, txid, trace, parent, state, due, delay, payload
     const Unsupported* unsupported  # NULL: the item has no unsupported member
-    int wrong                 # bits of members that are no text: 1 partition, 2 queue, 4 transactionId, 8 traceId, 16
-                              # traceparent, 32 tracestate
+    int wrong                 # WRONG_*: members that are not text
 
 cdef inline Slice options_part(const PushOptions* options) noexcept nogil:
     # Returns the partition of items that name none. options: may be NULL.
@@ -46,15 +54,15 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, c
 
 cdef bint itemraw_refused(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
     # Refuses an item because a member that must be a string has another type. Returns False.
-    if raw.wrong & 1:
+    if raw.wrong & WRONG_PARTITION:
         return refuse_item(e, b"Partition must be a string", what, index, b"partition")
-    if raw.wrong & 2 or raw.wrong == 0:
+    if raw.wrong & WRONG_QUEUE or raw.wrong == 0:
         return refuse_item(e, b"Queue must be a string", what, index, b"queue")
-    if raw.wrong & 4:
+    if raw.wrong & WRONG_TXID:
         return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
-    if raw.wrong & 8:
+    if raw.wrong & WRONG_TRACE:
         return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    if raw.wrong & 16:
+    if raw.wrong & WRONG_TRACEPARENT:
         return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
     return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
 
@@ -83,17 +91,17 @@ cdef inline void itemraw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice val
 cdef inline bint itemraw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     # Takes a member other than the payload; c: first byte of its value. Returns False if no item has such a member.
     if key_is(key, b"queue"):
-        itemraw_text(raw, &raw.queue, 2, c, value)
+        itemraw_text(raw, &raw.queue, WRONG_QUEUE, c, value)
     elif key_is(key, b"partition"):
-        itemraw_text(raw, &raw.part, 1, c, value)
+        itemraw_text(raw, &raw.part, WRONG_PARTITION, c, value)
     elif key_is(key, b"transactionId"):
-        itemraw_text(raw, &raw.txid, 4, c, value)
+        itemraw_text(raw, &raw.txid, WRONG_TXID, c, value)
     elif key_is(key, b"traceId"):
-        itemraw_text(raw, &raw.trace, 8, c, value)
+        itemraw_text(raw, &raw.trace, WRONG_TRACE, c, value)
     elif key_is(key, b"traceparent"):
-        itemraw_text(raw, &raw.parent, 16, c, value)
+        itemraw_text(raw, &raw.parent, WRONG_TRACEPARENT, c, value)
     elif key_is(key, b"tracestate"):
-        itemraw_text(raw, &raw.state, 32, c, value)
+        itemraw_text(raw, &raw.state, WRONG_TRACESTATE, c, value)
     elif key_is(key, b"deliverAt"):
         raw.due = value
     elif key_is(key, b"delayMs"):
@@ -227,13 +235,15 @@ cdef bint query_format(Slice query, Arena* a, bint* counts, ApiError* e) noexcep
     # Reads `format`. counts: the answer is to consist of numbers.
     cdef Slice value
     cdef int found = query_find(query, b"format", a, &value)
-    counts[0] = found and slice_is(value, b"counts")
-    return not found or counts[0] or slice_is(value, b"array") or refuse(e, b"format must be array or counts")
+    counts[0] = found != QUERY_ABSENT and slice_is(value, b"counts")
+    return (found == QUERY_ABSENT or counts[0] or slice_is(value, b"array")
+            or refuse(e, b"format must be array or counts"))
 
 cdef bint query_partition(Slice query, Arena* a, Slice* part, ApiError* e) noexcept nogil:
     # Reads `partition`; p NULL if the query names none.
     cdef int found = query_find(query, b"partition", a, part)
-    return not found or found > 0 and name_fits(part[0]) or refuse_query(e, PARTITION_TEXT, b"partition")
+    return (found == QUERY_ABSENT or found == QUERY_FOUND and name_fits(part[0])
+            or refuse_query(e, PARTITION_TEXT, b"partition"))
 
 cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
     # Reads the query. Names in it are defaults for forms that can leave them out; JSON items name their own.
@@ -249,14 +259,14 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
     if form == PUSH_JSON or form == PUSH_FRAMES:
         return True
     found = query_find(query, b"queue", a, &out.queue)
-    if found and (found < 0 or out.queue.n == 0 or not name_fits(out.queue)):
+    if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not name_fits(out.queue)):
         return refuse_query(e, QUEUE_TEXT, b"queue")
     if not query_partition(query, a, &out.part, e):
         return False
     found = query_find(query, b"payload", a, &value)
-    if found and form == PUSH_LINES and slice_is(value, b"line"):
+    if found != QUERY_ABSENT and form == PUSH_LINES and slice_is(value, b"line"):
         out.bare = True
-    elif found and (form != PUSH_LINES or not slice_is(value, b"item")):
+    elif found != QUERY_ABSENT and (form != PUSH_LINES or not slice_is(value, b"item")):
         return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
     if out.bare and out.queue.p == NULL:
         return refuse(e, b"payload=line needs a queue in the query")

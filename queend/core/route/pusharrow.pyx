@@ -22,10 +22,10 @@ cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* 
     arrow_open(&p.r, body, a, room)
     while True:
         more = arrow_next(&p.r, e)
-        if more <= 0 or not pusharrow_rows(&p):
+        if more != ARROW_BATCH or not pusharrow_rows(&p):
             break
     arrow_close(&p.r)
-    return more == 0
+    return more == ARROW_END
 
 cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     # Turns stretches of rows of one partition into runs. If the answer consists of numbers, the order across partitions
@@ -213,8 +213,8 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.
     cdef int64_t now = dbclock_now()
-    cdef int64_t scale = 1000000 if r.due_unit == 0 else 1000 if r.due_unit == 1 else 1
-    if r.due_unit == 3:
+    cdef int64_t scale = 1000000 if r.due_unit == ARROW_SECONDS else 1000 if r.due_unit == ARROW_MILLISECONDS else 1
+    if r.due_unit == ARROW_NANOSECONDS:
         value = value // 1000
     us[0] = 0
     if value <= now // scale:

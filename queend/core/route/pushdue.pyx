@@ -38,7 +38,7 @@ cdef bint push_due_option(Slice query, Arena* a, int64_t* due, ApiError* e) noex
     cdef const char* field
     cdef int found = query_find(query, b"deliverAt", a, &at)
     due[0] = 0
-    if found < 0 or query_find(query, b"delayMs", a, &delay) < 0:
+    if found == QUERY_UNREADABLE or query_find(query, b"delayMs", a, &delay) == QUERY_UNREADABLE:
         return refuse(e, DUE_TEXT)
     if at.p == NULL and delay.p == NULL:
         return True

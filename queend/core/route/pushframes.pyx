@@ -96,9 +96,12 @@ cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, in
     out.n = 0
     out.items = NULL
 
+cdef enum:
+    FRAMES_ANY_SIZE = -1      # no size is announced
+
 cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
-    # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: -1 any
-    # size.
+    # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: the
+    # announced size, or FRAMES_ANY_SIZE.
     cdef int result = unzip_arena(f.unzip, frame, UNZIP_MOST - f.unpacked, f.arena, out)
     if result == UNZIP_MEMORY:
         return refuse_memory(f.error)
@@ -109,7 +112,7 @@ cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noe
     if result == UNZIP_BAD:
         return frames_refuse(f, b"not exactly one zstd frame that tells its size")
     f.unpacked += out.n
-    if expected >= 0 and <size_t>expected != out.n:
+    if expected != FRAMES_ANY_SIZE and <size_t>expected != out.n:
         return frames_refuse(f, b"the zstd frame has another size than announced")
     return True
 
@@ -194,7 +197,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     cdef int i
     if not frames_u32(f, &size) or not frames_slice(f, size, &z):
         return frames_refuse(f, b"cut off")
-    if not frames_unzip(f, z, -1, &inner):
+    if not frames_unzip(f, z, FRAMES_ANY_SIZE, &inner):
         return False
     if <size_t>n > inner.n // FRAME_HEAD:
         return frames_refuse(f, b"fewer messages than announced")

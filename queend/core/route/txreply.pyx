@@ -84,7 +84,7 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
         buf_byte(b, b'}')
         return
     buf_text(b, b",\"success\":false,\"reason\":")
-    if fault < 0:
+    if fault == TX_LEASE:
         buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
     tx_fault_word(b, q.ops[fault].fault)

@@ -12,7 +12,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         reload_send(e)
     if e.wait_reload.n:
         reload_waits(e)
-    e.hold_us = -1
+    e.hold_us = HOLD_NONE
     e.rotate += 1
     if e.pause_until and clock_mono_us() >= e.pause_until:
         e.pause_until = 0     # if it is not over, a call failed recently: the timer looks again
@@ -96,7 +96,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 at = min(at, e.discover.leases_due_us if e.discover.leases_due_us > now else now + 20000)
         if e.settings.workers > 1:
             at = min(at, now + 100000)        # other workers add due times without notice
-    if e.hold_us >= 0:
+    if e.hold_us != HOLD_NONE:
         at = min(at, now + e.hold_us)
     if e.pause_until:
         at = min(at, e.pause_until)

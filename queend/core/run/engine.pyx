@@ -63,7 +63,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     if e.slots != NULL:
         e.slots.on_server = engine_server
     e.want_reload = w.index == 0
-    e.version = -1            # 0 would mean: not checked
+    e.version = VERSION_NONE      # 0 would mean: not checked
     if e.slots != NULL and w.process.connects:
         slotpool_connect(e.slots)
     if e.slots != NULL and w is boss:
@@ -133,7 +133,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if route.tells:
         route.submit(w, r, route.route)
         return
-    if e.stopping and (r.conn == NULL or r.conn.asked > 1):
+    if e.stopping and (r.conn == NULL or r.conn.asked == ASKED_MANY):
         reply_error(r, 503, "The server is shutting down")      # the first request of a connection is served
         return
     if not catalog.loaded and not (spool.on and route.buffered):

@@ -34,7 +34,7 @@ cdef void forget_all(int64_t number) noexcept nogil:
     while catalog.list != NULL:
         catalog_bury(catalog.list)
     catalog.cleanings += 1    # look-ups in flight are void
-    catalog.version = -1
+    catalog.version = VERSION_NONE
     catalog.server = number
     uv_rwlock_wrunlock(&catalog.lock)
     uv_mutex_lock(&idsets.lock)
@@ -51,10 +51,10 @@ cdef void engine_server(void* owner) noexcept nogil:
     cdef int i
     cdef bint known
     uv_rwlock_rdlock(&catalog.lock)
-    known = catalog.loaded and catalog.version >= 0
+    known = catalog.loaded and catalog.version != VERSION_NONE
     uv_rwlock_rdunlock(&catalog.lock)
     e.server = e.slots.server
-    e.version = -1
+    e.version = VERSION_NONE
     discover_forget(e)
     if known:
         engine_reloaded(e.worker, NULL)       # another worker has loaded it

@@ -25,11 +25,11 @@ cdef void routes_open() noexcept nogil:
     t.query = EVENTS_QUERY_NAMES
     t = route_is(b"livez", METHOD_GET, b"/livez", watch_tells, ROUTE_ONLY)
     t.methods |= 1 << METHOD_HEAD
-    t.level = 0
+    t.level = GRANT_NONE
     t.tells = True
     t = route_is(b"readyz", METHOD_GET, b"/readyz", engine_tell, ROUTE_ONLY)
     t.methods |= 1 << METHOD_HEAD
-    t.level = 0
+    t.level = GRANT_NONE
     t.tells = True
 
 cdef HotRoute* route_is(const char* name, int method, const char* path,

@@ -115,7 +115,7 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     version = catalog.version
     uv_rwlock_rdunlock(&catalog.lock)
-    if version < 0:
+    if version == VERSION_NONE:
         e.want_reload = True      # the loaded catalog was dropped since, or is partial
         e.reload_pause = clock_mono_us() + 10000
         return

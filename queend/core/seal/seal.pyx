@@ -129,6 +129,13 @@ cdef inline bint envelope_short(Slice raw, unsigned char* out) noexcept nogil:
     return (raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'='
             and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18)
 
+# Bits of the members of an envelope that were read.
+cdef enum:
+    ENVELOPE_TEXT = 1
+    ENVELOPE_IV = 2
+    ENVELOPE_TAG = 4
+    ENVELOPE_WHOLE = 7
+
 cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
     # Reads an object with exactly these three members, in any order. Returns False if the payload has another form.
     cdef Json j
@@ -141,16 +148,16 @@ cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
     while json_member(&j, &first, &key):
         if not json_string(&j, &value):
             return False
-        if not seen & 1 and slice_is(key, b'"encrypted"'):
-            seen |= 1
+        if not seen & ENVELOPE_TEXT and slice_is(key, b'"encrypted"'):
+            seen |= ENVELOPE_TEXT
             e.text = slice_of(value.p + 1, value.n - 2)
-        elif not seen & 2 and slice_is(key, b'"iv"') and envelope_short(value, e.iv):
-            seen |= 2
-        elif not seen & 4 and slice_is(key, b'"authTag"') and envelope_short(value, e.tag):
-            seen |= 4
+        elif not seen & ENVELOPE_IV and slice_is(key, b'"iv"') and envelope_short(value, e.iv):
+            seen |= ENVELOPE_IV
+        elif not seen & ENVELOPE_TAG and slice_is(key, b'"authTag"') and envelope_short(value, e.tag):
+            seen |= ENVELOPE_TAG
         else:
             return False
-    return json_end(&j) and seen == 7 and e.text.n and e.text.n % 4 == 0
+    return json_end(&j) and seen == ENVELOPE_WHOLE and e.text.n and e.text.n % 4 == 0
 
 cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text, size_t n, char* out) noexcept nogil:
     # Opens an envelope with one key. queue: p NULL if it is not bound to a queue. Returns False if the key does not

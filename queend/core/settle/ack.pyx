@@ -45,15 +45,15 @@ cdef void ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     # unknown keeps partition NULL (the message does not exist) or group NULL (the group does not exist). Requires
     # catalog.lock.
     cdef int32_t id = 0
-    if it.partition_id == 0:
+    if it.partition_id == ACK_PARTITION_UNREAD:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
             id = <int32_t>it.partition_number
         elif not code_id_read(catalog.seed, b'p', it.partition_uuid, &id):
-            id = -1
+            id = ACK_PARTITION_NONE
         it.partition_id = id
     it.partition = NULL
     it.group = NULL
-    if it.partition_id < 0:
+    if it.partition_id == ACK_PARTITION_NONE:
         return
     it.partition = catalog_ids(it.partition_id, group, &it.group)
     if it.group == NULL and not asked:
@@ -79,7 +79,7 @@ cdef void ack_go(Engine* e, Job* job) noexcept nogil:
     j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if (i and it.partition_id == 0 and it.partition_number == (it - 1).partition_number
+        if (i and it.partition_id == ACK_PARTITION_UNREAD and it.partition_number == (it - 1).partition_number
                 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0):
             it.partition_id = (it - 1).partition_id
         ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)

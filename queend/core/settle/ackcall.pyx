@@ -154,16 +154,16 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
 
 cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
     cdef AckItem* it = row.first
-    cdef int64_t delay = -1
+    cdef int64_t delay = ACK_DELAY_OF_QUEUE
     pgarray_int4(&a.retry_limit, row.partition.queue.retry_limit)
     while it != NULL:         # the longest delay that the returned messages ask for
         if (it.status == ACK_FAILED or it.status == ACK_RETRY) and it.delay_us > delay:
             delay = it.delay_us
         it = it.next
-    if delay >= 0:
+    if delay != ACK_DELAY_OF_QUEUE:
         pgarray_int8(&a.retry_delay_us, delay)
     else:
-        pgarray_null(&a.retry_delay_us)      # as configured in the queue
+        pgarray_null(&a.retry_delay_us)
 
 cdef void rows_unsure(Engine* e, AckRow* rows, int n) noexcept nogil:
     # Marks the leases of these rows as uncertain: without an answer they may have ended or not.

@@ -100,7 +100,7 @@ cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
     # Returns True if the job's names are as recent as the worker's catalog, whose version the statement carries. A
     # partial catalog has no version. In that case the worker's version is older than the database's, which refuses the
     # statement.
-    return j.job.server == catalog.server and (j.version >= e.version or j.version < 0)
+    return j.job.server == catalog.server and (j.version >= e.version or j.version == VERSION_NONE)
 
 cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
     # Resolves the names of outdated jobs again: found in another incarnation, or in an older catalog than the worker's.

@@ -89,7 +89,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
             if op.push.partition == NULL:
                 missing = True
         else:
-            op.ack.partition_id = 0
+            op.ack.partition_id = ACK_PARTITION_UNREAD
             ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
             if lacks == NULL and not gate_ack(j.job.r, op.ack, op.ack.group_name):
                 lacks = op.ack
@@ -105,7 +105,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
             return
         j.cleared = not tx_refusable(j)
     ask = ask or (missing and j.cleared)
-    if ask and j.job.tries >= 10:
+    if ask and j.job.tries >= JOB_TRIES:
         job_refuse(&j.job, 503, "The queue is being deleted; try again")
         return
     if ask:

@@ -101,7 +101,7 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
         if fault:
             break
     table_free(&seen)
-    if fault > 0:
+    if fault > TX_FAULT_NONE:
         op.fault = fault
         tx_answer(j, i)
     elif fault or not batch_chunks(&call.batch):

@@ -78,7 +78,7 @@ cdef struct Found:
     int64_t head
     int64_t leased_until      # database clock, 0: free
     int64_t wakes_at          # database clock: end of a pause, 0: the row is not about a pause
-    int32_t group             # the group that the row is about; 0: every group
+    int32_t group             # the group that the row is about, or GROUP_EVERY
 
 cdef struct Checked:
     int32_t partition
@@ -87,7 +87,7 @@ cdef struct Checked:
 
 cdef struct RateAsk:
     int32_t queue
-    int32_t group             # 0: all groups together
+    int32_t group             # GROUP_EVERY: all groups together
 
 cdef struct Slices:           # requests for tokens of rates (find/rates)
     Call call
@@ -221,7 +221,7 @@ cdef struct Engine:
     Drain[DRAINS_MOST] drains
     int n_drains
     int64_t turned_us         # when a statement of claims or acknowledgments by lease last left
-    int64_t hold_us           # time until a hold ends by time alone, -1: no hold
+    int64_t hold_us           # time until a hold ends by time alone, or HOLD_NONE
     Round round
     Discover discover
     Slices rates

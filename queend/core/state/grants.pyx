@@ -2,7 +2,8 @@
 # grants is in auth/grant.
 
 cdef enum:
-    GRANT_READ = 1            # levels: each includes the lower ones; 0: a token without a role
+    GRANT_NONE = 0            # levels: each includes the lower ones; GRANT_NONE: a token without a role
+    GRANT_READ = 1
     GRANT_WRITE = 2
     GRANT_ADMIN = 3
     GRANT_WAYS = 8            # places in the table where a digest may stand

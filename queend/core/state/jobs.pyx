@@ -12,6 +12,10 @@ cdef struct InboxMsg:
     InboxMsg* next
     void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
 
+cdef enum:
+    CLIENT_NONE = 1           # Job.client of a job that no connection sent
+    JOB_TRIES = 10            # rounds of look-ups after which a job is given up
+
 cdef enum JobAt:
     # Where a job is: what it waits for. A list gives its own value to each job that enters it. Besides, it is written
     # by round_ask, push_dispatch, txcall_send, cycle_send, and under book.lock by book_park and book_unpark.
@@ -52,7 +56,7 @@ cdef struct Job:
     int64_t born_us
     int64_t queued_us         # when it began to wait for a statement
     size_t bytes
-    uint64_t client           # connection that sent the job, 1: none; an identity only, never dereferenced
+    uint64_t client           # connection that sent the job, or CLIENT_NONE; an identity only, never dereferenced
 
 cdef struct JobList:
     Job* first

@@ -50,12 +50,15 @@ cdef struct HoldRule:
     int64_t most_us
     int most_misses           # after a miss 2^misses statements do not wait; most misses counted
 
+# Values of Hold.wait_us and Engine.hold_us that are no time.
+cdef enum:
+    HOLD_FLIGHT = -1          # as long as a statement is in flight
+    HOLD_NONE = -1            # no hold ends by time alone
+
 cdef struct Hold:
     int preferred             # with this many jobs a statement leaves at once
     int max_jobs              # jobs in one statement
-    # longest wait of the oldest job; -1: as long as a statement is in flight, but shorter if the database is far away
-    # (hold_for)
-    int64_t wait_us
+    int64_t wait_us           # longest wait of the oldest job, or HOLD_FLIGHT: shorter if the database is far away
     bint patient              # waits also when no statement is in flight: the operator asked for it
     const HoldRule* rule      # NULL: does not wait for returning clients
     int expected              # jobs or records to wait for; 0: does not wait

@@ -32,6 +32,10 @@ cdef struct Rate:  # the slice of a bucket in the database that this process hol
     int64_t next_us           # monotonic: the bucket is empty until then
     int want                  # missing tokens: asked for next
 
+cdef enum:
+    VERSION_NONE = -1         # of a catalog that is to be loaded: no database has this version
+    GROUP_EVERY = 0           # instead of a group's id: every group of the queue
+
 cdef struct Queue:
     int32_t id
     int32_t epoch

@@ -89,6 +89,9 @@ cdef struct Pace:             # net/arriving
     int64_t mark_bytes
     bint running              # False: begins at the next look
 
+cdef enum:
+    ASKED_MANY = 2            # Conn.asked: more than one request
+
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
     Conn* prev                # in the list of its state
@@ -126,7 +129,7 @@ cdef struct Conn:
     uint8_t read_out          # all input before that end was read
     uint8_t owes_continue     # `100 Continue` is due after all earlier answers
     uint8_t admitted          # the token of the next request was just verified
-    uint8_t asked             # requests taken so far: 0, 1, 2 (more than one)
+    uint8_t asked             # requests taken so far, at most ASKED_MANY
     uint8_t ended             # closes after the last due answer; takes no more requests
     uint8_t beside            # its last request is read beside the loop (net/beside)
     uint8_t waits_room        # it is in the worker's list of connections that wait for room (net/held)

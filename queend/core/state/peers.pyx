@@ -15,9 +15,12 @@ cdef enum NoticeFlag:
     NOTICE_LOOK = 1           # something was committed that no entry names
     NOTICE_MAINTENANCE = 2    # a maintenance switch of all daemons was changed
 
+cdef enum:
+    NOTICE_STORED = 0         # NoticeEntry.group: messages were stored in the partition
+
 cdef struct NoticeEntry:
     int32_t partition
-    int32_t group             # group whose lease of the partition ended; 0: messages were stored in the partition
+    int32_t group             # group whose lease of the partition ended, or NOTICE_STORED
 
 cdef struct Notice:
     # The head of a packet.

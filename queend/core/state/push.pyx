@@ -72,6 +72,17 @@ cdef struct Elsewhere:
 
 cdef Elsewhere elsewhere
 
+# Values of PushGroup.known that are no offset (p_known of queend.push).
+cdef enum:
+    KNOWN_NOTHING = 0         # no id is remembered yet
+    KNOWN_CROWDED = -1        # there is no room to remember ids
+    KNOWN_LOOK = -2           # minus the offset up to which all ids are known: ids of the push may be among them
+
+# Values of PushGroup.hint that are no offset (p_hint of queend.push).
+cdef enum:
+    HINT_NAMED = -1           # the head is named
+    HINT_HIGH = -2            # minus an offset: the hint is that offset, and the answer holds `high`
+
 cdef struct PushSlot:
     # A record of a group, found by its id.
     PushItem* it
@@ -92,7 +103,7 @@ cdef struct PushGroup:
     bint answered
     int64_t head              # the partition's head after the commit, 0: nothing new
     PushItem* dups            # records whose id occurs earlier in the same call: answered from the first occurrence
-    int64_t known             # what the statement tells the database about known ids (memory/idset)
+    int64_t known             # what the statement tells the database about known ids (memory/idset); KNOWN_*
     int64_t known_at
     PushSlot* slots           # hash of ids, made if they come unordered
     uint32_t slots_mask
@@ -104,7 +115,7 @@ cdef struct PushGroup:
     bint to_side              # must wait at the stream's side: push/side
     bint learn                # the partition's ids must be read before the group is sent
     # Fields of push/heads:
-    int64_t hint              # what the statement tells the database about its newest row
+    int64_t hint              # what the statement tells the database about its newest row; HINT_*
     int answers               # answers received for its rows
     bint sound                # all records were stored unchanged
     bint told                 # the answer contained `high`

@@ -137,7 +137,7 @@ cdef struct Param:
 
 cdef struct ParamValue:
     Slice text                # decoded
-    int found                 # 0: absent, -1: cannot be decoded
+    int found                 # QUERY_*
     int number
     bint given                # `number` holds a valid integer
     bint yes
@@ -218,6 +218,12 @@ cdef enum AckStatus:
     ACK_WINDOW = 16           # added to a status for queend.ack: applies to all messages that the lease still holds
     ACK_OTHER = 255           # an unknown word
 
+# Values of AckItem.delay_us and AckItem.partition_id.
+cdef enum:
+    ACK_DELAY_OF_QUEUE = -1       # as configured in the queue
+    ACK_PARTITION_UNREAD = 0      # its UUID was not read yet
+    ACK_PARTITION_NONE = -1       # its UUID names no partition of this database
+
 cdef struct AckItem:
     AckItem* next
     Partition* partition
@@ -231,8 +237,8 @@ cdef struct AckItem:
     unsigned char[16] lease
     unsigned char[16] partition_uuid
     int64_t partition_number
-    int64_t delay_us          # pause before a redelivery, -1: as configured in the queue
-    int32_t partition_id
+    int64_t delay_us          # pause before a redelivery, or ACK_DELAY_OF_QUEUE
+    int32_t partition_id      # or ACK_PARTITION_*
     uint8_t status            # AckStatus
     uint8_t code
     bint has_lease

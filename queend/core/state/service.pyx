@@ -1,6 +1,12 @@
 # Calls from the rooms of sockets to rooms below them. Service tells the engine of requests and turns. HotRoute says
 # which requests the engine takes itself. Written before the threads start.
 
+# Results of Service.early, for a request whose body was not read yet.
+cdef enum Early:
+    EARLY_REFUSED = -1
+    EARLY_VERIFY = 0          # the token must be verified first
+    EARLY_PASSED = 1          # the body may be read, and the gate is passed with it
+
 cdef struct Service:
     # Functions of rooms below; run/service fills the struct in.
     bint (*boot)(Process* p) noexcept nogil             # before the workers start; returns False if they must not
@@ -18,8 +24,7 @@ cdef struct Service:
     void (*request)(Worker* w, Request* r) noexcept nogil       # takes a complete request
     bint guarded              # requests need a token
     bint (*open_to_all)(Slice path) noexcept nogil      # returns True if this path needs no token
-    # returns whether the body may be read. 1: yes; 0: after the token is verified; -1: no
-    int (*early)(Request* r) noexcept nogil
+    int (*early)(Request* r) noexcept nogil             # returns EARLY_*: whether the body may be read
     void (*refuse)(Request* r) noexcept nogil           # answers a request whose body may not be read
     void (*fed)(Request* r) noexcept nogil              # takes the answer of a feed's internal request
     # reads the frame at the begin of the bytes; returns its size, 0: incomplete

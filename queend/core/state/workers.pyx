@@ -166,6 +166,11 @@ cdef struct Listener:
     unsigned int turn
     bint running
 
+# Values of Watch.stuck besides workers.
+cdef enum:
+    STUCK_NONE = 0
+    STUCK_CONTROL = -1        # the control plane
+
 cdef struct Watch:
     Routine routine           # its lock guards the four fields below
     int period_ms             # of systemd's watchdog, 0: off
@@ -173,7 +178,7 @@ cdef struct Watch:
     socklen_t address_size
     int fd
     int64_t beat_ms           # last beat of the control plane; 0: none yet
-    int64_t stuck             # 1 + number of the stuck worker; -1: the control plane; 0: none is stuck
+    int64_t stuck             # 1 + number of the stuck worker, or STUCK_*
     bint control_told
 
 cdef struct Process:
