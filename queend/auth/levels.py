@@ -15,7 +15,7 @@ PUSH, POP, READS, MANAGE = 1, 2, 4, 8
 EVERY_QUEUE = "*"
 
 # Rows of files: level, method, path below /. The routes of the control plane declare theirs (control/route); those of
-# the core stand in its table (core/run/kinds). Paths are matched whole, a parameter is one segment.
+# the core stand in its table (core/run/jobtypes). Paths are matched whole, a parameter is one segment.
 ROUTES = """
 public GET  :nothing
 public GET  assets/*

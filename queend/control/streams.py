@@ -1,5 +1,5 @@
 """/streams/v1: the queries that stream clients register, and their state (docs/streams.md). Their cycles, which pop,
-push and keep state in one transaction, are the core's (route/cycle)."""
+push and keep state in one transaction, are the core's (route/cyclebody)."""
 from __future__ import annotations
 
 import re

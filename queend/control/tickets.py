@@ -1,6 +1,6 @@
 """Tickets for streams of messages. A page cannot set a header of an EventSource or a WebSocket. So a client with a
 token asks for a ticket and names it in the query of the stream: once, within seconds, at the same path
-(core/auth/ticket)."""
+(core/auth/grants)."""
 from __future__ import annotations
 
 import secrets

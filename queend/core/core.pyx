@@ -59,12 +59,12 @@ cdef class Core:
         refuses = settings.pop("refuse_plain", False)
         strictness = settings.pop("strict", False)
         settings_load(&self.p.settings, settings)
-        sealring_load(keys)
+        seal_ring_load(keys)
         sealring.refuses = refuses
         strict = strictness
         global log_hidden
         free(log_hidden)
-        log_hidden = text_copy(hidden) if hidden else NULL
+        log_hidden = slice_strdup(hidden) if hidden else NULL
         if hidden and log_hidden == NULL:
             raise MemoryError()
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs,
@@ -75,10 +75,10 @@ cdef class Core:
                 bridge_close()
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
-        service_open()
-        http_open()
+        engine_service()
+        head_open()
         budget_open(&self.p.settings)
-        sites_open(&self.p.settings)
+        origin_open(&self.p.settings)
         edition_open(self.p.settings.edition)
         core_exists = True
         self.opened = True
@@ -96,9 +96,9 @@ cdef class Core:
             bridge_close()
             budget_close()
             grants_close()
-            sites_close()
+            origin_close()
             seal_close(&seal_python)
-            sealring_close()
+            seal_ring_close()
             spool_close()
             core_exists = False
 
@@ -113,14 +113,14 @@ cdef class Core:
         spool_open(s.buffer_dir, s.buffer_bytes, s.buffer_records, s.buffer_chunk, s.buffer_pause_ms, reason,
                    sizeof(reason))
         if spool.on:
-            error = quarantine_recover()
+            error = segment_count_failed()
             if error:
                 raise OSError(f"failover buffer, quarantine: {os.strerror(error)}")
             for name in sorted(os.listdir(<bytes>s.buffer_dir)):
                 if name.endswith(b".seg") and len(name) == 24 and name[:20].isdigit():
                     number = int(name[:20])
                     with nogil:
-                        spool_recover(number, reason, sizeof(reason))
+                        segment_recover_file(number, reason, sizeof(reason))
                     if reason[0]:
                         break
         if reason[0]:
@@ -150,7 +150,7 @@ cdef class Core:
         memcpy(m.dir, <const char*>path, len(path))
         m.number = number
         m.msg.run = refill_adopt
-        if boss == NULL or not worker_post(boss, &m.msg):
+        if leader == NULL or not worker_post(leader, &m.msg):
             free(m)
 
     def pause(self, bint pushes, bint pops):
@@ -161,7 +161,7 @@ cdef class Core:
         spool.paused = pushes
         if not spool.on:
             spool.gate = GATE_SHUT if pushes else GATE_OPEN
-        boss_wake()
+        waiters_wake_leader()
 
     def start(self, bint connects=True, bint accepts=True):
         """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible.
@@ -207,7 +207,7 @@ cdef class Core:
     def feed(self, bytes address, int period_ms):
         """From now on `WATCHDOG=1` goes to this Unix socket, at least twice in each period while every worker turns.
         False: it is no address."""
-        return bool(watch_feeds(&self.p, address, len(address), period_ms))
+        return bool(watchdog_feed(&self.p, address, len(address), period_ms))
 
     def connect(self):
         """The database is there and has the schema of this version. After a start that did not connect."""
@@ -228,13 +228,13 @@ cdef class Core:
 
     def ready(self):
         """Does the database answer, every worker?"""
-        return self.p.running and process_ready(&self.p)
+        return self.p.running and engine_ready(&self.p)
 
     def unready(self):
         """Returns why requests are not all served now, as the reason of /readyz; None if they are."""
         cdef const char* why = b"The server is shutting down"
         if self.p.running:
-            why = process_unready(&self.p)
+            why = engine_unready(&self.p)
         return None if why == NULL else (<bytes>why).decode()
 
     def unserved(self):
@@ -245,7 +245,7 @@ cdef class Core:
         """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full,
         commits_hang), "risks" (settings that let a crash take what was committed) and "server", a number that grows
         with each life of a server that was met."""
-        cdef int64_t doubts = process_doubts(&self.p) if self.p.running else DOUBT_AWAY
+        cdef int64_t doubts = engine_doubts(&self.p) if self.p.running else DOUBT_AWAY
         cdef int risks = incarnation.risks
         return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit],
                 "risks": [name for bit, name in RISKS if risks & <int>bit],
@@ -254,12 +254,12 @@ cdef class Core:
     def wants_commit(self):
         """Returns True while a commit is to be tried: commits hang, or a statement that changes something waits for its
         answer and nothing else is stored."""
-        return doubt_wanting(clock_mono_us())
+        return health_wants_commit(clock_mono_us())
 
     def committed(self):
         """Notes that the database has committed something, as far as the control plane knows."""
         with nogil:
-            doubt_stored()
+            health_stored()
 
     def spare(self):
         """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else
@@ -283,7 +283,7 @@ cdef class Core:
         while c != NULL:
             r = c.r
             if c.held:
-                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(token_of(r)),
+                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(gate_token(r)),
                             (<bytes>c.client).decode()))
             else:
                 out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
@@ -331,7 +331,7 @@ cdef class Core:
         tickets wait to be used."""
         if not grants.on:
             raise RuntimeError("the core was started without grants")
-        return ticket_put(path, until_us, grant_make(ticket, level, expires_us, subject, rules))
+        return grant_ticket_put(path, until_us, grant_make(ticket, level, expires_us, subject, rules))
 
     def grants_clear(self):
         """Forgets all grants: every token is verified again."""
@@ -347,7 +347,7 @@ cdef class Core:
         changed, not only options or pauses."""
         cdef bytes name = queue.encode()
         if self.p.running:
-            engine_notify(slice_of(name, len(name)), moved)
+            reload_notify(slice_of(name, len(name)), moved)
 
     def look(self):
         """Has what other programs committed looked for now, not with the next second."""
@@ -367,39 +367,39 @@ cdef class Core:
         """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop
         messages, empty pops, ack requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it,
         largest lag since the last call))], without those that did nothing."""
-        return tallies_seen(self.p.running)
+        return stats_tallies(self.p.running)
 
     def parked(self):
         """Pops that are parked now, by queue: [(queue id, name, how many)]."""
-        return parked_seen(self.p.running)
+        return stats_parked(self.p.running)
 
     def spans(self):
         """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages,
         offset or -1, queue, partition, group)]."""
-        return spans_take(&self.p)
+        return stats_spans(&self.p)
 
     def operations(self):
         """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until
         the answers)."""
         return [{name: (one["requests"], one["items"], one["errors"], one["latency_sum_us"])
-                 for name, one in zip(OP_NAMES, worker["op"])} for worker in counters_seen(&self.p)]
+                 for name, one in zip(OP_NAMES, worker["op"])} for worker in stats_counters(&self.p)]
 
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}};
         latencies by bucket, bucket i counts those below 2**i microseconds."""
-        seen = counters_seen(&self.p)
+        seen = stats_counters(&self.p)
         clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused,
                    "arriving": atomic_get64(&budget.arriving), "untaken": atomic_get64(&budget.untaken)}
-        return {"workers": [worker_figures(worker) for worker in seen],
-                "jobs": {name: job_figures([worker["op"][i] for worker in seen]) for i, name in enumerate(OP_NAMES)},
-                "catalog": catalog_figures(), "clients": clients,
-                "times": {name: (buckets_sum([worker[name]["n"] for worker in seen]),
+        return {"workers": [stats_worker(worker) for worker in seen],
+                "jobs": {name: stats_job([worker["op"][i] for worker in seen]) for i, name in enumerate(OP_NAMES)},
+                "catalog": stats_catalog(), "clients": clients,
+                "times": {name: (stats_buckets([worker[name]["n"] for worker in seen]),
                                  sum([worker[name]["sum_us"] for worker in seen])) for name in ("age", "statement")}}
 
     def leaks(self):
         """What is alive: all zero after stop."""
-        workers = [worker_figures(worker) for worker in counters_seen(&self.p)]
+        workers = [stats_worker(worker) for worker in stats_counters(&self.p)]
         out = {name: sum([worker[name] for worker in workers])
                for name in ("connections", "requests", "jobs", "slots", "handles", "parked", "streams")}
-        out["remembered"] = sum(catalog_figures().values())
+        out["remembered"] = sum(stats_catalog().values())
         return out

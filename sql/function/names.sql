@@ -10,7 +10,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Refuses to create a name because there are as many as are allowed. Error QD409, which daemons answer with 409.
--- core/find/bounds.pyx words the same refusal itself.
+-- core/find/ask.pyx words the same refusal itself.
 CREATE OR REPLACE FUNCTION queend.names_full(p_kind text, p_queue text, p_most int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -166,7 +166,7 @@ BEGIN
 END $$;
 
 -- Returns whether p_name may be a misspelling of p_known: equal but for case, or one letter more, less or different, or
--- two neighbours swapped. A p_known of less than five letters is matched by case alone. core/route/stray has the same
+-- two neighbours swapped. A p_known of less than five letters is matched by case alone. core/route/typos has the same
 -- rule.
 CREATE OR REPLACE FUNCTION queend.name_near(p_name text, p_known text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$

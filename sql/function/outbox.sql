@@ -53,7 +53,7 @@ END $$;
 
 -- Relays only the first message of the outbox, to find the one over which relay failed. Marks a message that cannot be
 -- stored with the reason (refused), so that the others go on. Returns the rows of relay. Raises errors whose cause is
--- not the message (queend/core/pg/verdict.pyx has the table).
+-- not the message (queend/core/pg/sqlstate.pyx has the table).
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

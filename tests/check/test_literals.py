@@ -20,7 +20,7 @@ STATE = re.compile(r"\b((?:\w+\.)*)(status|state|kind|outcome|fault|failed|why|c
                    rf"|gate|form|step|unit|level) {COMPARED} (-?\d+)\b")
 HTTP = range(100, 600)
 # What else has such a name: the state of a random generator, the hint of a decompressor, results of libuv.
-OTHER_STATES = {("base/uuid.pyx", "g.state"), ("base/coding.pyx", "outcome"), ("net/writing.pyx", "status"),
+OTHER_STATES = {("base/uuid.pyx", "g.state"), ("base/unzip.pyx", "outcome"), ("net/output.pyx", "status"),
                 ("pg/address.pyx", "status"), ("pg/slot.pyx", "status")}
 ERRORS = {"e.status", "err.status", "h.status", "p.f.error.status"}        # 0: no error
 
@@ -36,11 +36,11 @@ CHARACTER = re.compile(rf"\] (?:{COMPARED}|[-+|]) {CODE}|\b[bc] (?:[=!]=|[<>]=?|
 # One bit of a set of flags. What is behind a shift is not: `>> bit & 1`.
 BIT = re.compile(r"(?<!>> )(?<![\w.])([A-Za-z_][\w.]*) (?:&|\|=?) ~?(?:1|2|4|8|16|32|64|128)\b(?! <<)")
 # Lowest bits that are numbers: the side of an epoch, hashes that must not be 0, the newest packet of a window.
-OTHER_BITS = {"era_now", "key", "g.state", "w.had"}
+OTHER_BITS = {"epoch_now", "key", "g.state", "w.had"}
 
 CODED = re.compile(r"return -1\b|else -1$", re.M)
 SENTINEL = re.compile(r"(?:[=(,<>]|\bif|\belse|\breturn) -(?:[2-9]|[1-9]\d+)\b")
-DATES = {"route/moment.pyx", "base/clock.pyx"}
+DATES = {"route/time.pyx", "base/clock.pyx"}
 
 
 def bare(text: str) -> str:

@@ -1,7 +1,7 @@
 """Rooms of the core only look up: a file uses names of its own room and of rooms that queend/_core.pyx includes before
 it.
 
-Upwards a room calls through function pointers, which are fields and so no names of another file (state/service).
+Upwards a room calls through function pointers, which are fields and so no names of another file (state/workertypes).
 """
 import re
 from collections.abc import Iterator
@@ -11,8 +11,7 @@ import pytest
 
 QUEEND = Path(__file__).resolve().parents[2] / "queend"
 # What Python sees of the core, in whichever folder it stands: below all rooms.
-FOR_PYTHON = {"core/pg/refusal.pyx", "core/seal/python.pyx", "core/peer/python.pyx", "core/record.pyx",
-              "core/merge.pyx", "core/figures.pyx", "core/core.pyx"}
+FOR_PYTHON = {"core/peer/peerapi.pyx", "core/logrecord.pyx", "core/stats.pyx", "core/core.pyx"}
 FOR_PYTHON_FOLDERS = {"read", "probe"}
 BLOCK = re.compile(r"^(?:cdef|ctypedef) (struct|enum)(?: (\w+))?:\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", re.M)
 FUNCTION = re.compile(r"^(?:cdef|cpdef) (?!struct|enum|class|extern)(?:inline )?[^\n(=]*?(\w+)\(", re.M)
@@ -89,10 +88,10 @@ def test_rooms_only_look_up(texts):
 
 
 @pytest.mark.parametrize("file, line, name", [
-    ("core/names/catalog.pyx", "    book_head(p, 1, NULL)\n", "book_head"),
+    ("core/names/catalog.pyx", "    index_new_head(p, 1, NULL)\n", "index_new_head"),
     ("core/pg/slot.pyx", "    cdef Worker* w = NULL\n", "Worker"),
-    ("core/deliver/popmachine.pyx", "    stream_send(s)\n", "stream_send"),
-    ("core/net/worker.pyx", "    engine_drain(w)\n", "engine_drain"),
+    ("core/deliver/pop.pyx", "    appender_send(s)\n", "appender_send"),
+    ("core/net/worker.pyx", "    drain_turn(w)\n", "drain_turn"),
 ])
 def test_an_arrow_against_the_order_is_seen(texts, file, line, name):
     planted = texts | {file: texts[file] + "\ncdef void planted() noexcept nogil:\n" + line}
@@ -103,7 +102,8 @@ def test_hashes_of_what_clients_choose_are_keyed(texts):
     """With a seed that is known, who chooses the texts makes all of them meet. No client chooses what daemons tell each
     other, nor what a server says."""
     known = re.compile(r"slice_hash\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*, *\d")
-    assert {file for file, text in texts.items() if known.search(text)} == {"core/peer/leaving.pyx", "core/pg/pool.pyx"}
+    assert {file for file, text in texts.items() if known.search(text)} == {"core/peer/peers.pyx",
+                                                                            "core/pg/slotpool.pyx"}
 
 
 @pytest.mark.parametrize("place", ["RESOLVING", "ASKING", "RELOADING", "PAUSED", "FLUSHING", "RETRYING", "LEASING",
@@ -111,7 +111,7 @@ def test_hashes_of_what_clients_choose_are_keyed(texts):
                                    "PARKED_NAME", "PARKED_RATE", "WOKEN"])
 def test_a_place_of_jobs_is_entered_and_reported(texts, place):
     """A list gives its place to the jobs that enter it; a job begins as PENDING."""
-    assert re.search(rf"^    JOB_{place}\b", texts["core/state/jobs.pyx"], re.M)
+    assert re.search(rf"^    JOB_{place}\b", texts["core/state/joblist.pyx"], re.M)
     enters = re.compile(rf"\bjoblist_open\([^\n]*\bJOB_{place}\)|\.at = JOB_{place}\b")
     assert [file for file, text in texts.items() if enters.search(text)]
-    assert re.search(rf"\bleft_place\(JOB_{place}\b", texts["core/run/left.pyx"])
+    assert re.search(rf"\bstopreport_place\(JOB_{place}\b", texts["core/run/stopreport.pyx"])

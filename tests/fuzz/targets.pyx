@@ -103,24 +103,24 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
     for now in range(4):
         fuzz_touch(header_value(h.headers, b"content-type" if now == 0 else b"x-a" if now == 1
                                 else b"authorization" if now == 2 else b"origin"))
-    accept_weight(h.headers, b"application/problem+json")
+    header_accept(h.headers, b"application/problem+json")
     fuzz_open(&f, <const uint8_t*>h.target.p, h.target.n)
-    if request_trace(h.headers, &f.arena, &parent, &state):
+    if trace_request(h.headers, &f.arena, &parent, &state):
         fuzz_touch(parent)
         fuzz_touch(state)
-    hot = route_match(h.method, h.path)
+    hot = request_route(h.method, h.path)
     e.status = 0
     if hot != NULL and hot.submit is pop_submit:
-        if pop_parse(hot.route, h.path, h.query, &f.arena, &f.limits, &pop, &e):
-            fuzz_must(utf8_valid(pop.queue) and pop.queue.n <= NAME_MAX and utf8_valid(pop.group),
+        if popquery_parse(hot.route, h.path, h.query, &f.arena, &f.limits, &pop, &e):
+            fuzz_must(text_is_utf8(pop.queue) and pop.queue.n <= NAME_MAX and text_is_utf8(pop.group),
                       b"a name that is none")
             fuzz_must(1 <= pop.batch <= BATCH_MAX and pop.timeout_ms >= 0, b"a pop out of bounds")
         else:
             fuzz_refusal(&e)
     elif hot != NULL and hot.submit is lease_submit:
-        if not lease_parse(h.path, slice_of(copy + h.size, 0), &f.arena, &lease, &e):
+        if not leasebody_parse(h.path, slice_of(copy + h.size, 0), &f.arena, &lease, &e):
             fuzz_refusal(&e)
-    elif query_find(h.query, b"q", &f.arena, &value) > 0:
+    elif uri_find(h.query, b"q", &f.arena, &value) > 0:
         fuzz_touch(value)
     fuzz_close(&f)
     free(copy)
@@ -128,7 +128,7 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
 # ---- chunk -----------------------------------------------------------------------------------------------------------
 
 cdef int fuzz_chunks_of(const uint8_t* data, size_t n, size_t piece, Chunked* c, Buf* out, size_t* used) noexcept nogil:
-    # Fed so many bytes at a time.
+    # FeedLease so many bytes at a time.
     cdef size_t at = 0
     cdef size_t now, took
     cdef char* copy
@@ -178,10 +178,11 @@ cdef void fuzz_value(Json* j, Arena* a, int depth) noexcept nogil:
     cdef int c = json_peek(j)
     if depth == 0 or c != b'{' and c != b'[':
         if c == b'"' and json_string(j, &raw):
-            fuzz_must(json_unescape(raw, a, &plain, &half) and (half or utf8_valid(plain)), b"a text that is not UTF-8")
+            fuzz_must(text_unescape(raw, a, &plain, &half) and (half or text_is_utf8(plain)),
+                      b"a text that is not UTF-8")
             if not half:
                 buf_init(&escaped)
-                json_escape(&escaped, plain)
+                text_escape(&escaped, plain)
                 fuzz_must(fuzz_json_is(slice_of(escaped.data, escaped.len)), b"a text written as none")
                 buf_free(&escaped)
         elif c != b'"':
@@ -190,7 +191,7 @@ cdef void fuzz_value(Json* j, Arena* a, int depth) noexcept nogil:
     json_enter(j, <char>c)
     while json_member(j, &first, &raw) if c == b'{' else json_element(j, &first):
         if c == b'{':
-            fuzz_must(json_unescape(raw, a, &plain, &half), b"a key that is no text")
+            fuzz_must(text_unescape(raw, a, &plain, &half), b"a key that is no text")
         fuzz_value(j, a, depth - 1)
 
 cdef void fuzz_items(PushReq* q) noexcept nogil:
@@ -200,7 +201,7 @@ cdef void fuzz_items(PushReq* q) noexcept nogil:
     for i in range(q.n):
         it = &q.items[i]
         if it.run != NULL:
-            run_open(it.run, it, it.run.items)
+            pushrun_expand(it.run, it, it.run.items)
             for k in range(it.run.n):
                 fuzz_item(&it.run.items[k])
         else:
@@ -208,13 +209,13 @@ cdef void fuzz_items(PushReq* q) noexcept nogil:
 
 cdef void fuzz_item(PushItem* it) noexcept nogil:
     cdef Buf literal
-    fuzz_must(0 < it.queue.n <= NAME_MAX and utf8_valid(it.queue) and memchr(it.queue.p, 0, it.queue.n) == NULL,
+    fuzz_must(0 < it.queue.n <= NAME_MAX and text_is_utf8(it.queue) and memchr(it.queue.p, 0, it.queue.n) == NULL,
               b"a queue that is no name")
-    fuzz_must(it.part.n <= NAME_MAX and utf8_valid(it.part), b"a partition that is no name")
-    fuzz_must(it.txid.p == NULL or utf8_valid(it.txid), b"a transactionId that is no text")
+    fuzz_must(it.part.n <= NAME_MAX and text_is_utf8(it.part), b"a partition that is no name")
+    fuzz_must(it.txid.p == NULL or text_is_utf8(it.txid), b"a transactionId that is no text")
     fuzz_must(fuzz_json_is(it.payload), b"a payload that is no JSON")
     buf_init(&literal)
-    put_txid(&literal, it)
+    pushreply_txid(&literal, it)
     fuzz_must(fuzz_json_is(slice_of(literal.data, literal.len)), b"a transactionId that cannot be answered")
     buf_free(&literal)
     if it.more != NULL:
@@ -251,19 +252,19 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
     for i in range(6):
         e.status = 0
         e.text[0] = 0
-        if i == 0 and push_parse(f.text, &f.arena, &f.ids, 1000, &push, &e):
-            pushitems_join(&push, &f.arena)
+        if i == 0 and pushitems_parse(f.text, &f.arena, &f.ids, 1000, &push, &e):
+            pushrun_join(&push, &f.arena)
             fuzz_items(&push)
-        elif i == 1 and ack_parse(f.text, &f.arena, True, 1000, &ack, &e):
+        elif i == 1 and ackbody_parse(f.text, &f.arena, True, 1000, &ack, &e):
             fuzz_must(ack.n == 1, b"one acknowledgment that is not one")
-        elif i == 2 and ack_parse(f.text, &f.arena, False, 1000, &ack, &e):
+        elif i == 2 and ackbody_parse(f.text, &f.arena, False, 1000, &ack, &e):
             fuzz_must(ack.n <= 1000, b"more acknowledgments than may be")
-        elif i == 3 and tx_parse(f.text, &f.arena, &f.ids, 1000, &tx, &e):
+        elif i == 3 and txbody_parse(f.text, &f.arena, &f.ids, 1000, &tx, &e):
             fuzz_must(0 < tx.n <= 1000, b"more operations than may be")
-        elif i == 4 and cycle_parse(f.text, &f.arena, &f.ids, &cycle, &e):
+        elif i == 4 and cyclebody_parse(f.text, &f.arena, &f.ids, &cycle, &e):
             fuzz_items(&cycle.push)
         elif i == 5:
-            lease_parse(slice_lit(b"/api/v1/lease/0/extend"), f.text, &f.arena, &lease, &e)
+            leasebody_parse(slice_lit(b"/api/v1/lease/0/extend"), f.text, &f.arena, &lease, &e)
         if e.status:
             fuzz_refusal(&e)
     fuzz_close(&f)
@@ -275,7 +276,7 @@ cdef void fuzz_push(const uint8_t* data, size_t n, Slice headers, Slice query) n
     cdef PushReq q
     cdef ApiError e
     fuzz_open(&f, data, n)
-    if push_read(headers, query, f.text, &f.unzip, &f.arena, &f.ids, &f.limits, &q, &e):
+    if pushitems_read(headers, query, f.text, &f.unzip, &f.arena, &f.ids, &f.limits, &q, &e):
         fuzz_items(&q)
     else:
         fuzz_refusal(&e)
@@ -291,7 +292,7 @@ cdef void fuzz_frames(const uint8_t* data, size_t n) noexcept nogil:
     cdef int i
     fuzz_push(data, n, slice_lit(b"content-type: application/x-queen-push\r\n"), slice_of(NULL, 0))
     fuzz_open(&f, data, n)
-    if tx_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.unzip, &f.arena, &f.ids, 1000,
+    if txbody_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.unzip, &f.arena, &f.ids, 1000,
                &q, &e):
         for i in range(q.n):
             if q.ops[i].kind == TX_PUSH:
@@ -324,7 +325,7 @@ cdef void fuzz_events(const uint8_t* data, size_t n) noexcept nogil:
     memcpy(whole + begin, data, n)
     if head_parse(whole, begin + n, &limits, &h) > 0 and slice_is(h.path, b"/api/v1/events/q"):
         fuzz_open(&f, <const uint8_t*>whole + h.size, begin + n - h.size)
-        if events_read(h.headers, True, h.path, h.query, f.text, &f.arena, 1000, &q, &e):
+        if eventitem_read(h.headers, True, h.path, h.query, f.text, &f.arena, 1000, &q, &e):
             fuzz_must(q.n <= 1000, b"more events than may be")
             fuzz_items(&q)
         else:
@@ -356,7 +357,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
         while at + SPOOL_HEAD <= left:
             rest = le32(copy + at + 4)
             if le32(copy + at) == SPOOL_MARK and rest <= left - at - SPOOL_HEAD:
-                sum = htole32(spool_sum(copy + at, rest))
+                sum = htole32(spoolrecord_sum(copy + at, rest))
                 memcpy(copy + at + 8, &sum, 4)
                 at += SPOOL_HEAD + rest
             else:
@@ -367,7 +368,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
         have = want if want < left - at else left - at
         seen = <char*>malloc(have)
         memcpy(seen, copy + at, have)
-        found = spool_next(seen, have, left - at, &it, &x, &since, &size)
+        found = spoolrecord_next(seen, have, left - at, &it, &x, &since, &size)
         if found == SPOOL_MORE:
             fuzz_must(have < size <= (left - at if left - at > SPOOL_HEAD else <size_t>SPOOL_HEAD),
                       b"a record that goes on behind its file")
@@ -437,8 +438,8 @@ cdef void fuzz_senders(const Notice* m, int many) noexcept nogil:
     all.verified = many & 1
     for i in range(many):
         one.name[0] = <char>(33 + i % 94)
-        first = sender_take(all, &one, i, <int64_t>m.sent_us, &gap)
-        second = sender_take(all, &one, i, <int64_t>m.sent_us, &gap)
+        first = packet_take(all, &one, i, <int64_t>m.sent_us, &gap)
+        second = packet_take(all, &one, i, <int64_t>m.sent_us, &gap)
         fuzz_must((second == PACKET_GOOD) != all.verified, b"a packet heeded twice, or never")
         fuzz_must(first == PACKET_GOOD or all.verified, b"a sender that nobody vouches for crowds another one out")
         fuzz_must(all.n <= SENDERS_MOST, b"more senders than there is room for")
@@ -460,8 +461,8 @@ cdef public int fuzz_choose(const char* name):
         return 1
     fuzz_chosen = <FuzzTarget><uintptr_t>targets[name]
     strict = True
-    http_open()
-    uuidgen_open(&fuzz_ids)
+    head_open()
+    uuid_open(&fuzz_ids)
     return 0
 
 cdef public int fuzz_one(const uint8_t* data, size_t n) noexcept nogil:

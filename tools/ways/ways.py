@@ -27,7 +27,7 @@ from support.postgres import running  # noqa: E402
 
 CORE = ROOT / "queend" / "core"
 APART = ("base", "state", "json", "arrow", "seal", "http", "pg")
-TIMERS = ("worker_on_tick", "engine_on_timer")      # what they do is of no request
+TIMERS = ("worker_on_tick", "drain_on_timer")      # what they do is of no request
 QUIET = 200     # calls in 50 ms of a daemon that only looks at its timers
 HEAD = """# The way of a request
 
@@ -42,7 +42,7 @@ TAIL = """
 
 - `net`: a request is taken in, flushed, closed, and its connection looked at, at four moments of a loop's turn; between
   them others have it. A connection, requests out of its bytes, and answers on their way out are a file each.
-- `run/engine` asks which page it is that asks (`net/site`) and whether answers are taken (`net/untaken`): two nouns,
+- `run/engine` asks which page it is that asks (`net/origin`) and whether answers are taken (`net/budget`): two nouns,
   and others ask them, too.
 - `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is written
   message by message, and closed.
@@ -51,8 +51,8 @@ TAIL = """
 - `govern`: a job is opened, waits and ends, a statement begins and leaves, in one place each. A hold is asked before
   and told after; a limit is told by the call, a hold by who knows how many were served and how many wait.
 - Claims and acknowledgments by lease share a statement, and so a commit: `settle/claimcall` goes to `deliver` for the
-  pops and to `settle/ackleased` for the rest.
-- The database answers a push in two steps: the next batch leaves (`push/stream`), then results are told
+  pops and to `settle/leasedack` for the rest.
+- The database answers a push in two steps: the next batch leaves (`push/appender`), then results are told
   (`push/results`), some to other workers' requests. Before it leaves, ids, heads and claims are each asked for: three
   nouns with rules of their own; ids and heads learn from the answer before the next batch is written.
 """

@@ -2,7 +2,7 @@
 # verified waits for the control plane and then comes in again. Other routes are guarded in the control plane
 # (queend/auth/guard.py).
 
-cdef Slice bearer_of(Slice headers) noexcept nogil:
+cdef Slice gate_bearer(Slice headers) noexcept nogil:
     # Returns the token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
     cdef Slice value = header_value(headers, b"authorization")
     if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
@@ -22,10 +22,10 @@ cdef bint gate_skips(Slice path) noexcept nogil:
         skip += n + 1
     return False
 
-cdef Slice token_of(Request* r) noexcept nogil:
+cdef Slice gate_token(Request* r) noexcept nogil:
     # Returns the request's token. A WebSocket of a page has no headers of its own, but names protocols;
     # `bearer.<token>` is one.
-    cdef Slice token = bearer_of(r.headers_raw)
+    cdef Slice token = gate_bearer(r.headers_raw)
     if token.p == NULL and r.path.n > 15 and memcmp(r.path.p, b"/api/v1/stream/", 15) == 0:
         token = header_listed(r.headers_raw, b"sec-websocket-protocol", b"bearer.")
     return token
@@ -35,9 +35,9 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     cdef Slice token
     if gate_skips(r.path):
         return True
-    token = token_of(r)
-    if token.p == NULL and route.streams and ticket_asked(r):
-        r.grant = ticket_take(r)
+    token = gate_token(r)
+    if token.p == NULL and route.streams and grant_ticket_asked(r):
+        r.grant = grant_ticket_take(r)
         if r.grant == NULL:
             reply_error(r, 401, b"The ticket is not known: it is used, too old, or of another path")
             return False
@@ -77,7 +77,7 @@ cdef int gate_early(Request* r) noexcept nogil:
     cdef Grant* grant
     if gate_skips(r.path):
         return EARLY_PASSED
-    token = bearer_of(r.headers_raw)
+    token = gate_bearer(r.headers_raw)
     if token.n == 0:
         return EARLY_REFUSED
     grant = gate_grant(r, token)
@@ -86,7 +86,7 @@ cdef int gate_early(Request* r) noexcept nogil:
     return EARLY_PASSED if grant.level != GRANT_NONE else EARLY_REFUSED
 
 cdef void gate_early_refuse(Request* r) noexcept nogil:
-    cdef Slice token = bearer_of(r.headers_raw)
+    cdef Slice token = gate_bearer(r.headers_raw)
     if token.p == NULL:
         reply_error(r, 401, b"Authentication required")
     elif token.n == 0:
@@ -122,7 +122,7 @@ cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
     reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
 
 cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
-    # Names the producer in every record. Returns False if the queue *lacks may not be written to; the caller must
+    # Names the producer in every logrecord. Returns False if the queue *lacks may not be written to; the caller must
     # refuse it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
@@ -132,7 +132,7 @@ cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
             if not grant_allows(r.grant, before, VERB_PUSH, slice_of(NULL, 0)):
                 lacks[0] = before
                 return False
-        q.items[i].sub = grant_subject(r.grant)
+        q.items[i].sub = req_subject(r.grant)
     return True
 
 cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
@@ -144,7 +144,7 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
             if not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH, slice_of(NULL, 0)):
                 gate_refuse_push(r, q.ops[i].push.queue)
                 return False
-            q.ops[i].push.sub = grant_subject(r.grant)
+            q.ops[i].push.sub = req_subject(r.grant)
     return True
 
 cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:

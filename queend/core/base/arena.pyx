@@ -4,15 +4,15 @@
 cdef enum:
     ARENA_CHUNK = 2048
     ARENA_KEEP = 512          # chunks a pool keeps
-    RUIN_LEAST = 8 << 20      # bytes of a block (a mapping of its own: base/memory) that goes back a slice at a time
-    RUIN_SLICE = 2 << 20
+    ARENA_LARGE = 8 << 20     # bytes of a block (a mapping of its own: base/memory) that goes back a slice at a time
+    ARENA_SLICE = 2 << 20
 
 cdef struct Chunk:
     Chunk* next
     size_t size               # usable bytes after this header
 
-cdef struct Ruin:             # at the beginning of a large block that is given back
-    Ruin* next
+cdef struct FreedBlock:       # at the beginning of a large block that is given back
+    FreedBlock* next
     size_t left               # bytes of the block that may have pages
 
 cdef struct Adopted:          # memory that was not the arena's before
@@ -23,8 +23,8 @@ cdef struct Adopted:          # memory that was not the arena's before
 cdef struct ChunkPool:
     Chunk* free_list
     int kept
-    Ruin* ruins
-    int64_t ruined            # bytes of the ruins that may have pages
+    FreedBlock* freed_blocks
+    int64_t freed_bytes       # bytes of the ruins that may have pages
 
 cdef struct Arena:
     ChunkPool* pool
@@ -33,11 +33,11 @@ cdef struct Arena:
     size_t size               # bytes of all chunks and adopted blocks
     char* at
     char* end
-    bint picky                # of the request: unknown names are refused (Prefer: handling=strict)
+    bint strict               # of the request: unknown names are refused (Prefer: handling=strict)
 
 cdef inline void arena_open(Arena* a, ChunkPool* pool) noexcept nogil:
     a.pool = pool
-    a.picky = False
+    a.strict = False
     a.chunks = NULL
     a.adopted = NULL
     a.size = 0
@@ -111,39 +111,39 @@ cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     a.size += size
     return True
 
-cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept nogil:
+cdef inline void arena_free_block(ChunkPool* pool, void* block, size_t size) noexcept nogil:
     # Gives back a block. The pages of a large one take milliseconds, so they go back a slice per turn; the block itself
     # is its entry in the list.
-    cdef Ruin* r = <Ruin*>block
-    if pool == NULL or size < RUIN_LEAST:
+    cdef FreedBlock* r = <FreedBlock*>block
+    if pool == NULL or size < ARENA_LARGE:
         free(block)
         return
     r.left = size
-    r.next = pool.ruins
-    pool.ruins = r
-    pool.ruined += <int64_t>size
+    r.next = pool.freed_blocks
+    pool.freed_blocks = r
+    pool.freed_bytes += <int64_t>size
 
-cdef void chunkpool_turn(ChunkPool* pool) noexcept nogil:
+cdef void arena_pool_turn(ChunkPool* pool) noexcept nogil:
     # Gives back a slice of a large block. Called in each turn of the loop.
-    cdef Ruin* r = pool.ruins
+    cdef FreedBlock* r = pool.freed_blocks
     cdef size_t at
     if r == NULL:
         return
-    if r.left > 2 * RUIN_SLICE:
-        at = (<size_t>r + r.left - RUIN_SLICE) & ~(<size_t>RUIN_SLICE - 1)      # whole pages, whatever their size
+    if r.left > 2 * ARENA_SLICE:
+        at = (<size_t>r + r.left - ARENA_SLICE) & ~(<size_t>ARENA_SLICE - 1)    # whole pages, whatever their size
         madvise(<void*>at, (<size_t>r + r.left - at) & ~(<size_t>65535), MADV_DONTNEED)
-        pool.ruined -= <int64_t>(<size_t>r + r.left - at)
+        pool.freed_bytes -= <int64_t>(<size_t>r + r.left - at)
         r.left = at - <size_t>r
     else:
-        pool.ruins = r.next
-        pool.ruined -= <int64_t>r.left
+        pool.freed_blocks = r.next
+        pool.freed_bytes -= <int64_t>r.left
         free(r)
 
 cdef void arena_close(Arena* a) noexcept nogil:
     cdef Chunk* c = a.chunks
     cdef Chunk* following
     while a.adopted != NULL:
-        block_free(a.pool, a.adopted.block, a.adopted.size)
+        arena_free_block(a.pool, a.adopted.block, a.adopted.size)
         a.adopted = a.adopted.next
     while c != NULL:
         following = c.next
@@ -152,23 +152,23 @@ cdef void arena_close(Arena* a) noexcept nogil:
             a.pool.free_list = c
             a.pool.kept += 1
         else:
-            block_free(a.pool, c, sizeof(Chunk) + c.size)
+            arena_free_block(a.pool, c, sizeof(Chunk) + c.size)
         c = following
     a.chunks = NULL
     a.size = 0
     a.at = NULL
     a.end = NULL
 
-cdef void chunkpool_close(ChunkPool* pool) noexcept nogil:
+cdef void arena_pool_close(ChunkPool* pool) noexcept nogil:
     cdef Chunk* c
-    cdef Ruin* r
+    cdef FreedBlock* r
     while pool.free_list != NULL:
         c = pool.free_list
         pool.free_list = c.next
         free(c)
     pool.kept = 0
-    pool.ruined = 0
-    while pool.ruins != NULL:
-        r = pool.ruins
-        pool.ruins = r.next
+    pool.freed_bytes = 0
+    while pool.freed_blocks != NULL:
+        r = pool.freed_blocks
+        pool.freed_blocks = r.next
         free(r)

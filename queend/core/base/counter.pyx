@@ -1,5 +1,5 @@
 # Counts. One block per worker, written only by its thread and summed by readers; a torn read of a counter is just a
-# slightly old value. Each counter is a metric of its name (core/figures). Live counts must be zero after a clean stop:
+# slightly old value. Each counter is a metric of its name (core/stats). Live counts must be zero after a clean stop:
 # the tests assert it.
 
 cdef enum:
@@ -51,7 +51,7 @@ cdef struct Counters:
     uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # requests refused, because too much was being received
     uint64_t waited_room      # large requests that waited for room
-    uint64_t trimmed          # times that free memory was given back to the system (net/trim)
+    uint64_t trimmed          # times that free memory was given back to the system (net/held)
     uint64_t logged           # lines of the request log
     uint64_t spans            # spans of traces (net/spans)
     uint64_t spans_dropped    # spans without room
@@ -75,16 +75,16 @@ cdef struct Counters:
 cdef extern from *:
     int __builtin_clzll(unsigned long long v) noexcept nogil
 
-cdef inline int latency_bucket(uint64_t us) noexcept nogil:
+cdef inline int counter_bucket(uint64_t us) noexcept nogil:
     cdef int b = 64 - __builtin_clzll(us) if us else 0
     return b if b < LATENCY_BUCKETS else LATENCY_BUCKETS - 1
 
 cdef inline void counter_latency(OpCounter* c, int64_t us) noexcept nogil:
     cdef uint64_t v = <uint64_t>us if us > 0 else 0
     c.latency_sum_us += v
-    c.latency[latency_bucket(v)] += 1
+    c.latency[counter_bucket(v)] += 1
 
-cdef inline void times_add(Times* t, int64_t us) noexcept nogil:
+cdef inline void counter_add(Times* t, int64_t us) noexcept nogil:
     cdef uint64_t v = <uint64_t>us if us > 0 else 0
     t.sum_us += v
-    t.n[latency_bucket(v)] += 1
+    t.n[counter_bucket(v)] += 1

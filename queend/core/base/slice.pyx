@@ -1,3 +1,59 @@
+# Reads and writes whole numbers in either byte order, at any alignment.
+
+cdef inline uint16_t le16(const void* p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return le16toh(v)
+
+cdef inline uint32_t le32(const void* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return le32toh(v)
+
+cdef inline uint64_t le64(const void* p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return le64toh(v)
+
+cdef inline uint16_t be16(const void* p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return be16toh(v)
+
+cdef inline uint32_t be32(const void* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return be32toh(v)
+
+cdef inline uint64_t be64(const void* p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return be64toh(v)
+
+cdef inline void le16_put(void* p, uint16_t v) noexcept nogil:
+    v = htole16(v)
+    memcpy(p, &v, 2)
+
+cdef inline void le32_put(void* p, uint32_t v) noexcept nogil:
+    v = htole32(v)
+    memcpy(p, &v, 4)
+
+cdef inline void le64_put(void* p, uint64_t v) noexcept nogil:
+    v = htole64(v)
+    memcpy(p, &v, 8)
+
+cdef inline void be16_put(void* p, uint16_t v) noexcept nogil:
+    v = htobe16(v)
+    memcpy(p, &v, 2)
+
+cdef inline void be32_put(void* p, uint32_t v) noexcept nogil:
+    v = htobe32(v)
+    memcpy(p, &v, 4)
+
+cdef inline void be64_put(void* p, uint64_t v) noexcept nogil:
+    v = htobe64(v)
+    memcpy(p, &v, 8)
+
 # Borrows bytes: a place and a length. A slice owns nothing. Its memory must outlive it; for a request that is its
 # arena.
 
@@ -17,7 +73,7 @@ cdef inline Slice slice_of(const char* p, size_t n) noexcept nogil:
 cdef inline Slice slice_lit(const char* text) noexcept nogil:
     return slice_of(text, strlen(text))
 
-cdef inline char* text_copy(const char* text) noexcept nogil:
+cdef inline char* slice_strdup(const char* text) noexcept nogil:
     # Returns a copy to be freed, NULL if memory ran out.
     cdef size_t n = strlen(text) + 1
     cdef char* copy = <char*>malloc(n)
@@ -61,7 +117,7 @@ cdef inline Slice slice_trim(Slice s) noexcept nogil:
 cdef uint64_t hash_seed       # of this process: clients cannot choose texts whose hashes meet
 getrandom(&hash_seed, 8, 0)
 
-cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
+cdef inline uint64_t slice_mix(uint64_t h) noexcept nogil:
     # Mixes like the finaliser of splitmix64: every input bit reaches every output bit.
     h ^= h >> 30
     h *= <uint64_t>0xbf58476d1ce4e5b9
@@ -77,10 +133,49 @@ cdef inline uint64_t slice_hash(Slice s, uint64_t seed) noexcept nogil:
     cdef size_t i = 0
     while i + 8 <= s.n:
         memcpy(&w, s.p + i, 8)
-        h = hash_mix(h ^ w)
+        h = slice_mix(h ^ w)
         i += 8
     if i < s.n:
         w = 0
         memcpy(&w, s.p + i, s.n - i)
-        h = hash_mix(h ^ w)
-    return hash_mix(h)
+        h = slice_mix(h ^ w)
+    return slice_mix(h)
+
+cdef inline int slice_hex(unsigned char c) noexcept nogil:
+    cdef int v = hex_digits[c]
+    return v & 15 if v != 255 else -1
+
+cdef inline bint slice_nfolds(const char* p, const char* lower, size_t n) noexcept nogil:
+    # Returns True if p is `lower` but for the case of its letters.
+    cdef size_t i
+    cdef char c
+    for i in range(n):
+        c = p[i]
+        if c >= b'A' and c <= b'Z':
+            c += LETTER_SMALL
+        if c != lower[i]:
+            return False
+    return True
+
+cdef inline bint slice_nsame(const char* a, const char* b, size_t n) noexcept nogil:
+    # Returns True if both are equal but for the case of letters.
+    cdef size_t i
+    for i in range(n):
+        if ((a[i] | LETTER_SMALL if b'A' <= a[i] <= b'Z' else a[i])
+                != (b[i] | LETTER_SMALL if b'A' <= b[i] <= b'Z' else b[i])):
+            return False
+    return True
+
+cdef inline bint slice_folds(Slice s, const char* lower) noexcept nogil:
+    # Returns True if all of s is `lower`, in any case.
+    cdef size_t n = strlen(lower)
+    return s.n == n and slice_nfolds(s.p, lower, n)
+
+cdef inline bint slice_begins(Slice s, const char* lower) noexcept nogil:
+    # Returns True if s begins with `lower`, in any case.
+    cdef size_t n = strlen(lower)
+    return s.n >= n and slice_nfolds(s.p, lower, n)
+
+cdef Slice slice_keep(Slice s) noexcept nogil:
+    # Returns an own copy, with a NUL behind it; p is NULL if memory ran out.
+    return slice_copy(<char*>malloc(s.n + 1), s)

@@ -10,7 +10,7 @@ cdef struct Table:
     size_t mask
     size_t used
 
-cdef inline uint64_t pair_key(int32_t one, int32_t other) noexcept nogil:
+cdef inline uint64_t table_pair(int32_t one, int32_t other) noexcept nogil:
     # Returns a key made of two ids.
     return (<uint64_t><uint32_t>one << 32) | <uint32_t>other
 
@@ -27,7 +27,7 @@ cdef inline void* table_get(Table* t, uint64_t key) noexcept nogil:
     cdef size_t i
     if t.used == 0:
         return NULL
-    i = hash_mix(key) & t.mask
+    i = slice_mix(key) & t.mask
     while t.cells[i].key != 0:
         if t.cells[i].key == key:
             return t.cells[i].value
@@ -45,7 +45,7 @@ cdef bint table_resize(Table* t, size_t size) noexcept nogil:
     t.mask = size - 1
     for i in range(old_size):
         if old[i].key != 0:
-            j = hash_mix(old[i].key) & t.mask
+            j = slice_mix(old[i].key) & t.mask
             while cells[j].key != 0:
                 j = (j + 1) & t.mask
             cells[j] = old[i]
@@ -57,7 +57,7 @@ cdef bint table_put(Table* t, uint64_t key, void* value) noexcept nogil:
     cdef size_t i
     if t.cells == NULL and not table_resize(t, 16):
         return False
-    i = hash_mix(key) & t.mask
+    i = slice_mix(key) & t.mask
     while t.cells[i].key != 0:
         if t.cells[i].key == key:
             t.cells[i].value = value
@@ -66,7 +66,7 @@ cdef bint table_put(Table* t, uint64_t key, void* value) noexcept nogil:
     if (t.used + 1) * 4 > (t.mask + 1) * 3:
         if not table_resize(t, (t.mask + 1) * 2):
             return False
-        i = hash_mix(key) & t.mask
+        i = slice_mix(key) & t.mask
         while t.cells[i].key != 0:
             i = (i + 1) & t.mask
     t.cells[i].key = key
@@ -79,7 +79,7 @@ cdef void* table_del(Table* t, uint64_t key) noexcept nogil:
     cdef void* value
     if t.used == 0:
         return NULL
-    i = hash_mix(key) & t.mask
+    i = slice_mix(key) & t.mask
     while t.cells[i].key != key:
         if t.cells[i].key == 0:
             return NULL
@@ -90,7 +90,7 @@ cdef void* table_del(Table* t, uint64_t key) noexcept nogil:
         j = (j + 1) & t.mask
         if t.cells[j].key == 0:
             break
-        home = hash_mix(t.cells[j].key) & t.mask
+        home = slice_mix(t.cells[j].key) & t.mask
         if ((j - home) & t.mask) >= ((j - i) & t.mask):
             t.cells[i] = t.cells[j]
             i = j

@@ -6,23 +6,23 @@ cdef struct UuidGen:
     uint32_t seq              # 12-bit counter inside one millisecond
     uint64_t state            # xorshift64*: for uniqueness only, never for secrets
 
-cdef void uuidgen_open(UuidGen* g) noexcept nogil:
+cdef void uuid_open(UuidGen* g) noexcept nogil:
     g.last_ms = 0
     g.seq = 0
     g.state = 0
     getrandom(&g.state, sizeof(g.state), 0)
     g.state |= 1
 
-cdef inline uint64_t uuidgen_random(UuidGen* g) noexcept nogil:
+cdef inline uint64_t uuid_random(UuidGen* g) noexcept nogil:
     g.state ^= g.state >> 12
     g.state ^= g.state << 25
     g.state ^= g.state >> 27
     return g.state * <uint64_t>0x2545F4914F6CDD1D
 
-cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
-    uuid7_next(g, clock_wall_us() // 1000, out)
+cdef void uuid_make(UuidGen* g, unsigned char* out) noexcept nogil:
+    uuid_next(g, clock_wall_us() // 1000, out)
 
-cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept nogil:
+cdef inline void uuid_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept nogil:
     # Makes one of many ids, for which the clock is read once. 48 bits ms, 12 bits sequence, 62 random bits. If the
     # clock stands still or goes back the sequence goes on, and runs over into the next millisecond after 4096 ids.
     if ms > g.last_ms:
@@ -34,7 +34,7 @@ cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept
             g.last_ms += 1
             g.seq = 0
     cdef uint64_t hi = (<uint64_t>g.last_ms << 16) | 0x7000 | g.seq
-    cdef uint64_t lo = (uuidgen_random(g) >> 2) | (<uint64_t>1 << 63)
+    cdef uint64_t lo = (uuid_random(g) >> 2) | (<uint64_t>1 << 63)
     be64_put(out, hi)
     be64_put(out + 8, lo)
 
@@ -42,7 +42,7 @@ cdef struct Secrets:
     int left                  # bytes of the kernel's randomness that are unused
     unsigned char[256] bytes  # as many as one call is sure to return
 
-cdef void secrets_take(Secrets* s, unsigned char* out, int n) noexcept nogil:
+cdef void uuid_secret(Secrets* s, unsigned char* out, int n) noexcept nogil:
     if s.left < n:
         while getrandom(s.bytes, sizeof(s.bytes), 0) != sizeof(s.bytes):
             pass                      # a signal came while the kernel still gathered randomness, at the start of the
@@ -52,14 +52,14 @@ cdef void secrets_take(Secrets* s, unsigned char* out, int n) noexcept nogil:
     memcpy(out, s.bytes + s.left, n)
     memset(s.bytes + s.left, 0, n)
 
-cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition, unsigned char* out) noexcept nogil:
+cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, unsigned char* out) noexcept nogil:
     # Makes a lease id, of version 8. If its first bit is set the id names its partition. It then has 89 random bits,
     # and the partition's number under a mask of them and the seed. partition 0: several partitions, which the database
     # stores (queend.leases).
     cdef unsigned char[29] msg
     cdef unsigned char[32] digest
     cdef int i
-    secrets_take(s, out, 16 if partition == 0 else 12)
+    uuid_secret(s, out, 16 if partition == 0 else 12)
     out[0] = out[0] & 0x7f if partition == 0 else out[0] | 0x80
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
@@ -78,10 +78,6 @@ cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexc
     cdef uint64_t x = be64(a)
     cdef uint64_t y = be64(b)
     return be64(a + 8) < be64(b + 8) if x == y else x < y
-
-cdef inline int hex_value(unsigned char c) noexcept nogil:
-    cdef int v = hex_digits[c]
-    return v & 15 if v != 255 else -1
 
 # Results of wide_uuid_parse.
 cdef enum:
@@ -104,7 +100,7 @@ cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.
     wide_uuid_format(id, out)
 
-cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
+cdef void uuid_message(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
     # Computes a message id: 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits. It sorts like
     # the offset.
     cdef uint64_t ms = <uint64_t>(created_us // 1000)
@@ -113,7 +109,7 @@ cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset,
     be64_put(out, hi)
     be64_put(out + 8, lo)
 
-cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
+cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
     # Spells a serial number as a UUID that cannot be guessed by counting. It has 12 tag bytes from the seed and the
     # number, then the number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
     cdef unsigned char[21] msg
@@ -126,30 +122,31 @@ cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, u
     memcpy(out, digest, 12)
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
-    code_id_mask(seed, letter, out, digest)
+    uuid_serial_mask(seed, letter, out, digest)
     be32_put(out + 12, <uint32_t>number)
     for i in range(4):
         out[12 + i] ^= digest[i]
 
-cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned char* tag,
-                       unsigned char* digest) noexcept nogil:
+cdef void uuid_serial_mask(const unsigned char* seed, char letter, const unsigned char* tag,
+                           unsigned char* digest) noexcept nogil:
     cdef unsigned char[29] msg
     memcpy(msg, seed, 16)
     msg[16] = c'm' if letter == b'p' else c'r'
     memcpy(&msg[17], tag, 12)
     SHA256(msg, 29, digest)
 
-cdef bint code_id_read(const unsigned char* seed, char letter, const unsigned char* id, int32_t* number) noexcept nogil:
+cdef bint uuid_serial_read(const unsigned char* seed, char letter, const unsigned char* id,
+                           int32_t* number) noexcept nogil:
     # Reads the number of such an id. Returns False if this database did not spell it.
     cdef unsigned char[32] digest
     cdef unsigned char[16] again
     cdef unsigned char[4] plain
     cdef int i
-    code_id_mask(seed, letter, id, digest)
+    uuid_serial_mask(seed, letter, id, digest)
     for i in range(4):
         plain[i] = id[12 + i] ^ digest[i]
     number[0] = <int32_t>be32(plain)
     if number[0] <= 0:
         return False
-    code_id_make(seed, letter, number[0], again)
+    uuid_serial(seed, letter, number[0], again)
     return memcmp(again, id, 16) == 0

@@ -180,8 +180,8 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
     if c != NULL:
         if a.status == BRIDGE_PASSED:
             bridge_resume(w, c.r)
-        elif a.body > OUT_MAX and untaken_over():
-            reply_error(c.r, 503, UNTAKEN_TEXT)
+        elif a.body > OUT_MAX and budget_unsent_full():
+            reply_error(c.r, 503, UNSENT_TEXT)
         else:
             reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
         free(c)
@@ -194,11 +194,11 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     if r.conn == NULL:
         reply_empty(r)
     elif r.early:
-        conn_again(r.conn, r)
+        request_reread(r.conn, r)
     else:
         service.request(w, r)
 
-cdef void bridge_forsake(Worker* w) noexcept nogil:
+cdef void bridge_abandon(Worker* w) noexcept nogil:
     # Answers the worker's calls that the control plane still has, because the worker ends.
     cdef BridgeCall* c
     cdef size_t i

@@ -13,7 +13,7 @@ cdef struct Delivery:
     int n                     # messages so far
     int64_t last              # offset of the last one
 
-cdef inline const char* pop_type(PopJob* j) noexcept nogil:
+cdef inline const char* delivery_type(PopJob* j) noexcept nogil:
     # Returns the content type of an answer with messages. A pop over several queues is answered in JSON: a framed
     # answer names one queue.
     if j.req.frames and not j.any_queue:
@@ -23,12 +23,12 @@ cdef inline const char* pop_type(PopJob* j) noexcept nogil:
 cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claimed) noexcept nogil:
     # Begins a delivery for `claimed` claims. If `out` is NULL, the answer of the pop's request begins.
     if out == NULL:
-        out = reply_begin(j.job.r, 200, pop_type(j))
+        out = reply_begin(j.job.r, 200, delivery_type(j))
     d.w = w
     d.j = j
     d.out = out
     d.n = 0
-    d.framed = pop_type(j) is FRAMES_TYPE
+    d.framed = delivery_type(j) is FRAMES_TYPE
     uuid_format(j.lease, d.lease)
     memset(&d.m, 0, sizeof(d.m))
     d.m.lease = slice_of(d.lease, 36 if not j.req.auto_ack else 0)
@@ -39,10 +39,10 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.m.claimed = claimed
     d.at = out.len
     if d.m.feed:
-        chunk_open(out, d.m.feed)
+        feedreply_chunk_open(out, d.m.feed)
     d.m.group = j.group.name
     if d.framed:
-        popframes_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
+        popreply_frames_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
 
 cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) noexcept nogil:
     # Begins the messages of a claim, from offset `first` of partition p on.
@@ -50,14 +50,14 @@ cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) 
     d.m.partition_uuid = slice_of(p.uuid, 36)
     d.m.attempt = attempt
     if d.framed:
-        popframes_claim(&d.frames, p.id, p.name, first, attempt)
+        popreply_frames_claim(&d.frames, p.id, p.name, first, attempt)
 
-cdef inline void pop_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
+cdef inline void delivery_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
     # Opens a sealed payload of m. The payload is valid until this worker opens the next one.
     if m.extras.seal.n or q.sealed:
-        pop_unseal(w, q.name, m)
+        delivery_unseal(w, q.name, m)
 
-cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
+cdef void delivery_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
     # Opens the payload of a message. A payload that cannot be opened is delivered as it is stored: it stays intact, and
     # other messages do not wait for it.
     cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
@@ -79,14 +79,14 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     # Writes message d.m. Requires that all its fields are set.
     if d.w.spans.every and d.m.extras.headers.n:
         delivery_span(d)
-    pop_open(d.w, d.j.queue, &d.m)
+    delivery_open(d.w, d.j.queue, &d.m)
     if d.framed:
-        popframes_message(&d.frames, &d.m)
+        popreply_frames_message(&d.frames, &d.m)
     elif d.m.feed:
-        feed_put(d.out, &d.m, d.n == 0)
+        feedreply_put(d.out, &d.m, d.n == 0)
         d.last = d.m.offset
     else:
-        pop_reply_add(d.out, &d.m, d.n == 0)
+        popreply_add(d.out, &d.m, d.n == 0)
     d.n += 1
 
 cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice meta, int64_t base, int64_t created_us,
@@ -101,7 +101,7 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
     # a stored frame does not name its producer: a row with a producer is framed anew
     if (d.framed and body.n and <uint8_t>body.p[0] == BODY_FRAMES and meta.n == 0
             and take >= stored // FRAMED_WASTE):
-        popframes_stored(&d.frames, base, created_us, stored, slice_of(body.p + 1, body.n - 1), first + take - 1)
+        popreply_frames_stored(&d.frames, base, created_us, stored, slice_of(body.p + 1, body.n - 1), first + take - 1)
         d.n += take
         return True
     if not batchrow_open(&b, ids, body, meta, stored, &d.w.unzip):
@@ -120,7 +120,7 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
         if b.message != NULL:
             memcpy(d.m.id, b.message, 16)
         else:
-            message_id_make(d.m.created_us, p.id, d.m.offset, d.m.id)
+            uuid_message(d.m.created_us, p.id, d.m.offset, d.m.id)
         delivery_message(d)
         d.m.offset += 1
     return True
@@ -129,15 +129,15 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
     # Ends a delivery. Returns the number of messages. Marks the answer as failed if memory to unpack or open one was
     # short.
     if d.framed:
-        popframes_end(&d.frames)
+        popreply_frames_end(&d.frames)
     elif d.m.feed:
         if d.m.window and d.n:
-            window_close(d.out, &d.m, d.last)
-        chunk_close(d.out, d.m.feed, d.at)
+            feedreply_window_close(d.out, &d.m, d.last)
+        feedreply_chunk_close(d.out, d.m.feed, d.at)
     else:
         if d.n == 0:
-            pop_reply_open(d.out, &d.m)       # no record of it could be read
-        pop_reply_close(d.out, &d.j.req)
+            popreply_open(d.out, &d.m)        # no logrecord of it could be read
+        popreply_close(d.out, &d.j.req)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
         d.w.seal.short_of_memory = False
@@ -166,7 +166,7 @@ cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int 
                              pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
                              pg_int4(res, row, POP_TAKE)) and not w.unzip.short_of_memory):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
-    pop_answered(j, delivery_end(&d))
+    delivery_send(j, delivery_end(&d))
 
 cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
     # Writes the answer from rows in memory, releases these rows and sends the answer.
@@ -192,37 +192,37 @@ cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
             first = end
             r = r.newer if end < stop else NULL    # what `newer` of the last one points to may be gone
     n = delivery_end(&d)
-    takens_release(j.taken, j.n_cursors)
+    rowcache_release_all(j.taken, j.n_cursors)
     w.counters.from_memory += n
-    pop_answered(j, n)
+    delivery_send(j, n)
 
-cdef inline bint pop_has_stalled(PopJob* j) noexcept nogil:
+cdef inline bint delivery_stalled(PopJob* j) noexcept nogil:
     # Returns True if the lease of a claim may be over before its answer is sent. The claim began after claimed_us.
     return (not j.req.auto_ack and j.stalls < POP_STALLS
             and clock_mono_us() - j.claimed_us >= j.lease_us)
 
-cdef void pop_answered(PopJob* j, int n) noexcept nogil:
+cdef void delivery_send(PopJob* j, int n) noexcept nogil:
     # Sends the answer with n messages. If memory ran out, none of them is delivered. If this process or the database
     # stood still, the lease may be over: it is given back and the pop is tried again.
     cdef Request* r = j.job.r
     if r.out.failed:
-        pop_give_back(engine_of(r.worker), j)
-        pop_fail(j, 503, "Out of memory")
+        popend_give_back(engine_of(r.worker), j)
+        popend_fail(j, 503, "Out of memory")
         return
-    if pop_has_stalled(j):
+    if delivery_stalled(j):
         j.stalls += 1
-        pop_give_back(engine_of(r.worker), j)
+        popend_give_back(engine_of(r.worker), j)
         j.n_cursors = 0
         job_queue(&j.job, &engine_of(r.worker).woken)
         return
     job_done(&j.job)
     j.n_messages = n
-    r.on_unsent = pop_unsent
+    r.on_unsent = popend_unsent
     r.worker.counters.op[OP_POP].items += n
-    pop_tally(j, n)
+    delivery_tally(j, n)
     reply_end(r)
 
-cdef void pop_tally(PopJob* j, int n) noexcept nogil:
+cdef void delivery_tally(PopJob* j, int n) noexcept nogil:
     # Counts the pop in its queue's tally.
     cdef Worker* w = j.job.r.worker
     cdef Tally* t = &j.queue.tally[w.index]
@@ -246,4 +246,4 @@ cdef void pop_tally(PopJob* j, int n) noexcept nogil:
             t.lag_us += <uint64_t>lag
             if <uint64_t>lag > t.lag_most_us:
                 t.lag_most_us = <uint64_t>lag
-    times_add(&w.counters.age, lag)
+    counter_add(&w.counters.age, lag)

@@ -5,7 +5,7 @@
 cdef enum:
     ANY_ASKS = 64             # queues in which a round of look-ups makes the group for such a pop
 
-cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
+cdef bint popany_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
         return False
     if j.req.ns.n and not slice_eq(j.req.ns, q.ns):
@@ -14,7 +14,7 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
         return False
     return gate_pops(j.job.r, q.name, j.req.group)
 
-cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
+cdef bint popany_choose(PopJob* j) noexcept nogil:
     # Chooses a matching queue that has something ready, or may have: the one of the highest priority. Among equals the
     # queue that was passed over most often is chosen. One pop in QUEEND_PRIORITY_SHARE goes to the most passed-over
     # queue of a lower priority. Returns False if the group has to be made first (j.queue: a queue without it). Requires
@@ -26,7 +26,7 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     cdef Group* low = NULL
     cdef int missing = 0
     while q != NULL:
-        if popjob_matches(j, q):
+        if popany_matches(j, q):
             j.known = True
             if catalog_group(q, j.req.group) == NULL:
                 j.queue = q
@@ -40,14 +40,14 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     uv_mutex_lock(&book.lock)
     q = catalog.list
     while q != NULL:
-        g = pop_may_serve(j, q)
+        g = popany_ready_group(j, q)
         if g != NULL and (top == NULL or q.priority > top.queue.priority
                           or (q.priority == top.queue.priority and g.passed > top.passed)):
             top = g
         q = q.next
     q = catalog.list if top != NULL else NULL
     while q != NULL:
-        g = pop_may_serve(j, q)
+        g = popany_ready_group(j, q)
         if g != NULL:
             g.passed += 1
             if q.priority < top.queue.priority and (low == NULL or g.passed > low.passed):
@@ -65,11 +65,11 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return top != NULL or missing == 0
 
-cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
+cdef inline Group* popany_ready_group(PopJob* j, Queue* q) noexcept nogil:
     # Returns the pop's group of a queue if it has something ready, or was not scanned yet; else NULL. Requires
     # catalog.lock and book.lock.
     cdef Group* g
-    if not popjob_matches(j, q):
+    if not popany_matches(j, q):
         return NULL
     g = catalog_group(q, j.req.group)
     if g == NULL or g.paused:
@@ -80,12 +80,12 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
-cdef inline bint pop_any_came(PopJob* j, Queue* q) noexcept nogil:
+cdef inline bint popany_has_work(PopJob* j, Queue* q) noexcept nogil:
     # Returns True if the queue has something for the pop, or its group is new there. Requires catalog.lock and
     # book.lock.
-    return popjob_matches(j, q) and (catalog_group(q, j.req.group) == NULL or pop_may_serve(j, q) != NULL)
+    return popany_matches(j, q) and (catalog_group(q, j.req.group) == NULL or popany_ready_group(j, q) != NULL)
 
-cdef bint pop_any_leased(PopJob* j) noexcept nogil:
+cdef bint popany_leased(PopJob* j) noexcept nogil:
     # Returns True if the pop's group has leases in a matching queue. Takes catalog.lock and book.lock.
     cdef Queue* q
     cdef Group* g
@@ -94,7 +94,7 @@ cdef bint pop_any_leased(PopJob* j) noexcept nogil:
     uv_mutex_lock(&book.lock)
     q = catalog.list
     while q != NULL and not held:
-        if popjob_matches(j, q):
+        if popany_matches(j, q):
             g = catalog_group(q, j.req.group)
             held = g != NULL and g.n_leased > 0
         q = q.next
@@ -102,12 +102,12 @@ cdef bint pop_any_leased(PopJob* j) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     return held
 
-cdef void pop_ask_any(Engine* e, PopJob* j) noexcept nogil:
+cdef void popany_ask(Engine* e, PopJob* j) noexcept nogil:
     # Asks for the group in at most ANY_ASKS matching queues without it. Requires catalog.lock.
     cdef Queue* q = catalog.list
     cdef int n = 0
     while q != NULL and n < ANY_ASKS:
-        if popjob_matches(j, q) and catalog_group(q, j.req.group) == NULL:
+        if popany_matches(j, q) and catalog_group(q, j.req.group) == NULL:
             pop_ask_group(e, j, q)
             n += 1
         q = q.next

@@ -1,5 +1,5 @@
 # The statement of pops: claims and fetches for many of them. In: pops with candidates. Out: the call. If it failed:
-# pops that try again or are refused, and leases that are given back. The answer is read in deliver/poprows. Owner: the
+# pops that try again or are refused, and leases that are given back. The answer is read in deliver/popcall. Owner: the
 # worker.
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
@@ -17,15 +17,15 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
             break
         alone = e.pops.jobs.first.alone
         j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.gone or j.group.dead or j.group.paused or pop_outdated(j):
-            pop_turn_away(e, j)
+        if j.gone or j.group.dead or j.group.paused or popend_token_stale(j):
+            popend_turn_away(e, j)
         else:
             popcall_add(call, a, j)
     if call.base.jobs.n == 0:
         call_drop(&call.base)
         return False
     popcall_bounds(call, a)
-    popcall_expect(call)
+    popcall_reserve(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
 
@@ -45,18 +45,18 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
     pgarray_int8(&a.delay_us, j.queue.delay_us)
     pgarray_int8(&a.window_us, j.queue.window_us)
 
-cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
+cdef void popcall_make_lease(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
     # Makes the lease for what the pop claims now, in at most n partitions.
     j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
     j.claimed_us = clock_mono_us()
     if j.req.auto_ack:
         memset(j.lease, 0xff, 16)      # told to no client, held by no cursor and not remembered
     else:
-        lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 else 0, j.lease)
+        uuid_lease(&w.secrets, catalog.seed, first.partition.id if n == 1 else 0, j.lease)
 
 cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     # Adds a pop and its candidates to the call, and makes its lease.
-    pop_lease_make(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
+    popcall_make_lease(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
     call.n_cursors += j.n_cursors
@@ -82,14 +82,14 @@ cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
         arg_null(&a.rate_us)
         arg_null(&a.burst)
 
-cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
+cdef inline int64_t popcall_bytes(PopJob* j) noexcept nogil:
     # Returns the bytes that the pop may bring, by the recent size of its queue's messages.
     cdef int64_t each = <int64_t>j.queue.tally[j.job.r.worker.index].each
     return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
 
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
     # Returns True if the pop may travel with the call. A pop that brings much waits until others have brought theirs.
-    cdef int64_t bytes = pop_expects(j)
+    cdef int64_t bytes = popcall_bytes(j)
     cdef int64_t flying
     if call.base.jobs.n:
         if call.expected + bytes > CALL_BYTES:
@@ -101,7 +101,7 @@ cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
     call.expected += bytes
     return True
 
-cdef inline void popcall_expect(PopCall* call) noexcept nogil:
+cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
     # Adds the bytes expected of a call that is about to leave to the budget, if it brings much.
     if call.expected <= CALL_FREE:
         call.expected = 0
@@ -109,7 +109,7 @@ cdef inline void popcall_expect(PopCall* call) noexcept nogil:
         atomic_add64(&budget.expected, call.expected)
         call.counted = True
 
-cdef void pops_expire(Engine* e) noexcept nogil:
+cdef void popcall_expire(Engine* e) noexcept nogil:
     # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
     cdef int n
     cdef PopJob* j
@@ -122,17 +122,17 @@ cdef void pops_expire(Engine* e) noexcept nogil:
         n -= 1
         j = <PopJob*>joblist_take(&e.pops.jobs)
         if j.gone:
-            pop_drop_candidates(j)
-            pop_forget(j)
-        elif pop_outdated(j):
-            pop_drop_candidates(j)
-            pop_verify(j)
+            popend_drop_candidates(j)
+            popend_forget(j)
+        elif popend_token_stale(j):
+            popend_drop_candidates(j)
+            popend_verify(j)
         elif j.until_us and (now >= j.until_us or e.stopping):
-            pop_drop_candidates(j)
-            pop_empty(j, WHY_EXPIRED)
+            popend_drop_candidates(j)
+            popend_empty(j, WHY_EXPIRED)
         elif not j.until_us and now - j.job.born_us > e.patience_us:
-            pop_drop_candidates(j)
-            pop_fail(j, 503, doubt_why())
+            popend_drop_candidates(j)
+            popend_fail(j, 503, health_why())
         else:
             joblist_add(&e.pops.jobs, &j.job)
 
@@ -145,18 +145,18 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
     cdef PopJob* j
     cdef int64_t now = clock_mono_us()
     if said != NULL:
-        why = verdict_text(text, b"Nothing can be delivered", said)
+        why = sqlstate_text(text, b"Nothing can be delivered", said)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
-        pop_drop_candidates(j)
+        popend_drop_candidates(j)
         if j.gone:
-            pop_forget(j)
+            popend_forget(j)
         elif status == 500:
-            pop_fail(j, status, why)
+            popend_fail(j, status, why)
         elif j.until_us and now >= j.until_us:
-            pop_empty(j, WHY_EXPIRED)
+            popend_empty(j, WHY_EXPIRED)
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
-            pop_fail(j, 503, why)
+            popend_fail(j, 503, why)
         else:
             job_queue(&j.job, &e.woken)
 
@@ -200,23 +200,146 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
         else:
             popcall_error(call, res)
         return
-    engine_reload(e.worker)
+    catalog_want_reload(e.worker)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
-        pop_drop_candidates(j)
+        popend_drop_candidates(j)
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
     # Handles a server error: nothing was claimed.
-    cdef const Verdict* v = verdict_of(res)
+    cdef const Verdict* v = sqlstate_of(res)
     cdef Job* job = call.base.jobs.first
-    cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and blames_request(v.blame)
+    cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and sqlstate_isolates(v.error_class)
     while job != NULL:
-        again = job_again(job, v.blame, call.base.ended_us) or again
-        job.alone = job.alone or blames_request(v.blame)
+        again = job_may_retry(job, v.error_class, call.base.ended_us) or again
+        job.alone = job.alone or sqlstate_isolates(v.error_class)
         job = job.next
     if v.reload:
-        engine_reload(call.base.engine.worker)
+        catalog_want_reload(call.base.engine.worker)
     if not again:
         log_line(b"error", b"pop_refused", pg_error(res))
-    popcall_again(call, 0 if again else 500 if v.blame == BLAME_DATA else 503, v)
+    popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v)
+
+# The answer to the statement of pops. In: rows of queend.pop, which name their candidate. Out: where each candidate's
+# cursor stands now, to the book; each request's answer, or its next try. Locks: book.lock.
+
+cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
+    # Finds where each candidate's rows begin. Claimed rows come first, in the order asked; the other rows follow them.
+    cdef int row, i
+    for i in range(call.n_cursors):
+        call.rows[i] = -1
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, POP_ORD)
+        if 0 <= i < call.n_cursors and call.rows[i] < 0:
+            call.rows[i] = row
+
+cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # Applies the rows to the cursors of all candidates, under one lock.
+    cdef int row, i
+    cdef int64_t took
+    cdef int64_t wall = dbclock_now()
+    cdef uint8_t again
+    cdef Cursor* c
+    cdef PopJob* wake = NULL
+    cdef Job* job
+    cdef PopJob* j
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, POP_ORD)
+        if i < 0 or i >= call.n_cursors:
+            continue
+        c = call.cursors[i]
+        again = c.again       # keeps `again`: the head wakes other cursors, and is no news for this one
+        index_head_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
+        c.again = again
+        if pg_int2(res, row, POP_STATUS) == POP_ROW_CLAIMED:
+            c.next_offset = pg_int8(res, row, POP_FIRST) + pg_int4(res, row, POP_TAKE)
+        else:
+            cursor_row_made(c)
+    job = call.base.jobs.first
+    while job != NULL:
+        j = <PopJob*>job
+        took = 0
+        for i in range(j.n_cursors):
+            took += popcall_cursor(call, j, i, res, now, wall, &wake)
+        rate_settle(j, took, &wake)
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+    waiters_send(call.base.engine.worker, wake)
+
+cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int64_t now, int64_t wall,
+                            PopJob** wake) noexcept nogil:
+    # Applies the row of candidate i to its cursor. Returns the number of messages delivered. Requires book.lock.
+    cdef Cursor* c = j.cursors[i]
+    cdef int row = call.rows[j.first_cursor + i]
+    cdef int status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
+    cdef int64_t first, until
+    cdef int64_t took = 0
+    if j.req.auto_ack:
+        j.spans[i].stop = 0
+    if row >= 0 and not pg_null(res, row, POP_DEAD_LETTERED):
+        call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_DEAD_LETTERED)
+    if status == POP_ROW_CLAIMED:
+        first = pg_int8(res, row, POP_FIRST)
+        took = c.next_offset - first
+        cursor_claimed(c, j, j.gone, c.next_offset, now)
+        if j.req.auto_ack:
+            popend_consumed(j, i, first, c.next_offset)
+        else:
+            unacked_rows(c, j, res, row)
+    elif status == POP_ROW_LEASED and c.again & AGAIN_FREE:
+        cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has expired meanwhile
+    elif status == POP_ROW_LEASED or status == POP_ROW_DELAYED:
+        until = pg_int8_or(res, row, POP_UNTIL, 0)
+        if status == POP_ROW_DELAYED:
+            c.wakes_at = until
+        cursor_move(c, CURSOR_LEASED if status == POP_ROW_LEASED else CURSOR_DELAYED, now + max(until - wall, 20000))
+    elif status == POP_ROW_UNNEEDED:
+        cursor_move(c, CURSOR_READY, 0)
+    else:
+        if row >= 0:
+            c.next_offset = pg_int8(res, row, POP_HEAD)
+        cursor_rest(c)
+    if c.state == CURSOR_READY:
+        waiters_wake_cursor(c, wake)
+    return took
+
+cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
+    # Answers one request from its rows, or tries it again. rows: where the rows of each candidate begin, -1 if it has
+    # none.
+    cdef int n = PQntuples(res)
+    cdef int i, row, status
+    cdef int first_row = -1
+    cdef int stop_row = -1
+    cdef int claimed = 0
+    cdef int seen = POP_ROW_NOTHING
+    for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
+        row = rows[i]
+        status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
+        if status == POP_ROW_CLAIMED:
+            if first_row < 0:
+                first_row = row
+            claimed += 1
+            while row < n and pg_int4(res, row, POP_ORD) == i:
+                row += 1
+            stop_row = row
+        elif status > seen and status < POP_ROW_UNNEEDED:
+            seen = status
+    if first_row >= 0:
+        if j.gone:
+            popend_give_back(e, j)
+            popend_forget(j)
+            return
+        delivery_rows(e.worker, j, res, first_row, stop_row, claimed)
+        return
+    if j.only != NULL:
+        j.why = (WHY_LEASE_HELD if seen == POP_ROW_LEASED
+                 else WHY_WINDOW if seen == POP_ROW_DELAYED and j.queue.window_us else WHY_NOTHING)
+    if j.gone:
+        popend_forget(j)
+    elif j.only != NULL:
+        pop_after_empty(e, j)
+    else:
+        # the hint was stale: tries the next candidates, until none are left
+        job_queue(&j.job, &e.woken)

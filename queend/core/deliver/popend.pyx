@@ -1,40 +1,83 @@
+# Pop maintenance and paused groups. In: pops. Out: answers that say `paused`, or pops that go on. Owner: the worker.
+#
+# In pop maintenance a pop finds nothing and is told so. A long poll is held for PAUSE_US (1 s), at most as long as it
+# would have waited. So clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were
+# parked before stay parked.
+#
+# A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). Statements carry the
+# catalog's version, so a claim sent before the pause was known is refused. A pop of a paused group finds nothing
+# (reason: paused). A long poll is parked, and the reload that ends the pause wakes it.
+
+cdef enum:
+    PAUSE_US = 1000000
+
+cdef SharedFlag pops_paused         # process-wide; written by the control plane
+
+cdef void popend_pause(Worker* w, PopJob* j) noexcept nogil:
+    cdef int64_t until
+    if j.until_us == 0:
+        popend_paused(j)
+        return
+    until = clock_mono_us() + PAUSE_US
+    j.paused_until = until if until < j.until_us and not j.req.feed else j.until_us      # a feed has no answer for it
+    joblist_add(&engine_of(w).paused, &j.job)
+
+cdef void popend_pauses_drain(Engine* e) noexcept nogil:
+    cdef int n = e.paused.n
+    cdef int64_t now = clock_mono_us()
+    cdef Job* job
+    while n:
+        n -= 1
+        job = joblist_take(&e.paused)
+        if (<PopJob*>job).gone or not pops_paused:
+            pop_try(e.worker, <PopJob*>job)
+        elif e.stopping or now >= (<PopJob*>job).paused_until:
+            popend_paused(<PopJob*>job)
+        else:
+            joblist_add(&e.paused, job)
+
+cdef void popend_paused(PopJob* j) noexcept nogil:
+    cdef Request* r = job_end(&j.job)
+    r.worker.counters.empty_pops += 1
+    reply_simple(r, b'{"messages":[],"paused":true}')
+
 # The end of a pop that delivers nothing. In: a pop whose time is over, that finds nothing, that is refused, or whose
 # client leaves. Out: its answer. If it was parked, it leaves the book; what was claimed for it is given back. Owner:
 # the pop's worker. Locks: book.lock.
 
 cdef enum:
-    RENEWED = 1000            # long polls of a worker that pops_renew takes in half a second
+    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
 
-cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
+cdef bint popend_unpark(Worker* w, PopJob* j) noexcept nogil:
     # Takes a pop out of the book. Returns False if it was not parked: another thread or a call has it.
     cdef bint mine
     uv_mutex_lock(&book.lock)
-    mine = pop_parks(j)
-    book_unpark(j)
+    mine = waiters_has(j)
+    waiters_unpark(j)
     uv_mutex_unlock(&book.lock)
     if mine:
         heap_del(&engine_of(w).deadlines, &j.deadline)
     return mine
 
-cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
+cdef void popend_deadline(Worker* w, PopJob* j) noexcept nogil:
     # Handles the deadline of a parked pop. A long poll has run out, or a pop has waited for a scan or for tokens as
     # long as the patience lasts. If the pop was woken at the same moment, that attempt is its last.
-    if not pop_unparked(w, j):
+    if not popend_unpark(w, j):
         return
-    if pop_outdated(j):
-        pop_verify(j)
+    if popend_token_stale(j):
+        popend_verify(j)
     elif j.until_us > clock_mono_us() and not j.gone:
         job_queue(&j.job, &engine_of(w).woken)
     elif j.until_us or j.gone:
-        pop_empty(j, WHY_EXPIRED)
+        popend_empty(j, WHY_EXPIRED)
     else:
-        pop_fail_unknown(j)
+        popend_fail_unknown(j)
 
-cdef inline bint pop_outdated(PopJob* j) noexcept nogil:
+cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
     # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
-    return grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.gone
+    return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.gone
 
-cdef void pop_verify(PopJob* j) noexcept nogil:
+cdef void popend_verify(PopJob* j) noexcept nogil:
     # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
     # the same deadline. Requires that the pop is neither parked nor in a list, and has no candidates.
     cdef Request* r = job_end(&j.job)
@@ -42,26 +85,26 @@ cdef void pop_verify(PopJob* j) noexcept nogil:
     r.grant = NULL
     service.request(r.worker, r)
 
-cdef void pops_verify(Engine* e) noexcept nogil:
+cdef void popend_verify_all(Engine* e) noexcept nogil:
     # Lets the deadline of each parked pop fire whose token has to be verified again.
     cdef PopJob* j
     cdef int i
     for i in range(1, e.deadlines.n + 1):
         j = <PopJob*>e.deadlines.nodes[i].owner
-        if pop_outdated(j):
+        if popend_token_stale(j):
             j.deadline.at = 0
     heap_order(&e.deadlines)
 
-cdef void pops_renew(Engine* e) noexcept nogil:
-    # Lets the deadlines of at most RENEWED long polls fire that are pinned to another era than the current one. They
-    # look up their names in the current era and park again. This frees memory of deleted objects, which would be kept
+cdef void popend_renew(Engine* e) noexcept nogil:
+    # Lets the deadlines of at most RENEWED long polls fire that are pinned to another epoch than the current one. They
+    # look up their names in the current epoch and park again. This frees memory of deleted objects, which would be kept
     # for as long as they wait.
     cdef PopJob* j
     cdef int i
     cdef int n = 0
     for i in range(1, e.deadlines.n + 1):
         j = <PopJob*>e.deadlines.nodes[i].owner
-        if j.until_us and j.job.r.pin and j.job.r.pin != 1 + <int>(era_now & 1):
+        if j.until_us and j.job.r.pin and j.job.r.pin != 1 + <int>(epoch_now & 1):
             j.deadline.at = 0
             n += 1
             if n == RENEWED:
@@ -69,75 +112,75 @@ cdef void pops_renew(Engine* e) noexcept nogil:
     if n:
         heap_order(&e.deadlines)
 
-cdef void pop_fail_unknown(PopJob* j) noexcept nogil:
+cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"What this group has to consume is not known yet; try again"
     cdef const Verdict* said
     uv_mutex_lock(&book.lock)
-    said = book.scan_said
+    said = book.scan_error
     uv_mutex_unlock(&book.lock)
     if said != NULL:
-        why = verdict_text(text, b"What this group has to consume is not known yet", said)
-    pop_fail(j, 503, why)
+        why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
+    popend_fail(j, 503, why)
 
-cdef void pop_gone(Request* r) noexcept nogil:
+cdef void popend_client_gone(Request* r) noexcept nogil:
     # Handles a client that left. A parked pop is forgotten; what a pop in flight claims is given back.
     cdef PopJob* j = <PopJob*>r.job
     if j == NULL:
         return
     j.gone = True
-    if pop_unparked(r.worker, j):
-        pop_forget(j)
+    if popend_unpark(r.worker, j):
+        popend_forget(j)
 
-cdef void pop_end(Request* r) noexcept nogil:
+cdef void popend_eof(Request* r) noexcept nogil:
     # Handles a client that sends no more: the long poll is over, as most such clients have left.
     cdef PopJob* j = <PopJob*>r.job
     if r.replied:
         # the answer waits for answers before it, and can be taken back
-        pop_unsent(r)
+        popend_unsent(r)
         reply_begin(r, 204, NULL)
         return
     j.gone = True             # in flight: what it claims is given back
-    pop_deadline(r.worker, j)
+    popend_deadline(r.worker, j)
 
-cdef void pop_unsent(Request* r) noexcept nogil:
+cdef void popend_unsent(Request* r) noexcept nogil:
     # Gives back what was claimed for an answer that did not go out.
     r.on_unsent = NULL
     r.on_end = NULL
-    pop_give_back(engine_of(r.worker), <PopJob*>r.job)
+    popend_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
-cdef void pop_forget(PopJob* j) noexcept nogil:
+cdef void popend_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job))
 
-cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
+cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
     # again.
-    pop_drop_candidates(j)
+    popend_drop_candidates(j)
     if j.gone:
-        pop_forget(j)
+        popend_forget(j)
     else:
         pop_try(e.worker, j)
 
-cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
+cdef void popend_drop_candidates(PopJob* j) noexcept nogil:
     # Makes the candidates of a pop ready again. Requires that the database was not asked for them.
     cdef int i
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     for i in range(j.n_cursors):
         cursor_move(j.cursors[i], CURSOR_READY, 0)
-        book_wake_cursor(j.cursors[i], &wake)
+        waiters_wake_cursor(j.cursors[i], &wake)
     rate_settle(j, 0, &wake)
     uv_mutex_unlock(&book.lock)
     j.n_cursors = 0
-    popjobs_wake(j.job.r.worker, wake)
+    waiters_send(j.job.r.worker, wake)
 
-cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
+cdef inline void popend_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
     # Notes that claim i of the pop acknowledged records first … stop - 1 at once.
     j.spans[i].first = first
     j.spans[i].stop = stop
 
-cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
+cdef void popend_give_back(Engine* e, PopJob* j) noexcept nogil:
     # Gives back what was claimed for a client that left: leases, and records that were acknowledged at once.
     cdef int i
     if e.closing:
@@ -145,7 +188,7 @@ cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
     if j.req.auto_ack:
         for i in range(j.n_cursors):
             if j.spans[i].stop:
-                takeback_want(e, j, i)
+                release_takeback(e, j, i)
         return
     uv_mutex_lock(&book.lock)
     for i in range(j.n_cursors):
@@ -153,7 +196,7 @@ cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
             release_want(e, j.cursors[i], j)
     uv_mutex_unlock(&book.lock)
 
-cdef const char* pop_reason(PopJob* j) noexcept nogil:
+cdef const char* popend_reason(PopJob* j) noexcept nogil:
     # Returns why the pop is empty, in the same words whether it waited or not.
     if j.named and not j.known:
         return b"queue_not_found"
@@ -161,13 +204,13 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
         return b"partition_not_found"
     if j.group != NULL and j.group.paused:
         return b"paused"
-    return b"leased" if j.named and j.known and pop_leased(j) else b"empty"
+    return b"leased" if j.named and j.known and popend_leased(j) else b"empty"
 
-cdef bint pop_leased(PopJob* j) noexcept nogil:
+cdef bint popend_leased(PopJob* j) noexcept nogil:
     # Returns True if a lease of the group holds messages that the pop asks for.
     cdef bint held = False
     if j.any_queue:
-        return pop_any_leased(j)
+        return popany_leased(j)
     uv_mutex_lock(&book.lock)
     if j.only != NULL:
         held = j.only.state == CURSOR_LEASED or j.only.state == CURSOR_BUSY
@@ -176,7 +219,7 @@ cdef bint pop_leased(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return held
 
-cdef void pop_empty(PopJob* j, int why) noexcept nogil:
+cdef void popend_empty(PopJob* j, int why) noexcept nogil:
     cdef Request* r = job_end(&j.job)
     cdef Buf* out
     r.worker.counters.empty_pops += 1
@@ -184,28 +227,28 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
         j.queue.tally[r.worker.index].pop_requests += 1
         j.queue.tally[r.worker.index].pop_empty += 1
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
-    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
+    popreply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, popend_reason(j))
     reply_end(r)
 
-cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
+cdef void popend_fail(PopJob* j, int status, const char* text) noexcept nogil:
     reply_error(job_end(&j.job), status, text)
 
-cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
+cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).gone:
-        pop_forget(<PopJob*>job)
+        popend_forget(<PopJob*>job)
     else:
-        pop_fail(<PopJob*>job, status, text)
+        popend_fail(<PopJob*>job, status, text)
 
-cdef int64_t pop_until(Job* job) noexcept nogil:
+cdef int64_t popend_until(Job* job) noexcept nogil:
     # Returns the deadline of a long poll; 1, which has passed, if the daemon stops or the token has to be verified
     # again.
     cdef PopJob* j = <PopJob*>job
-    if pop_outdated(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
+    if popend_token_stale(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
         return 1
     return j.until_us if not j.gone else 0
 
-cdef void pop_expire(Job* job) noexcept nogil:
-    if pop_outdated(<PopJob*>job):
-        pop_verify(<PopJob*>job)
+cdef void popend_expire(Job* job) noexcept nogil:
+    if popend_token_stale(<PopJob*>job):
+        popend_verify(<PopJob*>job)
     else:
-        pop_empty(<PopJob*>job, WHY_EXPIRED)
+        popend_empty(<PopJob*>job, WHY_EXPIRED)

@@ -7,9 +7,9 @@ cdef struct Refill:
     Request* r                # of the chunk in flight; NULL: none
     PushJob* job
     int64_t after             # where the next chunk begins
-    int64_t until_us          # when its last record was taken
+    int64_t until_us          # when its last logrecord was taken
     int64_t retry_at          # monotonic: no attempt before this moment
-    size_t want               # bytes of a record larger than a window, 0: none
+    size_t want               # bytes of a logrecord larger than a window, 0: none
     bint trouble              # the last step failed
     bint unhurried            # the last chunk had no timely answer: this one may take the whole deadline
 
@@ -28,12 +28,12 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     s = spool.first
     if s != NULL and not t.drop and spool.at >= s.size and not (s == spool.last and spool.writing):
         spool.pending -= s.records            # damaged records
-        segment_drop()
+        spool_drop()
         s = spool.first
     if clock_mono_us() < refill.retry_at:
         return
     if (s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots)
-            and spool.at < s.size and not refill_useless()):
+            and spool.at < s.size and not refill_commits_hang()):
         want = refill.want if refill.want else SPOOL_WINDOW
         if <int64_t>want > s.size - spool.at:
             want = <size_t>(s.size - spool.at)
@@ -48,11 +48,11 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     t.want = want
     t.work.data = t
     spool.stepping = True
-    if uv_queue_work(&boss.loop, &t.work, spool_step_run, refill_stepped) != 0:
+    if uv_queue_work(&leader.loop, &t.work, segment_step_run, refill_stepped) != 0:
         t.error = EIO
         refill_stepped(&t.work, 0)
 
-cdef bint refill_useless() noexcept nogil:
+cdef bint refill_commits_hang() noexcept nogil:
     # Returns True while commits hang: the control plane waits for one. An abandoned push keeps its server session until
     # its commit ends, so one push is tried per DOUBT_TRY_US at most.
     cdef int64_t since = atomic_get64(&doubt.commits)
@@ -68,7 +68,7 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     cdef SpoolStep* t = &spool.step
     cdef char[96] text
     spool.stepping = False
-    if boss.engine == NULL:
+    if leader.engine == NULL:
         return
     if t.error == EIO and t.want and not t.bad.len and not t.drop and not t.note:
         # The disk cannot read this page. Readable records after it are found by their mark.
@@ -98,11 +98,11 @@ cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef int error
     cdef bint idle = (spool.on and spool.first == NULL and spool.gather.len == 0 and not spool.writing
                       and not spool.paused and not refill_busy()
-                      and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping
+                      and leader.engine != NULL and catalog.loaded and not engine_of(w).stopping
             and slotpool_ready(engine_of(w).slots))
     if idle:
-        file_close(&spool.fd)
-        error = spool_adopt(m.dir, m.number)
+        segment_close(&spool.fd)
+        error = segment_adopt(m.dir, m.number)
         if error:
             log_line(b"error", b"buffer_not_adopted", strerror(error))
         spill_moved = True
@@ -110,7 +110,7 @@ cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
 
 cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     # Makes items of the bytes, and a job of the items.
-    cdef Request* r = request_open(boss, NULL)
+    cdef Request* r = request_open(leader, NULL)
     cdef PushJob* j = NULL
     cdef PushItem* items = NULL
     cdef PushItem* it
@@ -134,12 +134,12 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
         return
     while p < t.bytes.len and count < <int>room:
         it = &items[count]
-        found = spool_next(t.bytes.data + p, t.bytes.len - p, <size_t>left - p, it, &x, &refill.until_us, &n)
+        found = spoolrecord_next(t.bytes.data + p, t.bytes.len - p, <size_t>left - p, it, &x, &refill.until_us, &n)
         if found == SPOOL_MORE:
             break
         if found == SPOOL_RECORD:
             if x.seal.n:
-                refill_open(r, it, &x)
+                refill_unseal(r, it, &x)
             if x.due.n or x.seal.n or x.headers.n:
                 it.more = <Extras*>arena_alloc(&r.arena, sizeof(Extras))
                 if it.more == NULL:
@@ -172,11 +172,11 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     j.req.n = count
     j.req.items = items
     j.records = count
-    pushitems_join(&j.req, &r.arena)
+    pushrun_join(&j.req, &r.arena)
     push_chain(j)
-    push_go(boss, j)
+    push_resolve(leader, j)
 
-cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:
+cdef void refill_unseal(Request* r, PushItem* it, Extras* x) noexcept nogil:
     # Decrypts an item whose queue stores plain payloads. It was encrypted because the queue's state was unknown then.
     # If this is outdated, the item is encrypted again before its batch leaves.
     cdef Slice plain = it.payload
@@ -233,11 +233,11 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     if j.failed == FAILED_UNCLEAR or j.unsealed:
         refill_retry(1000000)         # an error that is not these records' fault
         return
-    each_begin(&at, &j.req)
-    it = each_next(&at)
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
     while it != NULL:
-        refill_done(it, pushitem_count(it))
-        it = each_next(&at)
+        refill_done(it, req_item_count(it))
+        it = runitem_next(&at)
     spool.first.records -= j.records
     spool.pending -= j.records
     spool.drained += <uint64_t>j.records
@@ -251,11 +251,11 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
     cdef Buf record
     spool_count(it.queue, it.part, -n)
     if it.status <= ITEM_DUPLICATE and it.partition != NULL:
-        it.partition.queue.tally[boss.index].push_messages += n
+        it.partition.queue.tally[leader.index].push_messages += n
     if it.status != ITEM_FAILED:
         return
-    # A batch is split until the item at fault stands alone: this is one record. It is encoded anew.
+    # A batch is split until the item at fault stands alone: this is one logrecord. It is encoded anew.
     buf_init(&record)
-    spool_put(&record, it, refill.until_us)
+    spoolrecord_put(&record, it, refill.until_us)
     refill_bad(slice_of(record.data, record.len), b"refused by the database")
     buf_free(&record)

@@ -17,18 +17,18 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
-    if not spill_seal(w, j):
+    if not sealing_spill(w, j):
         return
     if j.spilled and sealring.n and not spill_seal_back(w, j):
         j.spill_why = SPILL_FAILED
         push_spilled(w, &j.job.msg)
         return
     j.held_until = clock_mono_us() + SPILL_HOLD_US
-    if w is boss:
+    if w is leader:
         spill_arrive(w, &j.job.msg)
         return
     j.job.msg.run = spill_arrive
-    if not worker_post(boss, &j.job.msg):
+    if not worker_post(leader, &j.job.msg):
         j.spill_why = SPILL_FAILED
         push_spilled(w, &j.job.msg)
 
@@ -36,27 +36,27 @@ cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     # Encrypts items that come back from the database. Returns False if memory ran out.
     cdef EachItem at
     cdef PushItem* it
-    spill_open(j)
-    each_begin(&at, &j.req)
-    it = each_next(&at)
+    spill_expand(j)
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
     while it != NULL:
-        if it.status == ITEM_UNREACHED and not item_sealed(it) and not item_seal(w, &j.job, it):
+        if it.status == ITEM_UNREACHED and not sealing_has(it) and not sealing_item(w, &j.job, it):
             return False
-        it = each_next(&at)
+        it = runitem_next(&at)
     return True
 
-cdef void spill_open(PushJob* j) noexcept nogil:
+cdef void spill_expand(PushJob* j) noexcept nogil:
     # Expands runs: the buffer takes single records.
     cdef PushItem* it
     cdef int i
     for i in range(j.req.n):
         it = &j.req.items[i]
         if it.status == ITEM_UNREACHED and it.run != NULL and not it.run.open:
-            item_open(it)
+            runitem_expand(it)
 
-cdef void spill_home(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+cdef void spill_return(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
     cdef Worker* home = j.job.r.worker
-    if home is boss:
+    if home is leader:
         run(home, &j.job.msg)
         return
     j.job.msg.run = run
@@ -69,11 +69,11 @@ cdef void spill_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     elif spill_blocked(j):
         joblist_add(&spill_held, &j.job)
     else:
-        spill_home(j, spill_pass)
+        spill_return(j, spill_pass)
 
 cdef void spill_pass(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends the push to the database: no earlier record is in the buffer.
-    push_go(w, <PushJob*>m)
+    # Sends the push to the database: no earlier logrecord is in the buffer.
+    push_resolve(w, <PushJob*>m)
 
 cdef bint spill_blocked(PushJob* j) noexcept nogil:
     cdef PushItem* it
@@ -97,21 +97,21 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     cdef int n = 0
     if not j.spilled:
         push_mark(j, ITEM_QUEUED, ITEM_UNREACHED)
-    spill_open(j)
-    each_begin(&at, &j.req)
-    it = each_next(&at)
+    spill_expand(j)
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
-            spool_put(&spool.gather, it, now)
+            spoolrecord_put(&spool.gather, it, now)
             n += 1
-        it = each_next(&at)
+        it = runitem_next(&at)
     j.spilled = True
     if spool.gather.failed or not spool_room():
         spool.gather.len = mark
         spool.gather.failed = False
         j.spill_why = SPILL_FULL
         atomic_set64(&doubt.buffer, 1)
-        spill_home(j, push_spilled)
+        spill_return(j, push_spilled)
         return
     spill_count(j, 1)
     spool.gather_records += n
@@ -120,12 +120,12 @@ cdef void spill_take(PushJob* j) noexcept nogil:
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     cdef EachItem at
     cdef PushItem* it
-    each_begin(&at, &j.req)
-    it = each_next(&at)
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
             spool_count(it.queue, it.part, by)
-        it = each_next(&at)
+        it = runitem_next(&at)
 
 cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     global spill_moved
@@ -135,20 +135,20 @@ cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     atomic_set64(&doubt.buffer, why != SPILL_KEPT)
     spool_write_end()
     spill_moved = True
-    while j != NULL and boss.engine != NULL:          # closed during the write: the connections are gone
+    while j != NULL and leader.engine != NULL:        # closed during the write: the connections are gone
         if why != SPILL_KEPT:
             spill_count(j, -1)
         j.spill_why = why
-        spill_home(j, push_spilled)
+        spill_return(j, push_spilled)
         j = <PushJob*>joblist_take(&spool.write.jobs)
 
-cdef void spill_look() noexcept nogil:
+cdef void spill_release() noexcept nogil:
     global spill_moved
     # Releases held pushes whose partitions are drained, or whose waiting time is over.
     cdef int n = spill_held.n
     cdef Job* job
     cdef PushJob* j
-    cdef bint shut = spool.gate == GATE_SHUT or engine_of(boss).stopping
+    cdef bint shut = spool.gate == GATE_SHUT or engine_of(leader).stopping
     cdef int64_t now = clock_mono_us()
     if n == 0 or not (spill_moved or shut or now >= (<PushJob*>spill_held.first).held_until):
         return
@@ -162,9 +162,9 @@ cdef void spill_look() noexcept nogil:
         elif spill_blocked(j):
             joblist_add(&spill_held, job)
         else:
-            spill_home(j, spill_pass)
+            spill_return(j, spill_pass)
 
-cdef inline bint spill_away(Engine* e) noexcept nogil:
+cdef inline bint spill_no_database(Engine* e) noexcept nogil:
     # Returns True if the first worker finds the database unavailable.
     return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt or atomic_get64(&doubt.commits)
 
@@ -186,7 +186,7 @@ cdef void spill_gate(Engine* e) noexcept nogil:
     # Sets the gate; the only writer.
     global spill_moved
     cdef int gate = GATE_OPEN
-    if spool.paused or spill_away(e):
+    if spool.paused or spill_no_database(e):
         gate = GATE_SHUT
     elif spool.pending or spool.gather_records or spool.writing or spill_held.n:
         gate = GATE_SOME
@@ -207,9 +207,9 @@ cdef void spill_drain(Engine* e) noexcept nogil:
     global spill_moved
     # Runs once per turn of the first worker's loop, if there is a buffer.
     spill_gate(e)
-    spill_look()
+    spill_release()
     if not spool.writing and spool.gather.len:
-        spool_write_begin(&boss.loop, spill_written)
+        spool_write_begin(&leader.loop, spill_written)
     refill_drain(e)
     if (spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used
             and refill.r == NULL):
@@ -217,7 +217,7 @@ cdef void spill_drain(Engine* e) noexcept nogil:
         spill_moved = True
     spill_gate(e)
 
-cdef inline bint spill_works() noexcept nogil:
+cdef inline bint spill_busy() noexcept nogil:
     # Returns True if work is running that must end before the first worker does.
     return spool.on and (spool.writing or spool.gather.len or spill_held.n or refill_busy())
 

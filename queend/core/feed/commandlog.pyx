@@ -12,7 +12,7 @@ COMMAND_MEMBERS[2], COMMAND_NAMES[2] = b"leaseId", b"lease"
 COMMAND_MEMBERS[3], COMMAND_NAMES[3] = b"windowId", b"window"
 COMMAND_MEMBERS[4], COMMAND_NAMES[4] = b"status", b"verdict"
 
-cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
+cdef size_t commandlog_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
     # Writes a member if the literal is a string: as it was sent, without its quotes. Returns the bytes written.
     cdef size_t at
     if literal.p == NULL or literal.n < 2 or literal.p[0] != b'"':
@@ -22,7 +22,7 @@ cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) 
     out[at] = b'"'
     return at + 1
 
-cdef size_t command_ids(Json* j, char* out) noexcept nogil:
+cdef size_t commandlog_ids(Json* j, char* out) noexcept nogil:
     # Writes the ids of the object at the cursor. Returns the bytes written.
     cdef bint first = True
     cdef Slice key, value
@@ -33,13 +33,13 @@ cdef size_t command_ids(Json* j, char* out) noexcept nogil:
     json_enter(j, b'{')
     while json_member(j, &first, &key) and json_skip(j, &value):
         for i in range(5):
-            if key_is(key, COMMAND_MEMBERS[i]):
+            if member_is(key, COMMAND_MEMBERS[i]):
                 found[i] = value
     for i in range(5):
-        at += command_id(out + at, COMMAND_NAMES[i], found[i], COMMAND_SHORT if i else REQUESTLOG_ID)
+        at += commandlog_id(out + at, COMMAND_NAMES[i], found[i], COMMAND_SHORT if i else REQUESTLOG_ID)
     return at
 
-cdef size_t command_many(Slice body, char* out) noexcept nogil:
+cdef size_t commandlog_batch(Slice body, char* out) noexcept nogil:
     # Writes the number of acknowledgments of a batch, and the ids of the first. Returns the bytes written.
     cdef Json j
     cdef bint first = True
@@ -52,7 +52,7 @@ cdef size_t command_many(Slice body, char* out) noexcept nogil:
         return 0
     json_enter(&j, b'{')
     while json_member(&j, &first, &key):
-        if not key_is(key, b"acknowledgments") or json_peek(&j) != b'[':
+        if not member_is(key, b"acknowledgments") or json_peek(&j) != b'[':
             if not json_skip(&j, NULL):
                 break
             continue
@@ -61,12 +61,12 @@ cdef size_t command_many(Slice body, char* out) noexcept nogil:
         while json_element(&j, &inner):
             n += 1
             if n == 1 and json_peek(&j) == b'{':
-                at = command_ids(&j, out)
+                at = commandlog_ids(&j, out)
             elif not json_skip(&j, NULL):
                 break
     return at + <size_t>snprintf(out + at, 32, b',"acks":%d', n) if n else 0
 
-cdef void command_note(Feed* f, Request* q) noexcept nogil:
+cdef void commandlog_note(Feed* f, Request* q) noexcept nogil:
     cdef char[REQUESTLOG_MORE] more
     cdef Json j
     cdef size_t at, ids
@@ -77,10 +77,10 @@ cdef void command_note(Feed* f, Request* q) noexcept nogil:
     if q.target.n and q.target.p[0] == b'c' and q.status == 200:
         at += <size_t>snprintf(more + at, 32, b',"credit":%.*s', <int>min(q.out.len, <size_t>12), q.out.data)
     elif q.target.n and q.target.p[0] != b'c' and q.body.n and q.body.p[0] == b'{':
-        ids = command_many(q.body, more + at)
+        ids = commandlog_batch(q.body, more + at)
         if ids == 0:
             json_open(&j, q.body, JSON_DEPTH)
             json_peek(&j)
-            ids = command_ids(&j, more + at)
+            ids = commandlog_ids(&j, more + at)
         at += ids
     requestlog_put(q, f.r, b"command", slice_of(more, at))

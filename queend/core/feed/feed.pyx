@@ -1,7 +1,71 @@
+# Credit of a stream's client: the messages it may have unacknowledged, less those under valid leases. In: answers of
+# pops, ends of leases. Out: whether more may be asked for.
+# Messages of a lease that this process does not remember count with another lease of the same answer.
+
+cdef inline int feed_min_credit(Feed* f) noexcept nogil:
+    # Returns the least credit for a pop: windows are not cut to fit the credit.
+    return f.ask.window if f.ask.window else 1
+
+cdef inline bint feed_full(Feed* f) noexcept nogil:
+    return f.granted - f.used < feed_min_credit(f)
+
+cdef void feed_charge(Feed* f, PopJob* j) noexcept nogil:
+    # Counts the messages of an answer against the credit, under their leases.
+    cdef int left = j.n_messages
+    cdef int i
+    cdef Unacked* h
+    cdef Cursor* c
+    f.worker.counters.streamed += left
+    if j.req.auto_ack:
+        f.used += left if f.req.feed == FEED_SOCKET else 0
+        return
+    f.used += left
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        h = <Unacked*>table_get(&unacked.table, unacked_key(c)) if c.state == CURSOR_LEASED else NULL
+        if h != NULL and memcmp(h.lease, j.lease, 16) == 0 and unacked_feed_begin(f, c, j.lease, min(left, h.n)):
+            left -= c.fed.n
+    if left:
+        feed_charge_rest(f, j, left)
+    f.full = feed_full(f)
+    uv_mutex_unlock(&book.lock)
+
+cdef void feed_charge_rest(Feed* f, PopJob* j, int left) noexcept nogil:
+    # Adds messages of unremembered leases to the first lease of the answer that is remembered. Requires book.lock.
+    cdef Cursor* c
+    cdef int i
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed != NULL and c.fed.feed is f:
+            c.fed.n += left
+            return
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed == NULL and unacked_feed_begin(f, c, j.lease, left):
+            return
+    f.used -= left            # its lease has ended already
+
+cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
+    # Handles ended leases; frees a feed that was closed meanwhile.
+    cdef Feed* f = <Feed*>m
+    cdef bint closed
+    uv_mutex_lock(&book.lock)
+    f.used -= f.returned
+    f.returned = 0
+    f.full = feed_full(f)
+    f.posted = False
+    closed = f.closed
+    uv_mutex_unlock(&book.lock)
+    if closed:
+        free(f)
+    else:
+        conn_dirty(f.r.conn)
+
 # A feed: one request that is answered with messages until its client leaves. In: a request, ends of leases. Out:
 # messages, heartbeats. Owns the feed, and the internal requests made for it.
 # It makes one pop after another; each waits for messages like a client's pop. The next pop waits while the credit is
-# used up (feed/credit), or while the client has not taken its messages.
+# used up (feed/feed), or while the client has not taken its messages.
 
 cdef enum:
     # a pop waits this long, and up to half as long again: memory of deleted entries is not held for ever
@@ -26,17 +90,17 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
         reply_error(r, 503, b"Out of memory")
         return
     err.status = 0
-    if feed_parse(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
+    if popquery_feed(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
         if not gate_pops(r, f.req.queue, f.req.group):
             gate_refuse_pop(r, f.req.queue, f.req.group)
             free(f)
             return
-        feed_judge(f, r, &err)
-    if err.status == 0 and socket_wanted(r):
+        feed_check(f, r, &err)
+    if err.status == 0 and websocket_wanted(r):
         f.req.feed = FEED_SOCKET
-        socket_judge(r, f.accept, &err)
+        websocket_check(r, f.accept, &err)
     if err.status == 0 and not heap_add(&e.beats, &f.beat, feedgrant_until(r, clock_mono_us(), f.ask.beat_s)):
-        error_set(&err, 503, b"Out of memory")
+        refuse_set(&err, 503, b"Out of memory")
     if err.status:
         free(f)
         reply_error(r, err.status, err.text)
@@ -54,21 +118,21 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     else:
         f.granted = f.ask.credit if f.ask.credit else max(FEED_CREDIT, f.req.batch)
     r.job = f
-    r.on_gone = feed_gone
-    r.on_end = feed_half
+    r.on_gone = feed_client_gone
+    r.on_end = feed_eof
     w.counters.streams_begun += 1
     w.counters.live_streams += 1
-    feed_sit(f, c)
+    feed_attach(f, c)
 
-cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
+cdef void feed_check(Feed* f, Request* r, ApiError* e) noexcept nogil:
     # Checks whether the stream may begin; sets e if it may not.
     if r.next != NULL or r.conn.reading != NULL:
-        error_set(e, 400, b"Nothing may follow the request for a stream on its connection")
-    elif atomic_get64(&jobs_standing) >= r.worker.settings.max_parked:
+        refuse_set(e, 400, b"Nothing may follow the request for a stream on its connection")
+    elif atomic_get64(&jobs_long_polls) >= r.worker.settings.max_parked:
         r.worker.counters.not_parked += 1
-        error_set(e, 503, b"Too many pops are waiting; try again")
+        refuse_set(e, 503, b"Too many pops are waiting; try again")
 
-cdef void feed_sit(Feed* f, Conn* c) noexcept nogil:
+cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     # Takes over the connection: no further request may follow on it.
     cdef int silent_ms = FEED_SILENCES * f.ask.beat_s * 1000
     f.r.keep_alive = False
@@ -87,18 +151,18 @@ cdef void feed_begin(Feed* f) noexcept nogil:
     cdef char[40] text
     f.begun = True
     if f.req.feed == FEED_SOCKET:
-        socket_begin(f)
+        websocket_begin(f)
         return
     b = reply_head(f.r, 200)
     buf_text(b, b"Content-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
                 b"Connection: close\r\n")
-    if sites.origins[0]:
-        site_tell(f.r)
+    if origin_rules.origins[0]:
+        origin_headers(f.r)
     if f.req.feed == FEED_CHUNKS:
         buf_text(b, b"Transfer-Encoding: chunked\r\n")
     buf_put(b, b"\r\n", 2)
     snprintf(text, sizeof(text), b"retry: %d\n\n", FEED_RETRY_MS)
-    feed_text(b, f.req.feed, text)
+    feedreply_text(b, f.req.feed, text)
 
 # ---- messages ------------------------------------------------------------------------------------------------------
 
@@ -112,17 +176,17 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
         feed_begin(f)
     held = feedgrant_holds(f)
     if f.r.out.len or f.r.out.failed:
-        if not conn_write_part(c, &f.r.out):
+        if not output_write_part(c, &f.r.out):
             return False
         buf_free(&f.r.out)
         f.wrote_us = clock_mono_us()
     if q != NULL and not held and not f.last:
-        if not conn_write_part(c, &q.out):
+        if not output_write_part(c, &q.out):
             return False      # the answer is given back with the rest
         f.answer = NULL
         f.wrote_us = clock_mono_us()
         request_close(q)
-    why = feed_over(f, c)
+    why = feed_end_reason(f, c)
     if why != NULL:
         feed_end(f, why)
     elif not held:
@@ -135,12 +199,12 @@ cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
     cdef PopJob* j
     cdef int64_t left = f.granted - f.used
     cdef int64_t now
-    if f.pop != NULL or c.out_pending or left < feed_least(f):
+    if f.pop != NULL or c.out_pending or left < feed_min_credit(f):
         return
     now = clock_mono_us()
     if now < f.pause_until:
         return
-    if untaken_over() or e.queued_jobs >= e.settings.max_queued_jobs:
+    if budget_unsent_full() or e.queued_jobs >= e.settings.max_queued_jobs:
         feed_pause(f, now)
         return
     q = request_open(f.worker, c)
@@ -165,23 +229,23 @@ cdef bint feed_ask(Feed* f, Request* q, PopJob* j) noexcept nogil:
     j.req.queue = arena_copy(&q.arena, f.req.queue)
     j.req.group = arena_copy(&q.arena, f.req.group)
     j.req.partition = arena_copy(&q.arena, f.req.partition)
-    j.req.timeout_ms = FEED_POP_MS + <int>(hash_mix(<uint64_t><uintptr_t>q) % (FEED_POP_MS // 2))
+    j.req.timeout_ms = FEED_POP_MS + <int>(slice_mix(<uint64_t><uintptr_t>q) % (FEED_POP_MS // 2))
     return j.req.queue.p != NULL and j.req.group.p != NULL and j.req.partition.p != NULL
 
-cdef void feed_fed(Request* q) noexcept nogil:
+cdef void feed_answered(Request* q) noexcept nogil:
     # Takes the answer to an internal request of a feed.
     cdef Feed* f = q.feed
     if q is f.check:
         feedgrant_answered(f, q)
         return
     if q is not f.pop:
-        socket_answered(f, q)
+        websocket_answered(f, q)
         conn_dirty(f.r.conn)
         return
     f.pop = NULL
     if q.on_unsent != NULL:
         f.answer = q
-        feed_note(f, <PopJob*>q.job)
+        feed_charge(f, <PopJob*>q.job)
     else:
         if q.status == 503:
             feed_pause(f, clock_mono_us())
@@ -192,7 +256,7 @@ cdef void feed_fed(Request* q) noexcept nogil:
 
 # ---- heartbeats ----------------------------------------------------------------------------------------------------
 
-cdef void feeds_tick(Engine* e) noexcept nogil:
+cdef void feed_tick(Engine* e) noexcept nogil:
     # Sends due heartbeats. Called twice a second.
     cdef int64_t now = clock_mono_us()
     cdef HeapNode* top = heap_top(&e.beats)
@@ -203,16 +267,16 @@ cdef void feeds_tick(Engine* e) noexcept nogil:
 cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     cdef int64_t beat = f.ask.beat_s * <int64_t>1000000
     cdef int64_t due
-    if f.begun and f.req.feed == FEED_SOCKET and socket_dead(f):
+    if f.begun and f.req.feed == FEED_SOCKET and websocket_dead(f):
         conn_close(f.r.conn)
         return
     if f.parts_held and now >= f.parts_until:
-        socket_close(f, SOCKET_POLICY, b"A message in parts took longer than 30 s")
+        websocket_close(f, SOCKET_POLICY, b"A message in parts took longer than 30 s")
     if f.begun and not f.r.conn.out_pending and now - f.wrote_us >= beat:
         if f.req.feed == FEED_SOCKET:
-            socket_ping(f)
+            websocket_ping(f)
         else:
-            feed_text(&f.r.out, f.req.feed, b":\n\n")
+            feedreply_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now
     due = feedgrant_until(f.r, f.wrote_us, f.ask.beat_s)
     due = due if due > now else now + beat
@@ -225,7 +289,7 @@ cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
 
 # ---- end -----------------------------------------------------------------------------------------------------------
 
-cdef const char* feed_over(Feed* f, Conn* c) noexcept nogil:
+cdef const char* feed_end_reason(Feed* f, Conn* c) noexcept nogil:
     # Returns why the stream ends; NULL if it goes on.
     if f.last:
         return b""
@@ -242,10 +306,10 @@ cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
     if f.last:
         return
     if f.req.feed == FEED_SOCKET:
-        socket_last(f, why, error)
+        websocket_end(f, why, error)
         return
     f.last = True
-    chunk_open(b, f.req.feed)
+    feedreply_chunk_open(b, f.req.feed)
     buf_text(b, b'event: end\ndata: {"reason":"')
     buf_text(b, why)
     buf_byte(b, b'"')
@@ -253,7 +317,7 @@ cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
         buf_byte(b, b',')
         buf_put(b, error.p + 1, error.n - 2)
     buf_text(b, b"}\n\n")
-    chunk_close(b, f.req.feed, at)
+    feedreply_chunk_close(b, f.req.feed, at)
 
 cdef void feed_end(Feed* f, const char* why) noexcept nogil:
     # Ends the response and the feed.
@@ -269,12 +333,12 @@ cdef void feed_end(Feed* f, const char* why) noexcept nogil:
     r.replied = True
     feed_close(f)
 
-cdef void feed_gone(Request* r) noexcept nogil:
+cdef void feed_client_gone(Request* r) noexcept nogil:
     # Closes the feed of a client that left.
     feed_close(<Feed*>r.job)
     request_close(r)
 
-cdef void feed_half(Request* r) noexcept nogil:
+cdef void feed_eof(Request* r) noexcept nogil:
     # Ends the feed of a client that ended its side: whether it still reads is unknown.
     conn_dirty(r.conn)
 
@@ -288,27 +352,27 @@ cdef void feed_close(Feed* f) noexcept nogil:
     f.worker.counters.live_streams -= 1
     if f.worker.requestlog.every:
         requestlog_note(f.r)
-    feed_forsake(f.pop)
-    feed_forsake(f.answer)
-    feed_forsake(f.check)
+    feed_detach(f.pop)
+    feed_detach(f.answer)
+    feed_detach(f.check)
     while f.commands != NULL:
         q = f.commands
         f.commands = q.next
         q.feed = NULL         # the command is executed all the same
         request_leave(q)
-    parts_drop(f)
+    websocket_parts_drop(f)
     uv_mutex_lock(&book.lock)
     while f.out != NULL:
         if f.ask.release and not e.closing and f.out.cursor.state == CURSOR_LEASED:
             release_fed(e, f.out)
-        fed_drop(f.out)
+        unacked_feed_drop(f.out)
     posted = f.posted
     f.closed = True
     uv_mutex_unlock(&book.lock)
     if not posted:
         free(f)
 
-cdef void feed_forsake(Request* q) noexcept nogil:
+cdef void feed_detach(Request* q) noexcept nogil:
     # Detaches an internal request from the feed, if q is not NULL; the request goes on alone.
     if q == NULL:
         return
@@ -324,7 +388,7 @@ cdef void feed_forsake(Request* q) noexcept nogil:
         q.on_unsent(q)
     request_close(q)
 
-cdef void feeds_look(Engine* e) noexcept nogil:
+cdef void feed_check_all(Engine* e) noexcept nogil:
     # Lets each stream be checked when this turn of the loop ends: the drain began, or grants ended.
     cdef int i
     for i in range(e.beats.n):

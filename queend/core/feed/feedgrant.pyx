@@ -29,18 +29,18 @@ cdef bint feedgrant_ended(Feed* f) noexcept nogil:
 cdef bint feedgrant_holds(Feed* f) noexcept nogil:
     # Returns True while the token of the stream is verified again: nothing may be delivered. Begins the verification,
     # or ends a stream whose token has expired.
-    if f.last or feedgrant_ended(f) or not grant_stale(f.r.grant):
+    if f.last or feedgrant_ended(f) or not req_grant_stale(f.r.grant):
         return False
     if f.check == NULL and clock_mono_us() >= f.pause_until:
         feedgrant_ask(f)
-    return grant_stale(f.r.grant)
+    return req_grant_stale(f.r.grant)
 
 cdef void feedgrant_ask(Feed* f) noexcept nogil:
     # Sends a request with the headers of the stream through the gate.
     cdef Request* r = f.r
     cdef Request* q
     cdef int64_t now = clock_mono_us()
-    if token_of(r).p == NULL:
+    if gate_token(r).p == NULL:
         feed_last(f, b"refused", slice_lit(FEEDGRANT_TICKET))
         return
     q = request_open(f.worker, r.conn)

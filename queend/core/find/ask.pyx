@@ -1,6 +1,6 @@
 # The questions of a round of look-ups (find/lookup): names, ids and sizes, gathered by kind. In: what jobs miss; rows.
 # Out: parameters, with a statement for each kind; entries of the catalog. Names that may not be made are noted
-# (find/bounds). Owner: the worker. Locks: catalog.lock, then book.lock; idsets.lock alone.
+# (find/ask). Owner: the worker. Locks: catalog.lock, then book.lock; idsets.lock alone.
 
 cdef enum:
     ASK_ROOM = 250            # of one statement; the statements of a round are in flight side by side
@@ -80,33 +80,33 @@ cdef int ask_statement(int kind, bint finds) noexcept nogil:
 
 cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
     if a.finds:
-        group_find_write(a, <NamesArgs*>e.args.at)
+        ask_write_find(a, <NamesArgs*>e.args.at)
     elif a.kind == ASK_GROUP:
-        group_write(e, a, <GroupArgs*>e.args.at)
+        ask_write_group(e, a, <GroupArgs*>e.args.at)
     elif a.kind == ASK_STORED:
-        stored_write(a, <IdsArgs*>e.args.at)
+        ask_write_stored(a, <IdsArgs*>e.args.at)
     else:
-        names_write(e, a, <NamesArgs*>e.args.at)
+        ask_write_names(e, a, <NamesArgs*>e.args.at)
 
-cdef void group_write(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
+cdef void ask_write_group(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
     arg_int4(&p.queue, a.queue.id)
     arg_slice(&p.name, a.at[0].first)
     arg_slice(&p.mode, a.mode)
     if a.has_since:
         arg_int8(&p.from_us, a.since_us)
-    arg_bound(&p.max_groups, e.settings.max_groups)
+    ask_write_bound(&p.max_groups, e.settings.max_groups)
 
-cdef void group_find_write(Ask* a, NamesArgs* p) noexcept nogil:
+cdef void ask_write_find(Ask* a, NamesArgs* p) noexcept nogil:
     pgarray_int4(&p.first, a.queue.id)
     pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
-cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
+cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     # Encodes names with the name of their queue (ASK_RESOLVE, ASK_DRAINED) or its id. ASK_NAMES and ASK_SIZE have ids
     # alone.
     cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
     if a.kind == ASK_SIZE:
-        sizes_begin(a)
+        ask_mark_sizes(a)
     for i in range(a.n):
         if resolves:
             pgarray_bytes(&p.first, a.at[i].first.p, a.at[i].first.n)
@@ -115,14 +115,14 @@ cdef void names_write(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
         if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
             pgarray_bytes(&p.second, a.at[i].second.p, a.at[i].second.n)
     if a.kind == ASK_RESOLVE:
-        arg_bound(&p.max_queues, e.settings.max_queues)
-        arg_bound(&p.max_partitions, e.settings.max_partitions)
+        ask_write_bound(&p.max_queues, e.settings.max_queues)
+        ask_write_bound(&p.max_partitions, e.settings.max_partitions)
 
-cdef inline void arg_bound(PgArray* a, int most) noexcept nogil:
+cdef inline void ask_write_bound(PgArray* a, int most) noexcept nogil:
     if most:
         arg_int4(a, most)
 
-cdef void stored_write(Ask* a, IdsArgs* p) noexcept nogil:
+cdef void ask_write_stored(Ask* a, IdsArgs* p) noexcept nogil:
     cdef PushItem* it
     cdef int i
     uv_mutex_lock(&idsets.lock)
@@ -133,11 +133,11 @@ cdef void stored_write(Ask* a, IdsArgs* p) noexcept nogil:
         pgarray_int8(&p.known, idset_from(it.partition, it.id))
     uv_mutex_unlock(&idsets.lock)
 
-cdef void sizes_begin(Ask* a) noexcept nogil:
+cdef void ask_mark_sizes(Ask* a) noexcept nogil:
     cdef int i
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(a.n):
-        a.at[i].mark = capacity_mark(a.at[i].id)
+        a.at[i].mark = catalog_size_mark(a.at[i].id)
     uv_rwlock_rdunlock(&catalog.lock)
 
 # ---- answered ------------------------------------------------------------------------------------------------------
@@ -146,21 +146,21 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     cdef Engine* e = a.base.engine
     cdef PopJob* wake = NULL
     if a.kind == ASK_STORED:
-        stored_take(a, res)
+        ask_take_stored(a, res)
         return
     if a.kind == ASK_NAMES:
-        names_take(e, res, a.cleanings)
+        ask_take_names(e, res, a.cleanings)
         return
     uv_rwlock_wrlock(&catalog.lock)
     if a.kind == ASK_SIZE:
-        sizes_take(a, res)
+        ask_take_sizes(a, res)
     elif a.kind == ASK_GROUP or a.kind == ASK_GROUPS:
         if a.base.forgets == atomic_get64(&book.forgets):     # else a group in it may have been deleted: asked again
-            groups_take(a, res)
+            ask_take_groups(a, res)
     elif a.cleanings == catalog.cleanings:                    # else a partition in it may have been removed
-        partitions_take(a, res, &wake)
+        ask_take_partitions(a, res, &wake)
     uv_rwlock_wrunlock(&catalog.lock)
-    popjobs_wake(e.worker, wake)
+    waiters_send(e.worker, wake)
 
 # Columns of ids_stored.
 cdef enum:
@@ -168,7 +168,7 @@ cdef enum:
     IDS_STORED_FOUND
     IDS_STORED_AT
 
-cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
+cdef void ask_take_stored(Ask* a, PGresult* res) noexcept nogil:
     # Marks items as stored, by rows of ids_stored.
     cdef PushItem* it
     cdef int row, i
@@ -187,14 +187,14 @@ cdef enum:
     QUEUE_SIZES_SIZE
     QUEUE_SIZES_MOST
 
-cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
+cdef void ask_take_sizes(Ask* a, PGresult* res) noexcept nogil:
     # Takes rows of queue_sizes, each queue once. Requires catalog.lock.
     cdef int row, i
     for row in range(PQntuples(res)):
         for i in range(a.n):
             if a.at[i].id == pg_int4(res, row, QUEUE_SIZES_QUEUE):
-                capacity_learn(a.at[i].id, pg_int8(res, row, QUEUE_SIZES_SIZE), pg_int4(res, row, QUEUE_SIZES_MOST),
-                               a.at[i].mark, a.base.sent_us)
+                catalog_size_learn(a.at[i].id, pg_int8(res, row, QUEUE_SIZES_SIZE), pg_int4(res, row, QUEUE_SIZES_MOST),
+                                   a.at[i].mark, a.base.sent_us)
                 break
 
 # Columns of group_within.
@@ -206,7 +206,7 @@ cdef enum:
     GROUPS_FIND_ORD = 0
     GROUPS_FIND_ID
 
-cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
+cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
     # Takes the rows of groups. ASK_GROUP: one row of group_within. ASK_GROUPS, and ASK_GROUP that finds: rows of
     # groups_find. Requires catalog.lock.
     cdef Queue* q
@@ -218,7 +218,7 @@ cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
         a.base.engine.round.apart = True
         return
     if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, GROUP_WITHIN_ID):
-        refused_add(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
+        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
         return
     uv_mutex_lock(&book.lock)
     if a.kind == ASK_GROUP:
@@ -226,8 +226,8 @@ cdef void groups_take(Ask* a, PGresult* res) noexcept nogil:
             g = catalog_add_group(a.queue, pg_int4(res, 0, GROUPS_FIND_ID if a.finds else GROUP_WITHIN_ID),
                                   a.at[0].first)
             if g != NULL:
-                scan_want(g)
-                awaited_forget(awaited_key(False, a.queue.name, slice_of(NULL, 0), g.name))
+                group_want_scan(g)
+                namewaiters_first_forget(namewaiters_first_key(False, a.queue.name, slice_of(NULL, 0), g.name))
     else:
         for row in range(PQntuples(res)):
             i = pg_int4(res, row, GROUPS_FIND_ORD)
@@ -248,7 +248,7 @@ cdef enum:
     RESOLVE_PARTITION
     RESOLVE_REFUSED           # BOUND_* for which the name may not be made, or NULL
 
-cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
+cdef void ask_take_partitions(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
     # Takes the rows of partitions. ASK_PARTITION: rows of partition_find. Other kinds: rows of resolve_within. Requires
     # catalog.lock.
     cdef Queue* q
@@ -262,14 +262,14 @@ cdef void partitions_take(Ask* a, PGresult* res, PopJob** wake) noexcept nogil:
             if q != NULL:
                 catalog_add_partition(q, pg_int4(res, row, PARTITION_FIND_ID), a.at[i].second)
         elif a.kind == ASK_RESOLVE and not pg_null(res, row, RESOLVE_REFUSED):
-            refused_add(&a.base.engine.round, pg_int4(res, row, RESOLVE_REFUSED), a.at[i].first, a.at[i].second)
+            ask_refuse(&a.base.engine.round, pg_int4(res, row, RESOLVE_REFUSED), a.at[i].first, a.at[i].second)
         else:
             q = catalog_add_queue(pg_int4(res, row, RESOLVE_QUEUE), a.at[i].first)
             if q != NULL:     # else it is asked again
                 catalog_add_partition(q, pg_int4(res, row, RESOLVE_PARTITION), a.at[i].second)
                 uv_mutex_lock(&book.lock)
                 if book.n_name_waiters:
-                    book_wake_name_waiters(q, a.at[i].second, wake)
+                    namewaiters_wake_queue(q, a.at[i].second, wake)
                 uv_mutex_unlock(&book.lock)
 
 # Columns of partitions_find.
@@ -278,7 +278,7 @@ cdef enum:
     PARTITIONS_FIND_QUEUE
     PARTITIONS_FIND_NAME
 
-cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
+cdef void ask_take_names(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
     # Takes rows of partitions_find. They are ignored if partitions were removed since the
     # statement was sent. An unknown queue lets the catalog be reloaded.
     cdef int row
@@ -294,4 +294,67 @@ cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil
     uv_rwlock_wrunlock(&catalog.lock)
     if unknown:
         e.round.reload = True
-        engine_reload(e.worker)
+        catalog_want_reload(e.worker)
+
+# Names that may not be made: the operator's bound on queues, partitions of a queue or groups of a queue is reached. In:
+# what a round of look-ups was refused. Out: 409 to the jobs that asked for it, and to no other. The database counts
+# (sql/function/names.sql); it is asked only when a name is made. Records of the failover buffer were accepted before:
+# they are bound by nothing. Owner: the round, which is its worker's.
+
+cdef enum:
+    BOUND_LOG_US = 60000000   # between two log lines
+
+cdef struct Refused:
+    Refused* next             # of the same key
+    Slice queue
+    Slice name                # partition or group
+    int bound
+
+cdef SharedInt64 bound_logged_us    # when the last line was logged, by any worker
+
+cdef inline uint64_t ask_refused_key(bint group, Slice queue, Slice name) noexcept nogil:
+    return slice_hash(queue, slice_hash(name, hash_seed + group)) | 1
+
+cdef void ask_refuse(Round* r, int bound, Slice queue, Slice name) noexcept nogil:
+    # Notes a refused name. If memory ran out, its jobs try again, and give up after their last try.
+    cdef uint64_t key = ask_refused_key(bound == BOUND_GROUPS, queue, name)
+    cdef Refused* one = <Refused*>arena_alloc(&r.arena, sizeof(Refused))
+    if one == NULL:
+        return
+    one.queue = queue
+    one.name = name
+    one.bound = bound
+    one.next = <Refused*>table_get(&r.refused, key)
+    table_put(&r.refused, key, one)
+
+cdef int ask_refused_bound(Round* r, bint group, Slice queue, Slice name) noexcept nogil:
+    # Returns the bound for which the name was refused; 0 if it was not.
+    cdef Refused* one = <Refused*>table_get(&r.refused, ask_refused_key(group, queue, name))
+    while one != NULL:
+        if (one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue) and slice_eq(one.name, name):
+            return one.bound
+        one = one.next
+    return 0
+
+cdef inline bint ask_is_refused(Round* r, Job* job, bint group, Slice queue, Slice name) noexcept nogil:
+    job.bound = ask_refused_bound(r, group, queue, name)
+    job.bound_at = queue
+    return job.bound != 0
+
+cdef void ask_answer_refused(Engine* e, Job* job) noexcept nogil:
+    global bound_logged_us
+    cdef char[1200] text
+    cdef int64_t now = clock_mono_us()
+    if job.bound == BOUND_QUEUES:
+        snprintf(text, sizeof(text), b"There are as many queues as QUEEND_MAX_QUEUES allows: %d", e.settings.max_queues)
+    else:
+        snprintf(text, sizeof(text), b"Queue %.*s has as many %s allows: %d", <int>min(job.bound_at.n, <size_t>1024),
+                 job.bound_at.p,
+                 b"partitions as QUEEND_MAX_PARTITIONS" if job.bound == BOUND_PARTITIONS
+             else b"consumer groups as QUEEND_MAX_GROUPS",
+                 e.settings.max_partitions if job.bound == BOUND_PARTITIONS else e.settings.max_groups)
+    if bound_logged_us == 0 or now - bound_logged_us > BOUND_LOG_US:
+        bound_logged_us = now
+        log_line(b"warn", b"bound_reached", text)
+    job.bound = 0
+    job.kind.refuse(job, 409, text)

@@ -10,7 +10,7 @@ cdef enum:
 
 cdef const char* NAMES_NOT = "The names could not be looked up"
 
-cdef void round_ask(Engine* e) noexcept nogil:
+cdef void lookup_gather(Engine* e) noexcept nogil:
     # Lets jobs ask for what they miss, in the order they came, until the round has ROUND_NAMES. A job that goes alone
     # has a round of its own. If several clients ask, each asks for at most ROUND_SHARE names. A job that misses more
     # asks again in later rounds; clients that arrive meanwhile have their share before that. Requires catalog.lock.
@@ -57,33 +57,33 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.running = True
         e.round.failures = 0
         e.round.why = 503
-        e.round.said = NULL
+        e.round.server_error = NULL
         e.round.apart = False
         e.round.reload = False
         table_init(&e.round.refused)
         arena_open(&e.round.arena, &e.worker.chunks)
         e.round.waiting = NULL
         uv_rwlock_rdlock(&catalog.lock)
-        e.round.server = catalog.server
-        round_ask(e)
+        e.round.incarnation = catalog.incarnation
+        lookup_gather(e)
         uv_rwlock_rdunlock(&catalog.lock)
-    if e.round.server != catalog.server:
+    if e.round.incarnation != catalog.incarnation:
         e.round.waiting = NULL        # its ids mean other things now: all jobs ask anew
     while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
-        if not ask_send(e, e.round.waiting):
+        if not lookup_send(e, e.round.waiting):
             break
     if not e.round.running:
         return                # a call ended inside slot_send and ended the round
     if e.round.waiting == NULL and e.round.flying == 0:
-        round_end(e)
+        lookup_end(e)
     elif e.round.flying == 0 and not slotpool_ready(e.slots):
-        round_expire(e)
+        lookup_expire(e)
 
-cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
+cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
     if slotpool_take(e.slots) == NULL:
         return False
     a.finds = a.kind == ASK_GROUP and atomic_get64(&doubt.commits) != 0
-    call_begin(&a.base, e, ask_statement(a.kind, a.finds), ask_done)
+    call_begin(&a.base, e, ask_statement(a.kind, a.finds), lookup_done)
     if STATEMENTS[a.base.statement].fenced and not a.unhurried:
         a.base.deadline_ms = min(a.base.deadline_ms, ANSWER_MS)
     ask_write(e, a)
@@ -94,61 +94,61 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
     e.round.flying += 1
     return call_send(&a.base)
 
-cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+cdef void lookup_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Ask* a = <Ask*>c
     cdef Engine* e = c.engine
-    cdef const Verdict* v = verdict_of(res)
+    cdef const Verdict* v = sqlstate_of(res)
     e.round.flying -= 1
     if outcome >= SLOT_UNSENT:
-        ask_again(e, a)
+        lookup_requeue(e, a)
         return
     if outcome == SLOT_OK:
         ask_take(a, res)
-    elif ask_goes_on(a, v, outcome):
+    elif lookup_retries(a, v, outcome):
         # Every slot may have lost its connection at once: more tries than slots, and a pause of 20 ms from the third
         # try on.
         a.tries += 1
-        ask_again(e, a)
+        lookup_requeue(e, a)
         if a.tries > 2:
             e.round.pause_until = c.ended_us + 20000
     else:
         e.round.failures += 1
-        e.round.apart = res != NULL and blames_request(v.blame)
-        e.round.said = v if res != NULL else NULL
-        if v.blame == BLAME_DATA:
+        e.round.apart = res != NULL and sqlstate_isolates(v.error_class)
+        e.round.server_error = v if res != NULL else NULL
+        if v.error_class == ERROR_DATA:
             e.round.why = 500
         log_line(b"error", b"lookup_refused", pg_error(res))
     lookup_drain(e)
 
-cdef bint ask_goes_on(Ask* a, const Verdict* v, int outcome) noexcept nogil:
+cdef bint lookup_retries(Ask* a, const Verdict* v, int outcome) noexcept nogil:
     # Returns True if a statement that failed, or had no answer, is sent again.
     cdef Call* c = &a.base
     if outcome == SLOT_ERROR:
-        return blame_again(v.blame, a.tries + 1, c.ended_us - a.first_us, c.engine.patience_us)
+        return sqlstate_retries(v.error_class, a.tries + 1, c.ended_us - a.first_us, c.engine.patience_us)
     if outcome == SLOT_DEADLINE and STATEMENTS[c.statement].fenced:
-        return ask_lags(a, c.ended_us)
+        return lookup_overdue(a, c.ended_us)
     return a.tries < ASK_TRIES
 
-cdef bint ask_lags(Ask* a, int64_t now) noexcept nogil:
+cdef bint lookup_overdue(Ask* a, int64_t now) noexcept nogil:
     # Returns True if a statement that makes names, and had no answer before its deadline, is sent again. While commits
     # hang, a group may be found, but nothing can be made. If there is a failover buffer and the database stored nothing
     # for others either, pushes go into the buffer.
     cdef Call* c = &a.base
     if c.deadline_ms >= ANSWER_MS:
-        doubt_writes(c.sent_us, now)
+        health_check_commits(c.sent_us, now)
     if atomic_get64(&doubt.commits):
         return a.kind == ASK_GROUP
-    if spool.on and a.kind != ASK_GROUP and not a.unhurried and not doubt_others_store(c.sent_us, now):
+    if spool.on and a.kind != ASK_GROUP and not a.unhurried and not health_others_store(c.sent_us, now):
         spool.doubt = True
         return False
     a.unhurried = True
     return now - a.first_us <= c.engine.patience_us
 
-cdef inline void ask_again(Engine* e, Ask* a) noexcept nogil:
+cdef inline void lookup_requeue(Engine* e, Ask* a) noexcept nogil:
     a.next = e.round.waiting
     e.round.waiting = a
 
-cdef void round_end(Engine* e) noexcept nogil:
+cdef void lookup_end(Engine* e) noexcept nogil:
     # Ends a round: its jobs try again. A job that misses the same name too often gives up by itself.
     cdef Job* job = e.round.jobs
     cdef Job* following
@@ -156,28 +156,28 @@ cdef void round_end(Engine* e) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef bint apart = failed and e.round.apart and job.next != NULL
     while e.round.refused.used and job != NULL:
-        if job.kind.barred != NULL:
-            job.kind.barred(&e.round, job)
+        if job.kind.name_refused != NULL:
+            job.kind.name_refused(&e.round, job)
         job = job.next
     job = e.round.jobs
     table_free(&e.round.refused)
     e.round.running = False
     e.round.jobs = NULL
     arena_close(&e.round.arena)
-    if failed and e.round.said != NULL:
-        verdict_text(text, NAMES_NOT, e.round.said)
+    if failed and e.round.server_error != NULL:
+        sqlstate_text(text, NAMES_NOT, e.round.server_error)
     elif failed:
         snprintf(text, sizeof(text), b"%s: the database %s; try again", NAMES_NOT,
                  b"commits nothing" if atomic_get64(&doubt.commits) else b"did not answer in time")
     if failed and spool.on and (spool.doubt or atomic_get64(&doubt.commits)):
-        round_hurry(e, text)
+        lookup_fail_fast(e, text)
     while job != NULL:
         following = job.next
         job.next = NULL
         if apart:
             job.alone = True
         if job.bound:
-            refused_answer(e, job)
+            ask_answer_refused(e, job)
         elif failed and not apart:
             job.kind.refuse(job, e.round.why, text)
         elif e.round.reload and e.want_reload and job.kind.reloads:
@@ -188,7 +188,7 @@ cdef void round_end(Engine* e) noexcept nogil:
     while e.round.passed.first != NULL:
         joblist_add(&e.resolving, joblist_take(&e.round.passed))
 
-cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
+cdef void lookup_fail_fast(Engine* e, const char* text) noexcept nogil:
     # Refuses jobs that have the failover buffer and would wait for the next round.
     cdef int n
     cdef Job* job
@@ -198,12 +198,12 @@ cdef void round_hurry(Engine* e, const char* text) noexcept nogil:
     while n > 0:
         n -= 1
         job = joblist_take(&e.resolving)
-        if job.kind.hurries:
+        if job.kind.fails_fast:
             job.kind.refuse(job, 503, text)
         else:
             joblist_add(&e.resolving, job)
 
-cdef void round_expire(Engine* e) noexcept nogil:
+cdef void lookup_expire(Engine* e) noexcept nogil:
     # Ends a round if there was no connection for longer than the patience: long polls wait on (job_outlasts), other
     # jobs are refused. If a job hurries to the failover buffer, ends the round earlier. Then only such jobs are
     # refused; other jobs wait for the next round.
@@ -212,7 +212,7 @@ cdef void round_expire(Engine* e) noexcept nogil:
     cdef const JobKind* t
     cdef int64_t now = clock_mono_us()
     cdef bint lost = e.unready_since != 0 and now - e.unready_since >= e.patience_us
-    if job == NULL or e.unready_since == 0 or not (lost or (spill_hurries() and round_hurries(job))):
+    if job == NULL or e.unready_since == 0 or not (lost or (spool_fails_fast() and lookup_has_fast_job(job))):
         return
     e.round.running = False
     e.round.jobs = NULL
@@ -224,15 +224,15 @@ cdef void round_expire(Engine* e) noexcept nogil:
         job.next = NULL
         t = job.kind
         if not job_outlasts(job, &e.resolving, now):
-            if t.hurries or lost:
-                t.refuse(job, 503, doubt_why())
+            if t.fails_fast or lost:
+                t.refuse(job, 503, health_why())
             else:
                 joblist_add(&e.resolving, job)
         job = following
     while e.round.passed.first != NULL:
         joblist_add(&e.resolving, joblist_take(&e.round.passed))
 
-cdef bint round_hurries(Job* job) noexcept nogil:
-    while job != NULL and not job.kind.hurries:
+cdef bint lookup_has_fast_job(Job* job) noexcept nogil:
+    while job != NULL and not job.kind.fails_fast:
         job = job.next
     return job != NULL

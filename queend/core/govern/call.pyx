@@ -7,29 +7,15 @@
 #
 # One statement at a time is written: nothing is sent between call_open and call_send.
 
-cdef inline bint permit_take(Limit* l) noexcept nogil:
-    # Takes a permit, which permit_give gives back. Returns False if there is none.
-    if l.in_flight >= (1 if l.probe_us else l.limit):
-        return False
-    l.lone = l.probe_us != 0
-    l.in_flight += 1
-    if l.in_flight > l.peak:
-        l.peak = l.in_flight
-    return True
-
-cdef inline void permit_give(Limit* l) noexcept nogil:
-    if l.in_flight > 0:
-        l.in_flight -= 1
-
 cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
     # Opens a call. size: of a struct whose first member is a Call, which is freed after `done`. Returns NULL if no
     # connection or permit is free, or memory ran out.
     cdef Call* c
-    if slotpool_take(e.slots) == NULL or not permit_take(limit):
+    if slotpool_take(e.slots) == NULL or not limit_take(limit):
         return NULL
     c = <Call*>calloc(1, size)
     if c == NULL:
-        permit_give(limit)
+        limit_give(limit)
         return NULL           # `done` is not called
     call_begin(c, e, statement, done)
     c.limit = limit
@@ -54,7 +40,7 @@ cdef inline void call_asks(Call* c, int statement) noexcept nogil:
 
 cdef void call_drop(Call* c) noexcept nogil:
     # Drops a call that has nothing to send.
-    permit_give(c.limit)
+    limit_give(c.limit)
     call_free(c)
 
 cdef bint call_send(Call* c) noexcept nogil:
@@ -87,9 +73,9 @@ cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef bint kept = c.kept   # if so, `done` may begin the next call in its place
     c.ended_us = clock_mono_us()
     if outcome < SLOT_UNSENT:
-        times_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)
+        counter_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)
     if c.limit != NULL:
-        permit_give(c.limit)
+        limit_give(c.limit)
         if outcome < SLOT_UNSENT:
             limit_done(c.limit, c.ended_us, c.ended_us - c.sent_us, outcome == SLOT_OK)
     c.done(c, res, outcome)

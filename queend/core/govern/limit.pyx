@@ -157,3 +157,17 @@ cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
     c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
     c.interval_us = <int64_t>s.vegas_interval_ms * 1000
     return c
+
+cdef inline bint limit_take(Limit* l) noexcept nogil:
+    # Takes a permit, which limit_give gives back. Returns False if there is none.
+    if l.in_flight >= (1 if l.probe_us else l.limit):
+        return False
+    l.lone = l.probe_us != 0
+    l.in_flight += 1
+    if l.in_flight > l.peak:
+        l.peak = l.in_flight
+    return True
+
+cdef inline void limit_give(Limit* l) noexcept nogil:
+    if l.in_flight > 0:
+        l.in_flight -= 1

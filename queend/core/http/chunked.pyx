@@ -61,7 +61,7 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
         b = <unsigned char>data[i]
         i += 1
         if c.state == CHUNK_SIZE:
-            v = hex_value(b)
+            v = slice_hex(b)
             if v >= 0:
                 c.digits += 1
                 c.left = c.left * 16 + v

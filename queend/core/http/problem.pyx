@@ -8,43 +8,26 @@ cdef const char* PROBLEM_TYPE = b"application/problem+json"
 
 cdef bint problem_wanted(Slice headers) noexcept nogil:
     # Returns True if the client takes problems at least as willingly as plain JSON.
-    cdef int weight = accept_weight(headers, PROBLEM_TYPE)
-    return weight > 0 and weight >= accept_weight(headers, JSON_TYPE)
+    cdef int weight = header_accept(headers, PROBLEM_TYPE)
+    return weight > 0 and weight >= header_accept(headers, JSON_TYPE)
 
 cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
     # Writes the members up to `instance`, the path as it was sent.
     buf_text(b, b'{"type":"about:blank","title":"')
-    buf_text(b, status_phrase(status))
+    buf_text(b, response_phrase(status))
     buf_text(b, b'","status":')
     buf_int(b, status)
     buf_text(b, b',"instance":"')
-    uri_put(b, path, False)
+    uri_encode(b, path, False)
     buf_byte(b, b'"')
-
-cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
-    # Writes a text, escaping what may not stand in a URI (segment: in one name of its path). The result is safe in a
-    # JSON text, too.
-    cdef const char* digits = b"0123456789ABCDEF"
-    cdef const char* marks = b"-._~:/?@!$&'()*+,;=%"
-    cdef size_t i
-    cdef unsigned char c
-    for i in range(text.n):
-        c = <unsigned char>text.p[i]
-        if (b'0' <= c <= b'9' or b'A' <= c <= b'Z' or b'a' <= c <= b'z'
-                or (0 < c < 128 and memchr(marks, c, 4 if segment else 20) != NULL)):
-            buf_byte(b, <char>c)
-        else:
-            buf_byte(b, b'%')
-            buf_byte(b, digits[c >> 4])
-            buf_byte(b, digits[c & 15])
 
 cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil:
     # Writes a refusal in words.
     problem_open(b, status, path)
     buf_text(b, b',"detail":')
-    json_escape(b, text)
+    text_escape(b, text)
     buf_text(b, b',"error":')
-    json_escape(b, text)
+    text_escape(b, text)
     buf_byte(b, b'}')
 
 cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:

@@ -6,7 +6,7 @@ cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcep
     cdef Slice plain
     if not json_member(j, first, key):
         return False
-    if j.escaped and json_unescape(key[0], a, &plain, NULL):
+    if j.escaped and text_unescape(key[0], a, &plain, NULL):
         text = <char*>arena_alloc(a, plain.n + 2)
         if text != NULL:
             text[0] = b'"'
@@ -15,7 +15,27 @@ cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcep
             key[0] = slice_of(text, plain.n + 2)
     return True
 
-cdef inline bint key_is(Slice key_raw, const char* name) noexcept nogil:
+cdef inline bint member_is(Slice key_raw, const char* name) noexcept nogil:
     # Returns True if the key is `name`. key_raw: the literal with its quotes.
     cdef size_t n = strlen(name)
     return key_raw.n == n + 2 and memcmp(key_raw.p + 1, name, n) == 0
+
+cdef inline void member_int(Buf* b, const char* name, int64_t v) noexcept nogil:
+    buf_text(b, name)
+    buf_int(b, v)
+
+cdef inline void member_text(Buf* b, const char* name, Slice text) noexcept nogil:
+    buf_text(b, name)
+    text_escape(b, text)
+
+cdef inline void member_raw(Buf* b, const char* name, Slice literal) noexcept nogil:
+    buf_text(b, name)
+    buf_slice(b, literal)
+
+cdef inline void member_bool(Buf* b, const char* name, bint v) noexcept nogil:
+    buf_text(b, name)
+    text_bool(b, v)
+
+cdef inline void member_uuid(Buf* b, const char* name, const unsigned char* id) noexcept nogil:
+    buf_text(b, name)
+    text_uuid(b, id)

@@ -1,6 +1,65 @@
+# Checks whether a text is well-formed UTF-8, and writes characters.
+
+cdef inline int text_utf8_length(const char* text, size_t n) noexcept nogil:
+    # Returns the bytes of the well-formed UTF-8 character at text, 0 if there is none. Overlong forms, surrogates and
+    # numbers past U+10FFFF are not well-formed.
+    cdef const unsigned char* p = <const unsigned char*>text
+    cdef unsigned char c
+    if n == 0:
+        return 0
+    c = p[0]
+    if c < 0x80:
+        return 1
+    if c < 0xc2 or n < 2 or (p[1] & 0xc0) != 0x80:
+        return 0
+    if c < 0xe0:
+        return 2
+    if n < 3 or (p[2] & 0xc0) != 0x80:
+        return 0
+    if c < 0xf0:
+        if (c == 0xe0 and p[1] < 0xa0) or (c == 0xed and p[1] > 0x9f):
+            return 0
+        return 3
+    if n < 4 or (p[3] & 0xc0) != 0x80 or c > 0xf4 or (c == 0xf0 and p[1] < 0x90) or (c == 0xf4 and p[1] > 0x8f):
+        return 0
+    return 4
+
+cdef bint text_is_utf8(Slice s) noexcept nogil:
+    # Returns True if the text is well-formed. NUL and other controls are allowed.
+    cdef size_t i = 0
+    cdef int k
+    while i < s.n:
+        if i + 16 <= s.n and wide_high(s.p + i) == 0:
+            i += 16
+            continue
+        k = text_utf8_length(s.p + i, s.n - i)
+        if k == 0:
+            return False
+        i += k
+    return True
+
+cdef inline char* text_utf8_put(char* out, uint32_t c) noexcept nogil:
+    if c < 0x80:
+        out[0] = <char>c
+        return out + 1
+    if c < 0x800:
+        out[0] = <char>(0xc0 | c >> 6)
+        out[1] = <char>(0x80 | (c & 0x3f))
+        return out + 2
+    if c < 0x10000:
+        out[0] = <char>(0xe0 | c >> 12)
+        out[1] = <char>(0x80 | (c >> 6 & 0x3f))
+        out[2] = <char>(0x80 | (c & 0x3f))
+        return out + 3
+    out[0] = <char>(0xf0 | c >> 18)
+    out[1] = <char>(0x80 | (c >> 12 & 0x3f))
+    out[2] = <char>(0x80 | (c >> 6 & 0x3f))
+    out[3] = <char>(0x80 | (c & 0x3f))
+    return out + 4
+
 # Reads JSON string literals into their text, and writes them. In: a literal with its quotes. Out: UTF-8; and back.
 
-cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
+cdef bint text_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
     # Reads a literal that json_string or json_member returned, quotes included. out: its UTF-8 text, inside raw if it
     # has no escape, else in the arena. A lone surrogate becomes U+FFFD and sets had_surrogate (may be NULL). Returns
     # False only if memory ran out.
@@ -29,10 +88,10 @@ cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
         e = slash[1]
         p = slash + 2
         if e == b'u':
-            json_hex4(p, &c)
+            scalar_hex4(p, &c)
             p += 4
             if 0xd800 <= c < 0xe000:
-                if (c < 0xdc00 and end - p >= 6 and p[0] == b'\\' and p[1] == b'u' and json_hex4(p + 2, &low)
+                if (c < 0xdc00 and end - p >= 6 and p[0] == b'\\' and p[1] == b'u' and scalar_hex4(p + 2, &low)
                         and 0xdc00 <= low < 0xe000):
                     c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00)
                     p += 6
@@ -40,7 +99,7 @@ cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
                     c = 0xfffd
                     if had_surrogate != NULL:
                         had_surrogate[0] = True
-            at = utf8_put(at, c)
+            at = text_utf8_put(at, c)
         else:
             if e == b'n':
                 e = b'\n'
@@ -60,7 +119,7 @@ cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
     out[0] = slice_of(text, at + n - text)
     return True
 
-cdef void json_escape(Buf* b, Slice text) noexcept nogil:
+cdef void text_escape(Buf* b, Slice text) noexcept nogil:
     # Appends the literal of valid UTF-8 text, quotes included; other scripts stay as they are.
     cdef const char* hexes = b"0123456789abcdef"
     cdef size_t i = 0
@@ -71,7 +130,7 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
         return
     buf_byte(b, b'"')
     while i < text.n:
-        k = json_plain(text.p + i, text.n - i)
+        k = scalar_plain(text.p + i, text.n - i)
         while i + k < text.n and <unsigned char>text.p[i + k] >= 0x80:
             k += 1
         buf_put(b, text.p + i, k)
@@ -108,7 +167,7 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
 
 # ---- values as texts -----------------------------------------------------------------------------------------------
 
-cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
+cdef inline void text_uuid(Buf* b, const unsigned char* id) noexcept nogil:
     # Appends a literal with its quotes.
     cdef char* at = buf_reserve(b, 38)
     if at != NULL:
@@ -116,10 +175,10 @@ cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
         uuid_format(id, at + 1)
         at[37] = b'"'
 
-cdef inline void put_bool(Buf* b, bint v) noexcept nogil:
+cdef inline void text_bool(Buf* b, bint v) noexcept nogil:
     buf_text(b, b"true" if v else b"false")
 
-cdef inline void put_time(Buf* b, int64_t us, int digits) noexcept nogil:
+cdef inline void text_time(Buf* b, int64_t us, int digits) noexcept nogil:
     cdef char* at = buf_reserve(b, 23 + digits)
     if at != NULL:
         at[0] = b'"'
@@ -127,23 +186,3 @@ cdef inline void put_time(Buf* b, int64_t us, int digits) noexcept nogil:
         at[22 + digits] = b'"'
 
 # ---- members of an object: what stands before the value, its name and colon, then the value ------------------------
-
-cdef inline void member_int(Buf* b, const char* name, int64_t v) noexcept nogil:
-    buf_text(b, name)
-    buf_int(b, v)
-
-cdef inline void member_text(Buf* b, const char* name, Slice text) noexcept nogil:
-    buf_text(b, name)
-    json_escape(b, text)
-
-cdef inline void member_raw(Buf* b, const char* name, Slice literal) noexcept nogil:
-    buf_text(b, name)
-    buf_slice(b, literal)
-
-cdef inline void member_bool(Buf* b, const char* name, bint v) noexcept nogil:
-    buf_text(b, name)
-    put_bool(b, v)
-
-cdef inline void member_uuid(Buf* b, const char* name, const unsigned char* id) noexcept nogil:
-    buf_text(b, name)
-    put_uuid(b, id)

@@ -16,7 +16,7 @@ cdef enum:
     PILOT_UNSEEN = 16         # most partitions while nothing was acknowledged yet
     PILOT_PARTITIONS = 64     # most partitions it chooses
 
-cdef int pilot_batch(const Handling* h, int64_t lease_us) noexcept nogil:
+cdef int autopilot_batch(const Handling* h, int64_t lease_us) noexcept nogil:
     # Returns how many messages are handled in PILOT_HOLD_US (1 s), at most those that fit half of the lease.
     cdef double n
     if h.message_us == 0:
@@ -24,22 +24,34 @@ cdef int pilot_batch(const Handling* h, int64_t lease_us) noexcept nogil:
     n = min(max(PILOT_HOLD_US / h.message_us, <double>PILOT_BATCH_LEAST), <double>PILOT_BATCH_MOST)
     return <int>max(min(n, lease_us / 2 / h.message_us), 1)
 
-cdef int pilot_soon(const Handling* h) noexcept nogil:
+cdef int autopilot_soon(const Handling* h) noexcept nogil:
     # Returns how many partitions a consumer handles in PILOT_SOON_US (20 ms); 0 if that is unknown or less than one.
     if h.message_us == 0 or h.claimed == 0:
         return 0
     return <int>min(PILOT_SOON_US / (h.message_us * h.claimed), <double>PILOT_PARTITIONS)
 
-cdef int pilot_fills(const Handling* h, int batch) noexcept nogil:
+cdef int autopilot_fills(const Handling* h, int batch) noexcept nogil:
     # Returns how many partitions fill a batch.
     cdef double n = batch / max(h.claimed, 1)
     return <int>min(max(n, 1), <double>PILOT_PARTITIONS)
 
-cdef int pilot_width(const Handling* h, int batch, int ready, int waiting) noexcept nogil:
+cdef int autopilot_width(const Handling* h, int batch, int ready, int waiting) noexcept nogil:
     # Returns how many of the ready partitions a pop takes while so many other pops wait.
     cdef int share = ready // (waiting + 1)
     if h.message_us == 0:
         share = min(share, PILOT_UNSEEN)
     else:
-        share = max(ready // max(waiting + 1, PILOT_PARTS), pilot_soon(h))
-    return max(min(share, pilot_fills(h, batch)), 1)
+        share = max(ready // max(waiting + 1, PILOT_PARTS), autopilot_soon(h))
+    return max(min(share, autopilot_fills(h, batch)), 1)
+
+cdef inline double autopilot_mean(double before, double now) noexcept nogil:
+    return now if before == 0 else before + (now - before) / 8
+
+cdef inline void autopilot_claimed(Handling* h, int n) noexcept nogil:
+    # Counts a claim of n messages of one partition.
+    h.claimed = autopilot_mean(h.claimed, n)
+
+cdef inline void autopilot_done(Handling* h, int64_t took_us, int n) noexcept nogil:
+    # Counts n messages of one delivery that came back after so long: acknowledged, or because their lease expired.
+    if n > 0:
+        h.message_us = autopilot_mean(h.message_us, max(<double>took_us, 1) / n)

@@ -41,26 +41,26 @@ cdef void rowcache_drop(Partition* p) noexcept nogil:
     if r.refs == 0:
         free(r)
 
-cdef inline void cachedrow_release(CachedRow* r) noexcept nogil:
+cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
     r.refs -= 1
     if r.refs == 0 and r.dropped:
         free(r)
 
-cdef void taken_release(Taken* t) noexcept nogil:
+cdef void rowcache_release(Taken* t) noexcept nogil:
     # Releases the rows of a claim. Requires book.lock.
     cdef CachedRow* r = t.row
     cdef CachedRow* newer
     while r != NULL:
-        newer = taken_next(t, r)
-        cachedrow_release(r)
+        newer = popjob_next(t, r)
+        rowcache_unref(r)
         r = newer
 
-cdef void takens_release(Taken* taken, int n) noexcept nogil:
+cdef void rowcache_release_all(Taken* taken, int n) noexcept nogil:
     # Releases the rows of all claims of a pop. Takes book.lock.
     cdef int i
     uv_mutex_lock(&book.lock)
     for i in range(n):
-        taken_release(&taken[i])
+        rowcache_release(&taken[i])
     uv_mutex_unlock(&book.lock)
 
 cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:

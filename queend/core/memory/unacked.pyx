@@ -1,6 +1,6 @@
-# Unacknowledged deliveries of this daemon: lease, offsets and record ids of each. In: claims that were made. Out:
+# Unacknowledged deliveries of this daemon: lease, offsets and logrecord ids of each. In: claims that were made. Out:
 # leases by (partition, group). If an acknowledgment names the first records of the lease in their order, the log need
-# not be read (settle/ackleased). Owner: the process; guarded by book.lock.
+# not be read (settle/leasedack). Owner: the process; guarded by book.lock.
 #
 # All of it is a hint, as everything in the book. If nothing is found here, queend.ack reads the log; PostgreSQL checks
 # lease and cursor in any case. There is one entry per (partition, group), the newest. An entry is forgotten when its
@@ -24,26 +24,14 @@ cdef void unacked_close() noexcept nogil:
     while unacked.oldest != NULL:
         unacked_forget(unacked.oldest)
     table_free(&unacked.table)
-    table_free(&fed_leases)
+    table_free(&feed_leases)
 
 # ---- how consumers handle messages (read by memory/autopilot) ------------------------------------------------------
-
-cdef inline double handling_mean(double before, double now) noexcept nogil:
-    return now if before == 0 else before + (now - before) / 8
-
-cdef inline void handling_claimed(Handling* h, int n) noexcept nogil:
-    # Counts a claim of n messages of one partition.
-    h.claimed = handling_mean(h.claimed, n)
-
-cdef inline void handling_done(Handling* h, int64_t took_us, int n) noexcept nogil:
-    # Counts n messages of one delivery that came back after so long: acknowledged, or because their lease expired.
-    if n > 0:
-        h.message_us = handling_mean(h.message_us, max(<double>took_us, 1) / n)
 
 # ---- deliveries ----------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
-    return pair_key(c.partition.id, c.group.id)
+    return table_pair(c.partition.id, c.group.id)
 
 cdef void unacked_forget(Unacked* h) noexcept nogil:
     table_del(&unacked.table, h.key)
@@ -71,7 +59,7 @@ cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
     # Forgets the delivery of a cursor whose lease expired, and counts how long it took.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, unacked_key(c))
     if h != NULL:
-        handling_done(&c.group.handling, now - h.leased_us, h.done + h.n)
+        autopilot_done(&c.group.handling, now - h.leased_us, h.done + h.n)
         unacked_forget(h)
 
 cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling* seen, int together) noexcept nogil:
@@ -79,7 +67,7 @@ cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling*
     # count in `seen`, the handling of the group, as part of `together`. NULL: another delivery counted.
     if released or n >= h.n:
         if seen != NULL:
-            handling_done(seen, now - h.leased_us, max(together, h.done + h.n))
+            autopilot_done(seen, now - h.leased_us, max(together, h.done + h.n))
         unacked_forget(h)
         return
     h.first += n
@@ -95,9 +83,9 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>n
     cdef Unacked* h
     unacked_end(c)
-    handling_claimed(&c.group.handling, n)
+    autopilot_claimed(&c.group.handling, n)
     if c.fed != NULL:
-        fed_over(c)           # an earlier lease of the cursor
+        unacked_feed_end(c)   # an earlier lease of the cursor
     if c.dead:
         return NULL
     h = <Unacked*>malloc(bytes)
@@ -163,14 +151,14 @@ cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
     cdef int64_t at = t.first
     cdef int64_t upto
     cdef CachedRow* r = t.row
-    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, taken_base(t, stop), False)
+    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, popjob_base(t, stop), False)
     if h != NULL:
         h.place = t.place
     while h != NULL and r != NULL:
         upto = r.base + r.n if r.base + r.n < stop else stop
         memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
         at = upto
-        r = taken_next(t, r)
+        r = popjob_next(t, r)
 
 cdef void unacked_pushed(Claim* c) noexcept nogil:
     # Remembers a claim of records that a push has just stored.
@@ -191,3 +179,74 @@ cdef void unacked_pushed(Claim* c) noexcept nogil:
             memcpy(h.ids + 16 * n, it.run.ids, 16 * <size_t>take)
             n += take
         it = it.next
+
+# Leases that are out to feeds, which are streams of messages (feed/feed). In: claims that feeds were given. Out: a
+# message to the feed's worker when a lease is over (acknowledged here or elsewhere, given back, expired). The feed then
+# has that much credit again. Owner: the process; guarded by book.lock.
+
+cdef Table feed_leases        # by lease: the first Fed of each
+
+cdef bint unacked_feed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexcept nogil:
+    # Notes that n messages under a lease are out to a feed. Returns False if memory ran out: they do not count.
+    cdef FeedLease* x
+    if c.fed != NULL:
+        unacked_feed_end(c)
+    x = <FeedLease*>malloc(sizeof(FeedLease))
+    if x == NULL:
+        return False
+    x.feed = f
+    x.cursor = c
+    x.n = n
+    memcpy(x.lease, lease, 16)
+    x.prev = NULL
+    x.next = f.out
+    if f.out != NULL:
+        f.out.prev = x
+    f.out = x
+    c.fed = x
+    if not c.dead:            # the group of a dead cursor may be freed first
+        c.group.n_fed += 1
+    x.alike = unacked_feed_find(lease)
+    if not table_put(&feed_leases, unacked_feed_key(lease), x):
+        x.alike = NULL        # an extension does not find it
+    return True
+
+cdef inline uint64_t unacked_feed_key(const unsigned char* lease) noexcept nogil:
+    cdef uint64_t key
+    memcpy(&key, lease, 8)    # lease ids are random
+    return key | 1
+
+cdef FeedLease* unacked_feed_find(const unsigned char* lease) noexcept nogil:
+    # Returns the first entry of a lease, NULL if none is known. The others follow by `alike`.
+    cdef FeedLease* x = <FeedLease*>table_get(&feed_leases, unacked_feed_key(lease))
+    return x if x != NULL and memcmp(x.lease, lease, 16) == 0 else NULL
+
+cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
+    cdef FeedLease* y = unacked_feed_find(x.lease)
+    if y is x and x.alike != NULL:
+        table_put(&feed_leases, unacked_feed_key(x.lease), x.alike)
+    elif y is x:
+        table_del(&feed_leases, unacked_feed_key(x.lease))
+    else:
+        while y != NULL and y.alike is not x:
+            y = y.alike
+        if y != NULL:
+            y.alike = x.alike
+    x.cursor.fed = NULL
+    if not x.cursor.dead:
+        x.cursor.group.n_fed -= 1
+    if x.prev != NULL:
+        x.prev.next = x.next
+    else:
+        x.feed.out = x.next
+    if x.next != NULL:
+        x.next.prev = x.prev
+    free(x)
+
+cdef void unacked_feed_end(Cursor* c) noexcept nogil:
+    # Ends the lease of a cursor's feed and gives the feed its credit back.
+    cdef Feed* f = c.fed.feed
+    f.returned += c.fed.n
+    unacked_feed_drop(c.fed)
+    if not f.posted:
+        f.posted = thread_post(&f.worker.inbox, &f.msg)

@@ -1,10 +1,10 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers, valid while their holder is pinned (base/era). Owner: the
+# resolve, group_resolve and the finders. Out: pointers, valid while their holder is pinned (base/epoch). Owner: the
 # process. Locks: `lock` guards the tables, book.lock what the pop side keeps in them (cursors, waiters, heads). Lock
 # order: catalog.lock, then book.lock, then an inbox. Deleted objects are marked dead at once, and freed later
-# (find/grave).
+# (find/reclaim).
 
-cdef struct Grave:            # freed in this order: each list points to members of the next
+cdef struct Retired:          # freed in this order: each list points to members of the next
     Group* groups
     Partition* partitions
     Queue* queues
@@ -13,7 +13,7 @@ cdef struct Catalog:
     uv_rwlock_t lock
     int64_t version           # VERSION_NONE: all of it was dropped, the reload is still to come
     # incarnation of the server that it describes; read with the lock, or for a look that a later one confirms
-    SharedInt64 server
+    SharedInt64 incarnation
     SharedFlag loaded
     unsigned char[16] seed
     Table by_name
@@ -21,8 +21,8 @@ cdef struct Catalog:
     Table partitions
     Queue* list
     Queue* shared             # queues with rates over all partitions
-    Grave[2] graves           # by the era of the burial
-    Grave due                 # may be freed; the first worker's
+    Retired[2] retired        # by the epoch of the burial
+    Retired due               # may be freed; the first worker's
     SharedInt64 n_queues      # in memory, buried ones among them
     SharedInt64 n_partitions
     SharedInt64 n_groups
@@ -43,10 +43,10 @@ cdef int tally_workers = 1
 
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
-    memset(era_outside, 0, sizeof(era_outside))
+    memset(epoch_outside, 0, sizeof(epoch_outside))
     uv_rwlock_init(&catalog.lock)
 
-cdef Tally* tally_make() noexcept nogil:
+cdef Tally* catalog_tally() noexcept nogil:
     # Returns zeroed tallies, one per worker; NULL if memory ran out.
     cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
     if at == NULL:
@@ -54,14 +54,10 @@ cdef Tally* tally_make() noexcept nogil:
     memset(at, 0, <size_t>tally_workers * sizeof(Tally))
     return <Tally*>at
 
-cdef Slice slice_keep(Slice s) noexcept nogil:
-    # Returns an own copy, with a NUL behind it; p is NULL if memory ran out.
-    return slice_copy(<char*>malloc(s.n + 1), s)
-
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, hash_seed) | 1
 
-cdef void queue_free(Queue* q) noexcept nogil:
+cdef void catalog_free_queue(Queue* q) noexcept nogil:
     # Frees a queue, without its partitions and groups.
     table_free(&q.partitions)
     table_free(&q.groups)
@@ -72,14 +68,14 @@ cdef void queue_free(Queue* q) noexcept nogil:
     free(q.tally)
     free(q)
 
-cdef void group_free(Group* g) noexcept nogil:
+cdef void catalog_free_group(Group* g) noexcept nogil:
     # Frees a group, without its cursors.
     table_free(&g.cursors)
     free(<void*>g.name.p)
     free(g)
     catalog.n_groups -= 1
 
-cdef void partition_free(Partition* p) noexcept nogil:
+cdef void catalog_free_partition(Partition* p) noexcept nogil:
     free(<void*>p.name.p)
     free(p)
     catalog.n_partitions -= 1
@@ -137,7 +133,7 @@ cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept 
     g[0] = catalog_group(p.queue, group) if p != NULL else NULL
     return p
 
-cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
+cdef bint catalog_paused(Queue* q, int32_t group) noexcept nogil:
     # Returns True if a group of this id is paused, by itself or with all of the queue.
     cdef size_t i
     cdef uint32_t id
@@ -166,12 +162,12 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
             return q
         if q.id > id:
             return NULL       # ids only grow: this answer is older than the queue that has the name now
-        catalog_bury(q)
+        catalog_retire(q)
     q = <Queue*>calloc(1, sizeof(Queue))
     if q == NULL:
         return NULL
     q.id = id
-    q.tally = tally_make()
+    q.tally = catalog_tally()
     q.name = slice_keep(name)
     catalog_derive(name, &q.ns, &q.task)
     q.same_hash = <Queue*>table_get(&catalog.by_name, h)
@@ -179,7 +175,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
         or not table_put(&catalog.by_id, <uint32_t>id, q)
             or not table_put(&catalog.by_name, h, q)):
         table_del(&catalog.by_id, <uint32_t>id)
-        queue_free(q)
+        catalog_free_queue(q)
         return NULL
     catalog.n_queues += 1
     catalog.additions += 1
@@ -211,7 +207,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
         return NULL
     p.id = id
     p.queue = q
-    code_id_make(catalog.seed, b'p', id, uuid)
+    uuid_serial(catalog.seed, b'p', id, uuid)
     uuid_format(uuid, p.uuid)
     p.all_next = q.all_partitions
     if p.all_next != NULL:
@@ -233,7 +229,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         if not table_put(&q.groups, h, g):
             return NULL
         g.dead = False
-        g.paused = queue_pauses(q, id)
+        g.paused = catalog_paused(q, id)
         if g.scan == SCAN_DONE:       # later commits did not reach its cursors
             g.scan = SCAN_WANTED
         elif g.scan != SCAN_WANTED:
@@ -244,7 +240,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         return NULL
     g.id = id
     g.queue = q
-    g.paused = queue_pauses(q, id)
+    g.paused = catalog_paused(q, id)
     g.name = slice_keep(name)
     g.same_hash = <Group*>table_get(&q.groups, h)
     if g.name.p == NULL or not table_put(&q.groups, h, g):
@@ -256,12 +252,12 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     catalog.n_groups += 1
     return g
 
-# ---- burial of a queue: the caller holds the lock for writing (more of it: find/bury) ------------------------------
+# ---- burial of a queue: the caller holds the lock for writing (more of it: find/retire) ------------------------------
 
-cdef inline Grave* grave_open() noexcept nogil:
-    return &catalog.graves[era_now & 1]
+cdef inline Retired* catalog_retired() noexcept nogil:
+    return &catalog.retired[epoch_now & 1]
 
-cdef void catalog_bury(Queue* q) noexcept nogil:
+cdef void catalog_retire(Queue* q) noexcept nogil:
     # Buries a queue with all that belongs to it.
     cdef Queue* at
     cdef Queue** link
@@ -294,8 +290,8 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
     if q.forgotten_us:
         q.forgotten_us = 0
         catalog.n_forgotten -= 1
-    q.next = grave_open().queues
-    grave_open().queues = q
+    q.next = catalog_retired().queues
+    catalog_retired().queues = q
 
 cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
     # Removes all partitions of a queue from the tables of names and ids. Returns the last of them.
@@ -308,3 +304,63 @@ cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
         p = p.all_next
     table_free(&q.partitions)
     return last
+
+# Sizes of queues with a bound, as far as they were asked for; push/capacity counts between answers. In: answers of
+# queue_sizes. Out: Queue.capacity. Guarded by capacity_lock, which is taken alone or below catalog.lock, and released
+# before any other lock is taken.
+
+cdef uv_mutex_t capacity_lock
+
+cdef void catalog_sizes_open() noexcept nogil:
+    uv_mutex_init(&capacity_lock)
+
+cdef void catalog_sizes_close() noexcept nogil:
+    uv_mutex_destroy(&capacity_lock)
+
+cdef int64_t catalog_size_mark(int32_t queue) noexcept nogil:
+    # Returns what this process has stored in the queue so far: an answer asked for from now on holds at least that.
+    # Requires catalog.lock.
+    cdef Queue* q = catalog_queue_id(queue)
+    cdef int64_t stored = 0
+    if q != NULL:
+        uv_mutex_lock(&capacity_lock)
+        stored = q.capacity.stored
+        uv_mutex_unlock(&capacity_lock)
+    return stored
+
+cdef void catalog_size_learn(int32_t queue, int64_t size, int32_t most, int64_t mark, int64_t asked_us) noexcept nogil:
+    # Takes an answer of queue_sizes, unless one that was asked for later came already. Requires catalog.lock for
+    # writing.
+    cdef Queue* q = catalog_queue_id(queue)
+    if q == NULL:
+        return
+    uv_mutex_lock(&capacity_lock)
+    q.capacity.wanted = False
+    if asked_us > q.capacity.asked_us:
+        q.max_size = most     # the bound may have changed since the catalog was loaded
+        q.capacity.answer = size - mark
+        q.capacity.asked_us = asked_us
+        q.capacity.took_us = clock_mono_us() - asked_us
+    uv_mutex_unlock(&capacity_lock)
+
+# The catalog is out of date. In: a notice from any place that finds that out. Out: one reload for the whole process
+# (run/reload).
+
+cdef void catalog_want_reload(Worker* w) noexcept nogil:
+    # Wants a reload of the catalog. The process runs one reload at a time; all workers hear of its end.
+    engine_of(w).want_reload = True
+
+cdef bint catalog_reload_allowed() noexcept nogil:
+    # Returns True if an unknown name may cause a reload: at most one every 200 ms.
+    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000
+
+cdef uv_mutex_t reload_lock
+
+cdef SharedFlag reload_running    # set under reload_lock
+cdef const Verdict* reload_error  # by the server, of the last reload; NULL: it succeeded
+
+cdef SharedInt64 reload_at        # monotonic, when the last reload ended
+
+cdef int64_t reload_sent          # when the last reload began
+
+cdef SharedInt64 reload_of        # when the last reload that was answered began

@@ -29,7 +29,7 @@ cdef void budget_close() noexcept nogil:
 
 # -- connections ------------------------------------------------------------------------------------------------------
 
-cdef uint64_t address_key(const sockaddr_storage* address) noexcept nogil:
+cdef uint64_t budget_key(const sockaddr_storage* address) noexcept nogil:
     # Returns whose connection it is, never 0: an IPv4 address, or the /64 of an IPv6 address, which one client has.
     cdef const unsigned char* b
     cdef uint64_t key = 0
@@ -44,10 +44,6 @@ cdef uint64_t address_key(const sockaddr_storage* address) noexcept nogil:
     for i in range(8):
         key = key << 8 | b[i]
     return key if key else 1
-
-cdef inline int address_port(const sockaddr_storage* address) noexcept nogil:
-    # Returns the port, which stands at the same place in both families.
-    return ntohs((<const sockaddr_in*>address).sin_port)
 
 cdef int budget_admit(uint64_t from_) noexcept nogil:
     # Counts a new connection. After ADMITTED the caller must call budget_leave when the connection has ended.
@@ -106,3 +102,153 @@ cdef inline bint budget_short() noexcept nogil:
 
 cdef enum:
     SHORT_MS = 2000
+
+# Bounds what has arrived incomplete: heads, bodies, and requests that wait behind others. In: connections. Out:
+# refusals (503, 408). Each connection takes the bytes it holds from the budget (net/budget); a body counts with its
+# announced length. A request that is complete after one read is never counted.
+#
+# A client that announced a body must send at least least_rate in each body_timeout_ms. While another request found the
+# budget full (SHORT_MS), the body must also keep a pace that finishes it within PACE_ALL_MS.
+
+cdef int64_t budget_body_most(Worker* w, Request* r) noexcept nogil:
+    # Returns the number of bytes that the request's body may have.
+    cdef int64_t most = w.limits.max_body
+    if r.route.small if r.route != NULL else not budget_path_listed(w.settings.large_paths, r.path):
+        most = min(most, w.settings.max_control)
+    if not service.guarded or service.open_to_all(r.path):
+        most = min(most, w.settings.max_open)
+    return most
+
+cdef bint budget_path_listed(const char* paths, Slice path) noexcept nogil:
+    while paths[0]:
+        if slice_is(path, paths):
+            return True
+        paths += strlen(paths) + 1
+    return False
+
+cdef void budget_account(Conn* c) noexcept nogil:
+    # Adjusts the connection's part of the budget to what it holds; conn_drop gives it back. Refuses the request with
+    # 503 if the budget is full.
+    cdef int64_t holds = 0
+    if c.reading != NULL:
+        holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
+    if c.head.cap > ARRIVING_FREE:
+        holds += <int64_t>c.head.cap
+    if holds > c.arriving and not budget_take(holds - c.arriving):
+        c.worker.counters.no_room += 1
+        conn_refuse(c, 503, b"Too much is being received; try again")
+        return
+    if holds < c.arriving:
+        budget_give(c.arriving - holds)
+    c.arriving = holds
+
+cdef void budget_check_bodies(Worker* w) noexcept nogil:
+    # Refuses, with 408, bodies that arrive too slowly. Called with each tick.
+    cdef Conn* c = w.conns[CONN_BODY].first
+    cdef Conn* following
+    cdef bint short = budget_short()
+    while c != NULL:
+        following = c.next
+        if c.reading != NULL:
+            if c.paused:
+                c.pace.running = False         # it waits for this daemon
+            elif not budget_keeps_pace(c, budget_received(c), c.arriving, short, w.settings.body_timeout_ms):
+                w.counters.too_slow += 1
+                conn_refuse(c, 408, b"The request body came too slowly")
+                conn_settle(c)
+        c = following
+
+cdef inline int64_t budget_received(Conn* c) noexcept nogil:
+    return <int64_t>(c.body_got if c.mode == READ_FIXED else c.reading.out.len)
+
+cdef bint budget_keeps_pace(Conn* c, int64_t done, int64_t all_, bint short, int window_ms) noexcept nogil:
+    # Returns True if the connection moves at least least_rate in each window. short: it must also move fast enough for
+    # all bytes within PACE_ALL_MS.
+    cdef Pace* p = &c.pace
+    cdef uint32_t now = <uint32_t>uv_now(&c.worker.loop)
+    cdef int64_t ms
+    if not p.running:
+        p.running = True
+        p.since = now
+        p.mark_since = now
+        p.bytes = done
+        p.mark_bytes = done
+        return True
+    ms = <uint32_t>(now - p.since)
+    if short and ms >= PACE_GRACE_MS and (done - p.bytes) * PACE_ALL_MS < all_ * ms:
+        return False
+    ms = <uint32_t>(now - p.mark_since)
+    if c.worker.settings.least_rate and ms >= window_ms:
+        if (done - p.mark_bytes) * 1000 < c.worker.settings.least_rate * ms:
+            return False
+        p.mark_since = now
+        p.mark_bytes = done
+    return True
+
+# Bounds untaken answers: made, but the kernel has not taken them, or they wait behind an answer that is still owed. In:
+# answers. Out: closed connections. Counted are only answers that are large, that wait, or that need more than one
+# write.
+#
+# A client must take at least least_rate in each write_timeout_ms. While all answers are beyond their budget, it must
+# keep a pace that takes its answers within PACE_ALL_MS, and no pop is begun (engine_request). A connection beyond
+# max_untaken_of_one with more than one answer is closed at once. Messages claimed for answers that did not go out are
+# given back.
+
+cdef enum:
+    UNSENT_SYNC = 65536       # bytes of a worker that are not yet reported to the budget
+
+cdef const char* UNSENT_TEXT = b"Too many answers wait for clients that do not take them; try again"
+
+cdef inline void budget_add_unsent(Worker* w, Conn* c, int64_t more) noexcept nogil:
+    # Adds to the worker's untaken bytes. c: NULL if the client has left.
+    w.untaken += more
+    if c != NULL:
+        c.untaken += more
+    if w.untaken - w.untaken_counted > UNSENT_SYNC or w.untaken_counted - w.untaken > UNSENT_SYNC:
+        budget_sync_unsent(w)
+
+cdef void budget_sync_unsent(Worker* w) noexcept nogil:
+    atomic_add64(&budget.untaken, w.untaken - w.untaken_counted)
+    w.untaken_counted = w.untaken
+
+cdef inline bint budget_unsent_full() noexcept nogil:
+    return atomic_get64(&budget.untaken) >= budget.most_untaken
+
+cdef inline int64_t budget_weight(const Buf* b) noexcept nogil:
+    # Returns the bytes an answer counts with: the memory it keeps from others, or the length of a larger one.
+    return <int64_t>(b.cap if b.cap <= OUT_KEEP else b.len)
+
+cdef void budget_charge(Request* r) noexcept nogil:
+    # Counts an answer that was just made.
+    cdef Conn* c = r.conn
+    r.charged = budget_weight(&r.out)
+    budget_add_unsent(r.worker, c, r.charged)
+    if c.untaken > r.worker.settings.max_untaken_of_one and c.untaken > r.charged:
+        c.greedy = True
+
+cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
+    # Returns how many of all bytes handed to the loop the kernel has taken.
+    return c.handed - <int64_t>c.tcp.write_queue_size
+
+cdef void budget_check_unsent(Worker* w) noexcept nogil:
+    # Closes clients that take answers slower than the least rate. Called with each tick.
+    cdef Conn* c = w.conns[CONN_STALLED].first
+    cdef Conn* following
+    cdef int64_t now = <int64_t>uv_now(&w.loop)
+    cdef bint over
+    if w.untaken != w.untaken_counted:
+        budget_sync_unsent(w)
+    over = budget_unsent_full()
+    while c != NULL:
+        following = c.next
+        if not budget_keeps_pace(c, budget_sent(c), c.untaken, over, w.settings.write_timeout_ms):
+            w.counters.not_taken += 1
+            conn_close(c)
+        c = following
+    c = w.conns[CONN_BUSY].first if over else NULL
+    while c != NULL:
+        following = c.next
+        if c.untaken > OUT_MAX and now - <int64_t>c.since >= PACE_GRACE_MS:
+            w.counters.not_taken += 1
+            conn_close(c)     # its answers wait behind one that is still owed
+        c = following

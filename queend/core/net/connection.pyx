@@ -1,5 +1,5 @@
 # Opens, reads and closes a client's connection. In: an accepted socket and its bytes. Out: the bytes, handed on to
-# become requests (net/request); their answers leave in order (net/writing). Owns Conn. An idle connection holds no
+# become requests (net/request); their answers leave in order (net/output). Owns Conn. An idle connection holds no
 # buffer: it reads into the worker's, keeps only an incomplete head, and reads a body straight into its request's
 # memory.
 
@@ -92,7 +92,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     c.last = NULL
     c.owed = 0
     conn_drop(c)
-    unread_del(c)
+    hangup_del(c)
     held_leave(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
@@ -141,7 +141,7 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
 cdef void conn_linger(Conn* c) noexcept nogil:
     # Ends a connection whose last answer is written. Closing at once would let unread bytes of the client reset the
     # connection and destroy the answer on its way. So this side is shut down, and the client's bytes are swallowed
-    # until it closes, at most LINGER_MS and LINGER_BYTES.
+    # until it closes, at most CONN_LINGER_MS and CONN_LINGER_BYTES.
     conn_move(c, CONN_LINGER)
     conn_drop(c)
     c.out_mark = 0
@@ -150,7 +150,7 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     elif c.paused:
         conn_read_start(c)
 
-cdef inline bint conn_young(Conn* c) noexcept nogil:
+cdef inline bint conn_is_new(Conn* c) noexcept nogil:
     # Returns True if the connection was just accepted: its first request is on the way and is answered even during a
     # drain.
     cdef uint64_t most = c.worker.settings.stop_patience_ms
@@ -170,18 +170,18 @@ cdef void conn_name(Conn* c, char* out, size_t size) noexcept nogil:
     if (c == NULL or uv_tcp_getpeername(&c.tcp, <sockaddr*>&address, &n) != 0
             or uv_ip_name(<sockaddr*>&address, text, sizeof(text)) != 0):
         return
-    snprintf(out, size, b"[%s]:%d" if address.ss_family == AF_INET6 else b"%s:%d", text, address_port(&address))
+    snprintf(out, size, b"[%s]:%d" if address.ss_family == AF_INET6 else b"%s:%d", text, conn_port(&address))
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
-    unread_del(c)
+    hangup_del(c)
     if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc, conn_on_read) != 0:
         conn_close(c)
 
 cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
-        unread_add(c)
+        hangup_add(c)
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
@@ -199,7 +199,7 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
     if c.worker.counters.bytes_in >= c.worker.turn_full:
         if c.mode != READ_HEAD or c.head.len:
             buf.len = 0
-        elif turn_crowded(c.worker):
+        elif worker_crowded(c.worker):
             buf.len = min(buf.len, <size_t>INPUT_LITTLE)
 
 cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
@@ -214,7 +214,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         return
     if got < 0:
         if got == UV_EOF and c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
-            conn_read_out(c)
+            hangup_on_eof(c)
         else:
             conn_close(c)
         return
@@ -222,9 +222,9 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     c.worker.counters.bytes_in += n
     if c.state == CONN_LINGER:
         c.out_mark += n
-        if c.out_mark > LINGER_BYTES:
+        if c.out_mark > CONN_LINGER_BYTES:
             conn_close(c)
-        elif turn_yields(c.worker):
+        elif worker_yields(c.worker):
             conn_yield(c)
         return
     if c.mode == READ_FIXED:
@@ -232,11 +232,11 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         if c.state == CONN_BODY:
             conn_move(c, CONN_BODY)
         if c.body_got == c.reading.body.n:
-            conn_complete(c)
+            request_complete(c)
             conn_consume(c, data, 0)
         else:
             conn_settle(c)
-            if turn_yields(c.worker):
+            if worker_yields(c.worker):
                 conn_yield(c)
         return
     if c.head.len:
@@ -251,8 +251,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
                 memchr(data, b'\n', n) == NULL and held.len <= c.worker.limits.max_head):
             c.head = held
             if held.cap > ARRIVING_FREE:
-                conn_account(c)
-            if turn_yields(c.worker):
+                budget_account(c)
+            if worker_yields(c.worker):
                 conn_yield(c)
             return
         buf_init(&c.head)
@@ -260,23 +260,23 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         buf_free(&held)
     else:
         conn_consume(c, data, n)
-    if (c.reading != NULL or c.head.len) and turn_yields(c.worker):
+    if (c.reading != NULL or c.head.len) and worker_yields(c.worker):
         conn_yield(c)
 
-cdef inline bint conn_sated(Conn* c) noexcept nogil:
+cdef inline bint conn_output_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many untaken answers as it may have before its next request is taken.
     return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
     # Returns True if the next request has to wait: for a token, for the body before it, for room, or for answers.
     return (c.mode == READ_LATER or c.beside or c.waits_room or c.owed >= c.worker.settings.max_pipeline
-            or conn_sated(c) or held_full(c)
+            or conn_output_full(c) or held_full(c)
             or c.feed != NULL and (c.feed.n_commands >= c.worker.settings.max_pipeline
-                                   or grant_stale(c.feed.r.grant)))
+                                   or req_grant_stale(c.feed.r.grant)))
 
 cdef void conn_yield(Conn* c) noexcept nogil:
     # Pauses a connection that has more of a large body until the other connections had their turn.
-    turn_wait_more(c)
+    worker_defer_more(c)
     conn_pause(c)
 
 cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
@@ -286,7 +286,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         if conn_holds_back(c):
             break
         if c.mode == READ_HEAD:
-            used = conn_take_head(c, data, n)
+            used = request_take_head(c, data, n)
             if used == 0:
                 break
         elif c.mode == READ_FRAMES:
@@ -294,15 +294,15 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
             if used == 0:
                 break
         elif c.mode == READ_CHUNKED:
-            used = conn_take_chunks(c, data, n)
+            used = request_take_chunks(c, data, n)
         else:
-            used = conn_take_body(c, data, n)
+            used = request_take_body(c, data, n)
         if c.state == CONN_CLOSING:
             return
         data += used
         n -= used
-        if n and (c.mode == READ_HEAD or c.mode == READ_FRAMES) and turn_over(c.worker):
-            turn_wait(c)
+        if n and (c.mode == READ_HEAD or c.mode == READ_FRAMES) and worker_turn_over(c.worker):
+            worker_defer(c)
             break
     if c.state == CONN_CLOSING:
         return
@@ -314,5 +314,60 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
     if c.wait_next != NULL or conn_holds_back(c):
         conn_pause(c)
     if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
-        conn_account(c)
+        budget_account(c)
     conn_settle(c)
+
+cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
+    # Returns the port, which stands at the same place in both families.
+    return ntohs((<const sockaddr_in*>address).sin_port)
+
+cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
+    r.next = NULL
+    if c.last != NULL:
+        c.last.next = r
+    else:
+        c.first = r
+    c.last = r
+    c.owed += 1
+
+cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
+    # Refuses bytes that are no request and drops them. Sends one answer in its turn, then ends the connection.
+    cdef Request* r = request_open(c.worker, c)
+    if r != NULL:
+        conn_refuse_request(c, r, status, reason)
+        return
+    conn_drop(c)
+    conn_close(c)
+
+cdef void conn_refuse_request(Conn* c, Request* r, int status, const char* reason) noexcept nogil:
+    # Refuses a request whose body is not read: sends one answer in its turn, then ends the connection.
+    conn_drop(c)
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.owes_continue = False
+    r.keep_alive = False
+    r.started_us = clock_mono_us()
+    conn_owe(c, r)
+    if status == 415:
+        # for a head, a 415 is about the coding (RFC 9110 12.5.3)
+        reply_error_more(r, status, ACCEPTS, reason)
+    else:
+        reply_error(r, status, reason)
+
+cdef inline void conn_dirty(Conn* c) noexcept nogil:
+    # Adds the connection to those that are looked at when this turn of the loop ends.
+    if not c.dirty:
+        c.dirty = True
+        c.next_dirty = c.worker.dirty
+        c.worker.dirty = c
+
+cdef void conn_resume(Conn* c) noexcept nogil:
+    # Reads the connection again: first its kept bytes, then new ones.
+    cdef Buf held = c.head
+    buf_init(&c.head)
+    conn_read_start(c)
+    if c.state == CONN_CLOSING:
+        buf_free(&held)
+        return
+    conn_consume(c, held.data, held.len)
+    buf_free(&held)

@@ -24,7 +24,7 @@ cdef inline bint held_over(Worker* w) noexcept nogil:
 
 cdef inline int64_t held_bytes(Worker* w) noexcept nogil:
     # Returns the bytes in hand, with those of large blocks whose pages are given back in the next turns.
-    return w.counters.held + w.chunks.ruined
+    return w.counters.held + w.chunks.freed_bytes
 
 cdef inline bint held_half(Worker* w) noexcept nogil:
     # Returns True if there is no room for a request that unpacks.
@@ -64,7 +64,7 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
         return True
     if r.route == NULL or r.body.n == 0:
         return False
-    form = push_form(r.headers_raw, r.body)
+    form = pushitems_form(r.headers_raw, r.body)
     return form == PUSH_FRAMES or form == PUSH_ARROW
 
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
@@ -86,7 +86,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
 cdef void held_pass(Worker* w, Request* r) noexcept nogil:
     held_count(r)
     if r.unpacks_to:
-        unpack_beside(w, r)
+        unpack_offload(w, r)
     else:
         service.request(w, r)
 
@@ -158,7 +158,7 @@ cdef bint held_go(Worker* w) noexcept nogil:
         uv_async_send(&w.inbox.wake)      # the others in the next turn, which comes at once
     return w.dirty != NULL
 
-cdef void held_look(Worker* w) noexcept nogil:
+cdef void held_expire(Worker* w) noexcept nogil:
     # Refuses requests that waited longer than the patience.
     cdef Conn* c = w.room_first
     cdef Conn* following
@@ -171,3 +171,39 @@ cdef void held_look(Worker* w) noexcept nogil:
             held_leave(c)
             reply_error(r, 503, b"Too many requests are waiting; try again")
         c = following
+
+# Gives memory that the allocator keeps (base/memory) back to the system after a worker's requests in hand have fallen.
+# A worker looks every TRIM_LOOK_MS. It trims once it had TRIM_LEAST or more, and less than a quarter of that since the
+# last look. It gives back the end of its own heap on its thread, and the pages inside all heaps on a thread of the
+# pool.
+
+cdef enum:
+    TRIM_LOOK_MS = 10000
+    TRIM_LEAST = 16 << 20     # bytes in hand
+
+cdef void held_trim(Worker* w) noexcept nogil:
+    # Trims if it is due. Called with each tick.
+    cdef Trim* t = &w.trim
+    cdef uint64_t now = uv_now(&w.loop)
+    cdef int64_t peak = w.held_peak
+    if now - t.looked < TRIM_LOOK_MS or t.running:
+        return
+    t.looked = now
+    w.held_peak = w.counters.held
+    if peak >= TRIM_LEAST and peak > t.grown:
+        t.grown = peak
+    if t.grown == 0 or peak >= t.grown // 4:
+        return
+    t.grown = 0
+    memory_give_top()
+    w.counters.trimmed += 1
+    t.work.data = w
+    t.running = uv_queue_work(&w.loop, &t.work, held_trim_run, held_trim_done) == 0
+
+cdef void held_trim_run(uv_work_t* work) noexcept nogil:
+    # Runs on a thread of the pool.
+    memory_give_top()
+    memory_give_rest()
+
+cdef void held_trim_done(uv_work_t* work, int status) noexcept nogil:
+    (<Worker*>work.data).trim.running = False

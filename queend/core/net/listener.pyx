@@ -20,7 +20,7 @@ cdef const char* TOO_MANY_OF_ONE = (
 cdef struct FdMsg:
     InboxMsg msg
     int fd
-    uint64_t from_            # address_key of the client
+    uint64_t from_            # budget_key of the client
 
 cdef void listener_why(const char* host, int port, int code, char* reason, size_t size) noexcept nogil:
     # Writes which setting is wrong, and why.
@@ -84,7 +84,7 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
 cdef int listener_port(int fd) noexcept nogil:
     cdef sockaddr_storage address
     cdef socklen_t size = sizeof(address)
-    return address_port(&address) if getsockname(fd, <sockaddr*>&address, &size) == 0 else 0
+    return conn_port(&address) if getsockname(fd, <sockaddr*>&address, &size) == 0 else 0
 
 cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
     # Writes the socket's address, in brackets where a URL has them. Returns True if only this machine can reach it.
@@ -153,7 +153,7 @@ cdef void listener_on_ready(uv_poll_t* handle, int status, int events) noexcept 
         size = sizeof(address)
         fd = accept4(l.fd, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
         if fd >= 0:
-            listener_admit(l, fd, address_key(&address))
+            listener_admit(l, fd, budget_key(&address))
         elif errno == EAGAIN:
             return
         elif errno == EMFILE or errno == ENFILE or errno == ENOBUFS or errno == ENOMEM:

@@ -1,7 +1,7 @@
 # Starts and stops all workers, each with its loop and its listening socket. In: settings. Out: a running process; no
 # answer is lost when it stops. Owns the workers and the acceptor. process.lock guards `drained`.
 
-cdef void process_tell(Process* p) noexcept nogil:
+cdef void process_drained(Process* p) noexcept nogil:
     # Counts a worker that is drained, and wakes process_stop.
     uv_mutex_lock(&p.lock)
     p.drained += 1
@@ -10,25 +10,25 @@ cdef void process_tell(Process* p) noexcept nogil:
 
 # -- acceptor ---------------------------------------------------------------------------------------------------------
 
-cdef void acceptor_run(void* arg) noexcept nogil:
+cdef void process_accept_run(void* arg) noexcept nogil:
     cdef Process* p = <Process*>arg
     prctl(PR_SET_NAME, b"acceptor")
     uv_run(&p.loop, UV_RUN_DEFAULT)
 
-cdef void acceptor_on_stop(uv_async_t* handle) noexcept nogil:
+cdef void process_on_stop(uv_async_t* handle) noexcept nogil:
     cdef Process* p = <Process*>handle.data
     listener_stop(p.listener)
     uv_close(<uv_handle_t*>&p.stop, NULL)
 
-cdef bint acceptor_start(Process* p) noexcept nogil:
+cdef bint process_accept_start(Process* p) noexcept nogil:
     uv_loop_init(&p.loop)
-    uv_async_init(&p.loop, &p.stop, acceptor_on_stop)
+    uv_async_init(&p.loop, &p.stop, process_on_stop)
     p.stop.data = p
     listener_start(p.listener, &p.loop)
-    p.accepting = uv_thread_create(&p.thread, acceptor_run, p) == 0
+    p.accepting = uv_thread_create(&p.thread, process_accept_run, p) == 0
     return p.accepting
 
-cdef void acceptor_stop(Process* p) noexcept nogil:
+cdef void process_accept_stop(Process* p) noexcept nogil:
     # Stops the acceptor. Returns when no further connection can come.
     if not p.accepting:
         return
@@ -39,7 +39,7 @@ cdef void acceptor_stop(Process* p) noexcept nogil:
 
 # -- sockets ----------------------------------------------------------------------------------------------------------
 
-cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept nogil:
+cdef Listener* process_listen(Process* p, char* reason, size_t size) noexcept nogil:
     # Listens on the sockets that were given, else on one of its own. Port and address are the first socket's. Returns
     # NULL with the reason, or with an empty reason if memory ran out.
     cdef Settings* s = &p.settings
@@ -66,7 +66,7 @@ cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept n
         given += strlen(given) + 1 if given[0] else 0
     return l
 
-cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexcept nogil:
+cdef bint process_share_port(Process* p, Worker* w, char* reason, size_t size) noexcept nogil:
     # Gives each worker sockets to accept from (reuseport). The first worker takes the process's sockets, the others
     # bind sockets of their own on the same port. Sockets that were given are shared by all: a connection in the queue
     # of an own socket is lost when this process ends.
@@ -114,19 +114,19 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     p.stopping = False
     p.n = s.workers
     p.workers = <Worker**>calloc(p.n, sizeof(Worker*))
-    p.listener = process_listens(p, reason, size) if p.workers != NULL else NULL
+    p.listener = process_listen(p, reason, size) if p.workers != NULL else NULL
     if p.listener == NULL:
         if not reason[0]:
             snprintf(reason, size, b"not enough memory")
         process_free(p)
         return False
-    sites.local = p.loopback
+    origin_rules.local = p.loopback
     for i in range(p.n):
         p.workers[i] = worker_new(p, i, s)
         if p.workers[i] == NULL:
             ok = False
             break
-        if s.reuseport and not process_shares(p, p.workers[i], reason, size):
+        if s.reuseport and not process_share_port(p, p.workers[i], reason, size):
             ok = False
             break
     if not ok or not service.boot(p):
@@ -145,7 +145,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     for i in range(started):
         uv_sem_wait(&p.workers[i].opened)
         ok = ok and p.workers[i].phase == WORKER_RUNNING
-    ok = ok and requestlog_start(p) and watch_start(p)
+    ok = ok and requestlog_start(p) and watchdog_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     if not ok:
         snprintf(reason, size, b"a thread could not start")
@@ -164,12 +164,12 @@ cdef bint process_accept(Process* p) noexcept nogil:
     p.listens = True
     if p.settings.reuseport:
         for i in range(p.n):
-            p.workers[i].told_listen.run = worker_listen
-            worker_post(p.workers[i], &p.workers[i].told_listen)
+            p.workers[i].listen_msg.run = worker_listen
+            worker_post(p.workers[i], &p.workers[i].listen_msg)
         return True
     sigfillset(&all_signals)
     pthread_sigmask(SIG_SETMASK, &all_signals, &before)
-    acceptor_start(p)
+    process_accept_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     return p.accepting
 
@@ -177,8 +177,8 @@ cdef void process_connect(Process* p) noexcept nogil:
     # Connects the workers to the database, which was missing at the start and is ready now.
     cdef int i
     for i in range(p.n):
-        p.workers[i].told_connect.run = service.connect
-        worker_post(p.workers[i], &p.workers[i].told_connect)
+        p.workers[i].connect_msg.run = service.connect
+        worker_post(p.workers[i], &p.workers[i].connect_msg)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     # Stops accepting, drains, closes and joins the workers; process_halt follows. Returns True if all was answered in
@@ -187,10 +187,10 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     cdef int64_t left
     cdef int i
     p.stopping = True
-    acceptor_stop(p)
+    process_accept_stop(p)
     for i in range(p.n):
-        p.workers[i].told_stop.run = worker_stop
-        worker_post(p.workers[i], &p.workers[i].told_stop)
+        p.workers[i].stop_msg.run = worker_stop
+        worker_post(p.workers[i], &p.workers[i].stop_msg)
     uv_mutex_lock(&p.lock)
     while p.drained < p.n:
         left = until - clock_mono_us()
@@ -198,10 +198,10 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
             break
         uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
     uv_mutex_unlock(&p.lock)
-    watch_stop(p)             # workers end from here on
+    watchdog_stop(p)          # workers end from here on
     for i in range(p.n):
-        p.workers[i].told_halt.run = worker_halt
-        worker_post(p.workers[i], &p.workers[i].told_halt)
+        p.workers[i].halt_msg.run = worker_halt
+        worker_post(p.workers[i], &p.workers[i].halt_msg)
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
     requestlog_stop(p)
@@ -216,13 +216,13 @@ cdef void process_halt(Process* p) noexcept nogil:
 cdef void process_abort(Process* p, int started) noexcept nogil:
     # Undoes a start that failed half-way. `started` workers have threads.
     cdef int i
-    acceptor_stop(p)
+    process_accept_stop(p)
     for i in range(p.n if p.workers != NULL else 0):
         if p.workers[i] == NULL:
             continue
         if i < started:
-            p.workers[i].told_halt.run = worker_halt
-            worker_post(p.workers[i], &p.workers[i].told_halt)
+            p.workers[i].halt_msg.run = worker_halt
+            worker_post(p.workers[i], &p.workers[i].halt_msg)
             uv_thread_join(&p.workers[i].thread)
         else:
             p.workers[i].phase = WORKER_FAILED

@@ -1,8 +1,8 @@
 # Builds the answer to a request, in the request's own buffer. In: a status and a body. Out: an answer, sent in the
-# order of the requests when the loop's turn ends (net/writing). A request of a feed has no head: its body is passed to
+# order of the requests when the loop's turn ends (net/output). A request of a feed has no head: its body is passed to
 # the feed.
 
-cdef inline void request_out(Request* r) noexcept nogil:
+cdef inline void reply_out(Request* r) noexcept nogil:
     # Begins an empty answer, in memory of an earlier answer if the worker keeps some.
     cdef RequestPool* pool = &r.worker.requests
     if r.out.data == NULL and pool.outs_kept:
@@ -11,9 +11,9 @@ cdef inline void request_out(Request* r) noexcept nogil:
     buf_clear(&r.out)
 
 cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
-    request_out(r)
+    reply_out(r)
     r.status = status
-    head_begin(&r.out, status, r.worker.date.text)
+    response_begin(&r.out, status, r.worker.date.text)
     return &r.out
 
 cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
@@ -23,7 +23,7 @@ cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) n
 
 cdef Buf* reply_bare(Request* r, int status) noexcept nogil:
     # Begins the answer to a request of a feed, which has a body only.
-    request_out(r)
+    reply_out(r)
     r.status = status
     r.head_size = 0
     return &r.out
@@ -44,19 +44,12 @@ cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, con
 
 cdef void reply_headers_end(Request* r) noexcept nogil:
     # Writes what pages may read the answer, the connection and length lines, and the blank line. The body follows.
-    if sites.origins[0]:
-        site_tell(r)
+    if origin_rules.origins[0]:
+        origin_headers(r)
     if r.worker.stopping:
         r.keep_alive = False
-    head_end(&r.out, r.status, r.keep_alive, r.http10)
+    response_end(&r.out, r.status, r.keep_alive, r.http10)
     r.head_size = r.out.len
-
-cdef inline void conn_dirty(Conn* c) noexcept nogil:
-    # Adds the connection to those that are looked at when this turn of the loop ends.
-    if not c.dirty:
-        c.dirty = True
-        c.next_dirty = c.worker.dirty
-        c.worker.dirty = c
 
 cdef void reply_end(Request* r) noexcept nogil:
     # Completes an answer, which goes out with the others of this turn of the loop. r may be freed afterwards.
@@ -75,7 +68,7 @@ cdef void reply_end(Request* r) noexcept nogil:
         r.keep_alive = False          # no memory for the short answer either: the connection ends, and a false answer
                                       # is not sent
     elif r.status != 204 and r.status != 304:
-        head_length(&r.out, r.head_size, r.out.len - r.head_size)
+        response_length(&r.out, r.head_size, r.out.len - r.head_size)
     if r.method == METHOD_HEAD or r.status == 204:
         r.out.len = r.head_size
     r.replied = True
@@ -93,7 +86,7 @@ cdef void reply_end(Request* r) noexcept nogil:
         request_close(r)
     else:
         if r.out.cap > OUT_KEEP or r.conn.first != r:
-            untaken_charge(r)
+            budget_charge(r)
         conn_dirty(r.conn)
 
 cdef void reply_simple(Request* r, const char* json_text) noexcept nogil:
@@ -101,7 +94,7 @@ cdef void reply_simple(Request* r, const char* json_text) noexcept nogil:
     buf_text(reply_begin(r, 200, JSON_TYPE), json_text)
     reply_end(r)
 
-cdef void reply_unwell(Request* r, const char* status, const char* why) noexcept nogil:
+cdef void reply_unhealthy(Request* r, const char* status, const char* why) noexcept nogil:
     # Answers 503 with a status of the daemon. why: ASCII without quotes.
     cdef char[160] text
     snprintf(text, sizeof(text), b'{"status":"%s","error":"%s"}', status, why)
@@ -119,7 +112,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     cdef bint problem
     if r.feed != NULL:
         buf_text(reply_bare(r, status), b'{"error":')
-        json_escape(&r.out, slice_lit(text))
+        text_escape(&r.out, slice_lit(text))
         buf_byte(&r.out, b'}')
         reply_end(r)
         return
@@ -140,7 +133,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
         problem_put(b, status, r.path, slice_lit(text))
     else:
         buf_text(b, b'{"error":')
-        json_escape(b, slice_lit(text))
+        text_escape(b, slice_lit(text))
         buf_byte(b, b'}')
     reply_end(r)
 
@@ -152,7 +145,7 @@ cdef void reply_options(Request* r) noexcept nogil:
     # Answers a preflight request of a browser, alike for every path.
     cdef Buf* b = reply_head(r, 204)
     buf_text(b, ACCEPTS)
-    if sites.origins[0] and site_listed(r):
+    if origin_rules.origins[0] and origin_listed(r):
         buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
     reply_headers_end(r)
     reply_end(r)
@@ -171,7 +164,7 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
     problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
     if problem:
         buf_text(b, b"Content-Type: application/problem+json\r\n")
-        headers_put_but(b, headers, b"content-type")
+        reply_headers_except(b, headers, b"content-type")
     else:
         buf_slice(b, headers)
     if (status == 503 or status == 429) and header_value(headers, b"retry-after").p == NULL:
@@ -183,7 +176,7 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
         buf_slice(b, body)
     reply_end(r)
 
-cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogil:
+cdef void reply_headers_except(Buf* b, Slice headers, const char* name) noexcept nogil:
     # Appends all lines except those of this name (lower case).
     cdef const char* p = headers.p
     cdef const char* end = headers.p + headers.n
@@ -192,6 +185,6 @@ cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogi
     while p < end:
         stop = <const char*>memchr(p, b'\n', end - p)
         stop = end if stop == NULL else stop + 1
-        if <size_t>(stop - p) <= n or p[n] != b':' or not text_folds(p, name, n):
+        if <size_t>(stop - p) <= n or p[n] != b':' or not slice_nfolds(p, name, n):
             buf_put(b, p, stop - p)
         p = stop

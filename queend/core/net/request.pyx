@@ -44,25 +44,25 @@ cdef void request_unlist(Request* r) noexcept nogil:
         r.next.before = r.before
 
 cdef void request_settle(Request* r) noexcept nogil:
-    # Gives back the place of the request's large body (net/beside) in the budget of what arrives.
+    # Gives back the place of the request's large body (net/offload) in the budget of what arrives.
     budget_give(r.arriving)
     r.arriving = 0
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
-    pin_drop(w.pins, r.pin)
+    epoch_unpin(w.pins, r.pin)
     if r.alone:
         request_unlist(r)
     if r.arriving:
         request_settle(r)
     if r.charged:
-        untaken_add(w, r.conn, -r.charged)
+        budget_add_unsent(w, r.conn, -r.charged)
     if r.held:
         held_drop(r)
     arena_close(&r.arena)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
-        block_free(&w.chunks, r.out.data, r.out.cap)
+        arena_free_block(&w.chunks, r.out.data, r.out.cap)
         buf_init(&r.out)
     elif r.out.data != NULL:
         buf_clear(&r.out)
@@ -75,7 +75,7 @@ cdef void request_close(Request* r) noexcept nogil:
     else:
         free(r)
 
-cdef void requestpool_close(RequestPool* pool) noexcept nogil:
+cdef void request_pool_close(RequestPool* pool) noexcept nogil:
     cdef Request* r
     while pool.free_list != NULL:
         r = pool.free_list
@@ -88,7 +88,7 @@ cdef void requestpool_close(RequestPool* pool) noexcept nogil:
 
 # ---- taken ----------------------------------------------------------------------------------------------------------
 
-cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
+cdef size_t request_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     # Takes a request's head and what has come of its body. Returns the bytes used, 0 if the head is incomplete.
     cdef Worker* w = c.worker
     cdef Head h
@@ -104,20 +104,20 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         held_wait(c, NULL)
         return 0
     r = request_open(w, c)
-    if r == NULL or not request_take(r, &h):
+    if r == NULL or not request_fill(r, &h):
         if r != NULL:
             request_close(r)
         conn_refuse(c, 503, b"Out of memory")
         return n
     if h.status:
-        conn_object(c, r, h.status, h.reason)
+        conn_refuse_request(c, r, h.status, h.reason)
         return n
     c.large = h.length >= INPUT_LARGE
     c.most = w.limits.max_body
     if h.chunked or h.coding or h.length > w.settings.max_control or h.length > w.settings.max_open:
-        c.most = body_most(w, r)
+        c.most = budget_body_most(w, r)
         if h.length > c.most:
-            conn_object(c, r, 413, b"The request body is too large")
+            conn_refuse_request(c, r, 413, b"The request body is too large")
             return n
     if service.guarded and (c.large or h.chunked or h.coding and h.length):
         outcome = service.early(r)
@@ -140,7 +140,7 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             return 0
     c.reading = r
     if not h.chunked and h.length == 0:
-        conn_complete(c)
+        request_complete(c)
         return h.size
     if not h.chunked:
         body = <char*>arena_alloc(&r.arena, <size_t>h.length + BODY_PADDING)
@@ -159,13 +159,13 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         chunked_open(c.chunked)
         c.mode = READ_CHUNKED
     if n > h.size and not h.chunked:
-        return h.size + conn_take_body(c, data + h.size, n - h.size)
+        return h.size + request_take_body(c, data + h.size, n - h.size)
     if h.expects and not h.http10 and n == h.size:
         c.owes_continue = True
         conn_dirty(c)
     return h.size
 
-cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
+cdef size_t request_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
     cdef Request* r = c.reading
     cdef size_t k = r.body.n - c.body_got
     if k > n:
@@ -173,10 +173,10 @@ cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
     memcpy(<char*>r.body.p + c.body_got, data, k)
     c.body_got += k
     if c.body_got == r.body.n:
-        conn_complete(c)
+        request_complete(c)
     return k
 
-cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
+cdef size_t request_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
     # Decodes chunks into the answer's buffer, which is free until then. A complete body moves to the arena.
     cdef Request* r = c.reading
     cdef size_t used = 0
@@ -208,10 +208,10 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
         buf_init(&r.out)
     else:
         buf_clear(&r.out)
-    conn_complete(c)
+    request_complete(c)
     return used
 
-cdef void conn_complete(Conn* c) noexcept nogil:
+cdef void request_complete(Conn* c) noexcept nogil:
     # Completes the request that was being read: it joins those that are owed an answer and goes to the engine.
     cdef Request* r = c.reading
     cdef Worker* w = c.worker
@@ -228,7 +228,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         c.mode = READ_NOTHING
         c.ended = True
     r.started_us = clock_mono_us()
-    turn_taken(w, r.started_us)
+    worker_taken(w, r.started_us)
     if r.method == METHOD_OPTIONS:
         reply_options(r)
     elif r.coding:
@@ -236,7 +236,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     else:
         held_take(c, r)
 
-cdef void conn_again(Conn* c, Request* r) noexcept nogil:
+cdef void request_reread(Conn* c, Request* r) noexcept nogil:
     # Reads the last request owed once more, from its head on: its token is verified now, its body was not read.
     cdef Request** at = &c.first
     c.last = NULL
@@ -251,48 +251,15 @@ cdef void conn_again(Conn* c, Request* r) noexcept nogil:
     request_close(r)
     conn_dirty(c)
 
-cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
-    r.next = NULL
-    if c.last != NULL:
-        c.last.next = r
-    else:
-        c.first = r
-    c.last = r
-    c.owed += 1
-
-cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
-    # Refuses bytes that are no request and drops them. Sends one answer in its turn, then ends the connection.
-    cdef Request* r = request_open(c.worker, c)
-    if r != NULL:
-        conn_object(c, r, status, reason)
-        return
-    conn_drop(c)
-    conn_close(c)
-
-cdef void conn_object(Conn* c, Request* r, int status, const char* reason) noexcept nogil:
-    # Refuses a request whose body is not read: sends one answer in its turn, then ends the connection.
-    conn_drop(c)
-    c.mode = READ_NOTHING
-    c.ended = True
-    c.owes_continue = False
-    r.keep_alive = False
-    r.started_us = clock_mono_us()
-    conn_owe(c, r)
-    if status == 415:
-        # for a head, a 415 is about the coding (RFC 9110 12.5.3)
-        reply_error_more(r, status, ACCEPTS, reason)
-    else:
-        reply_error(r, status, reason)
-
-cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
+cdef const HotRoute* request_route(int method, Slice path) noexcept nogil:
     # Returns the hot route of a path, NULL if the control plane answers it.
     cdef int i
     for i in range(n_hot_routes):
-        if hot_routes[i].methods >> method & 1 and route_fits(&hot_routes[i], path):
+        if hot_routes[i].methods >> method & 1 and request_route_fits(&hot_routes[i], path):
             return &hot_routes[i]
     return NULL
 
-cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
+cdef inline bint request_route_fits(const HotRoute* t, Slice path) noexcept nogil:
     cdef const char* at = t.path + t.fixed
     cdef const char* p = path.p + t.fixed
     cdef const char* end = path.p + path.n
@@ -317,7 +284,7 @@ cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
             return False
     return p == end
 
-cdef bint request_take(Request* r, const Head* h) noexcept nogil:
+cdef bint request_fill(Request* r, const Head* h) noexcept nogil:
     # Copies target and header lines, which lie side by side, because they outlive the read buffer.
     cdef Slice whole
     cdef ptrdiff_t move
@@ -338,11 +305,11 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     r.headers_raw.p += move
     if r.authority.p != NULL:
         r.authority.p += move
-    r.route = route_match(r.method, r.path)
+    r.route = request_route(r.method, r.path)
     r.http10 = h.http10
     r.asks = h.asks
     r.coding = h.coding
-    r.arena.picky = h.asks & ASK_STRICT != 0
+    r.arena.strict = h.asks & ASK_STRICT != 0
     r.keep_alive = h.keep_alive
     r.body = slice_of(whole.p + whole.n, 0)
     return True

@@ -11,7 +11,7 @@ cdef enum:
     REQUESTLOG_MS = 100
     REQUESTLOG_LAST = 10              # waits of REQUESTLOG_MS for a reader, once the process ends
 
-cdef inline const char* method_text(int method) noexcept nogil:
+cdef inline const char* requestlog_method(int method) noexcept nogil:
     if method == METHOD_GET: return b"GET"
     if method == METHOD_POST: return b"POST"
     if method == METHOD_PUT: return b"PUT"
@@ -58,12 +58,12 @@ cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more)
     clock_format(clock_wall_us(), 3, head)
     at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"%s",'
                           b'"id":"%d-%llu","method":"%s","path":"', head, event, r.worker.index,
-                          <unsigned long long>l.number, method_text(of.method))
+                          <unsigned long long>l.number, requestlog_method(of.method))
     at += requestlog_text(line + at, of.path, REQUESTLOG_PATH)
     at += <size_t>snprintf(line + at, 160, b'","status":%d,"us":%lld,"in":%llu,"out":%llu', r.status,
                            <long long>(clock_mono_us() - r.started_us), <unsigned long long>r.body.n,
                            <unsigned long long>(r.out.len - r.head_size if r.out.len > r.head_size else 0))
-    if trace.p != NULL and traceparent_valid(trace):
+    if trace.p != NULL and trace_parent_valid(trace):
         at += <size_t>snprintf(line + at, 64, b',"trace":"%.32s"', trace.p + 3)
     if id.p != NULL and id.n:
         at += <size_t>snprintf(line + at, 16, b',"request":"')
@@ -110,7 +110,7 @@ cdef void requestlog_run(void* arg) noexcept nogil:
     prctl(PR_SET_NAME, b"request log")
     while more:
         uv_mutex_lock(&p.logwriter.lock)
-        more = routine_sleeps(&p.logwriter, REQUESTLOG_MS)
+        more = thread_sleeps(&p.logwriter, REQUESTLOG_MS)
         uv_mutex_unlock(&p.logwriter.lock)
         for i in range(p.n):          # once more at the end, when no worker adds a line
             requestlog_write(&p.workers[i].requestlog, &p.logwriter)
@@ -149,8 +149,8 @@ cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
     return ends
 
 cdef bint requestlog_start(Process* p) noexcept nogil:
-    return p.settings.request_log == 0 or routine_start(&p.logwriter, requestlog_run, p)
+    return p.settings.request_log == 0 or thread_start(&p.logwriter, requestlog_run, p)
 
 cdef void requestlog_stop(Process* p) noexcept nogil:
     # Stops the thread, which then writes the last lines. Requires that the workers have ended.
-    routine_stop(&p.logwriter)
+    thread_stop(&p.logwriter)

@@ -19,7 +19,7 @@ cdef void spans_close(Spans* s) noexcept nogil:
     free(s.spare)
     uv_mutex_destroy(&s.lock)
 
-cdef inline int hex_digit(char c) noexcept nogil:
+cdef inline int span_digit(char c) noexcept nogil:
     return c - c'0' if c <= b'9' else c - c'a' + 10
 
 cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
@@ -27,14 +27,14 @@ cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
     # parent: valid.
     cdef int i
     cdef uint32_t n = 0
-    if not hex_digit(parent.p[54]) & 1:
+    if not span_digit(parent.p[54]) & 1:
         return False
     for i in range(27, 34):           # the last digits of the trace, which are random
-        n = n * 16 + <uint32_t>hex_digit(parent.p[i + 1])
+        n = n * 16 + <uint32_t>span_digit(parent.p[i + 1])
     return n % <uint32_t>s.every == 0
 
 cdef Slice span_parent(Slice headers) noexcept nogil:
-    # Returns the traceparent in the headers of a record, a JSON object. p is NULL if there is none.
+    # Returns the traceparent in the headers of a logrecord, a JSON object. p is NULL if there is none.
     cdef const char* at = <const char*>memmem(headers.p, headers.n, SPAN_KEY, strlen(SPAN_KEY)) if headers.n else NULL
     cdef Slice found
     if at == NULL:
@@ -43,7 +43,7 @@ cdef Slice span_parent(Slice headers) noexcept nogil:
     if headers.p + headers.n - at < 55:
         return slice_of(NULL, 0)
     found = slice_of(at, 55)
-    return found if traceparent_valid(found) else slice_of(NULL, 0)
+    return found if trace_parent_valid(found) else slice_of(NULL, 0)
 
 cdef void span_text(char* to, size_t room, Slice s) noexcept nogil:
     # Copies a text with a NUL behind it, cut before a character that does not fit.

@@ -1,7 +1,7 @@
 # Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a complete request.
 # Out: the same request with a plain body, or a refusal. The unpacked body has the bound of a plain body of its route.
 # The memory is taken from the budget of what arrives (net/budget) before it is allocated. It counts as in hand
-# (net/held). A body of UNPACK_ATONCE or more waits for room in hand and is unpacked beside the loop (net/beside), one
+# (net/held). A body of UNPACK_ATONCE or more waits for room in hand and is unpacked beside the loop (net/offload), one
 # per worker at a time.
 
 cdef enum:
@@ -22,7 +22,7 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     if r.body.n == 0:
         held_take(r.conn, r)
         return
-    told = coded_told(r.coding, r.body)
+    told = unzip_hint(r.coding, r.body)
     if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
         outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)
         if outcome == UNPACK_LONG and most <= UNPACK_ATONCE:
@@ -38,13 +38,13 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     else:
         unpack_refuse(r, &e)
 
-cdef void unpack_beside(Worker* w, Request* r) noexcept nogil:
+cdef void unpack_offload(Worker* w, Request* r) noexcept nogil:
     # Unpacks a large body. There is room for it in the budget of requests in hand, and no other body of the worker's is
     # unpacked meanwhile.
     cdef ApiError e
     cdef int outcome
     w.unpacking = True
-    if beside_add(w, r, NULL, unpack_read, unpack_taken):
+    if offload_add(w, r, NULL, unpack_read, unpack_taken):
         return
     outcome = unpack_body(r, r.unpacks_to, &e)
     if outcome == UNPACK_LONG:
@@ -77,7 +77,7 @@ cdef void unpack_refuse(Request* r, const ApiError* e) noexcept nogil:
         reply_error(r, e.status, e.text)
 
 cdef int unpack_large(ApiError* e) noexcept nogil:
-    error_set(e, 413, b"The request body is too large when it is unpacked")
+    refuse_set(e, 413, b"The request body is too large when it is unpacked")
     return UNPACK_REFUSED
 
 cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
@@ -85,9 +85,9 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     # UNPACK_LONG: it has more than `most` bytes, and all memory is given back. Returns UNPACK_REFUSED with the reason
     # in e.
     cdef Coded c
-    cdef size_t told = coded_told(r.coding, r.body)
+    cdef size_t told = unzip_hint(r.coding, r.body)
     cdef size_t room = <size_t>most
-    cdef int64_t window = coded_window(r.coding, r.body)
+    cdef int64_t window = unzip_window(r.coding, r.body)
     cdef int64_t taken = 0
     cdef char* p = NULL
     cdef size_t n = 0
@@ -99,12 +99,12 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     room = min(room, max(told if told else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
     if not budget_take(window):
         return unpack_no_room(e)
-    if not coded_open(&c, r.coding, r.body):
+    if not unzip_stream_open(&c, r.coding, r.body):
         refuse_memory(e)
         outcome = UNPACK_REFUSED
     else:
         outcome = unpack_pieces(&c, &p, &room, &n, &taken, <size_t>most, e)
-    coded_close(&c)
+    unzip_stream_close(&c)
     budget_give(window)
     if outcome == UNPACK_OK and not arena_adopt(&r.arena, p, room + BODY_PADDING):
         refuse_memory(e)
@@ -134,11 +134,11 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
             refuse_memory(e)
             return UNPACK_REFUSED
         p[0] = more
-        outcome = coded_next(c, p[0] + n[0], room[0] - n[0], &got)
+        outcome = unzip_stream_next(c, p[0] + n[0], room[0] - n[0], &got)
         n[0] += got
         if outcome == UNZIP_OK and n[0] == room[0] and not (c.whole and c.left.n == 0):
             # looks for more behind the bytes that fill the room
-            outcome = coded_next(c, &beyond, 1, &got)
+            outcome = unzip_stream_next(c, &beyond, 1, &got)
             if outcome == UNZIP_OK and got:
                 if n[0] == most:
                     return UNPACK_LONG
@@ -151,11 +151,11 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
             return UNPACK_REFUSED
         if outcome != UNZIP_OK:
             # 415: looking at the body shows that it is in another coding (RFC 9110 15.5.16)
-            error_set(e, 400 if n[0] else 415,
-                      b"The request body is damaged, or not in the coding that Content-Encoding names")
+            refuse_set(e, 400 if n[0] else 415,
+                       b"The request body is damaged, or not in the coding that Content-Encoding names")
             return UNPACK_REFUSED
         return UNPACK_OK
 
 cdef int unpack_no_room(ApiError* e) noexcept nogil:
-    error_set(e, 503, b"Too much is being received; try again")
+    refuse_set(e, 503, b"Too much is being received; try again")
     return UNPACK_REFUSED

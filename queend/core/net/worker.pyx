@@ -20,11 +20,11 @@ cdef const char* FAREWELL = (       # for a request that is cut off when the gra
 cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # Posts a message to a worker, from any thread. Returns False if that worker has ended; m then still belongs to the
     # sender.
-    return inbox_put(&to.inbox, m)
+    return thread_post(&to.inbox, m)
 
 cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
-    cdef InboxMsg* m = inbox_take(&w.inbox)
+    cdef InboxMsg* m = thread_receive(&w.inbox)
     cdef InboxMsg* following
     while m != NULL:
         following = m.next
@@ -35,13 +35,13 @@ cdef inline void worker_turn(Worker* w) noexcept nogil:
     # Ends a turn: batches are sent, answers leave. Flushing may complete requests that were held back, so it repeats.
     service.turn(w)
     while w.dirty != NULL:
-        worker_flush(w)
+        output_flush_all(w)
         service.turn(w)
     if w.halted and not w.ending:
         worker_end(w)
 
 cdef void worker_after(uv_check_t* handle) noexcept nogil:
-    turn_end(<Worker*>handle.data)
+    worker_turn_end(<Worker*>handle.data)
     worker_turn(<Worker*>handle.data)
 
 cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
@@ -49,33 +49,33 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
-    chunkpool_turn(&w.chunks)
+    arena_pool_turn(&w.chunks)
     if w.room_first != NULL and not w.ending and held_go(w):
         worker_turn(w)
-    if w.digs:
-        service.dig(w)
-    if w.chunks.ruins != NULL and not w.ending:
+    if w.reclaims:
+        service.reclaim(w)
+    if w.chunks.freed_blocks != NULL and not w.ending:
         uv_async_send(&w.inbox.wake)      # the rest follows in the next turn, which comes at once
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w, CONN_IDLE):
         w.drained = True
-        process_tell(w.process)
+        process_drained(w.process)
 
 cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
-    httpdate_set(&w.date, clock_wall_us() // 1000000)
+    response_date(&w.date, clock_wall_us() // 1000000)
     service.tick(w)
     worker_expire(w, CONN_IDLE, w.settings.stop_patience_ms if w.stopping else w.settings.idle_timeout_ms)
-    worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
-    worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
-    arriving_look(w)
-    untaken_look(w)
-    held_look(w)
-    trim_look(w)
+    worker_expire(w, CONN_HEAD, worker_timeout(w, w.settings.head_timeout_ms))
+    worker_expire(w, CONN_BODY, worker_timeout(w, w.settings.body_timeout_ms))
+    budget_check_bodies(w)
+    budget_check_unsent(w)
+    held_expire(w)
+    held_trim(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
-    worker_expire(w, CONN_LINGER, LINGER_MS)
-    unread_look(w)
+    worker_expire(w, CONN_LINGER, CONN_LINGER_MS)
+    hangup_poll(w)
 
-cdef inline int worker_patience(Worker* w, int timeout_ms) noexcept nogil:
+cdef inline int worker_timeout(Worker* w, int timeout_ms) noexcept nogil:
     # Returns the timeout, shortened during a drain: a silent sender of an incomplete request must not hold it up.
     cdef int most = w.settings.stop_patience_ms
     return most if w.stopping and timeout_ms > most else timeout_ms
@@ -110,26 +110,26 @@ cdef enum:
     TURN_BYTES = 1 << 20
     TURN_CROWDED = 4 << 20
 
-cdef inline bint turn_over(Worker* w) noexcept nogil:
+cdef inline bint worker_turn_over(Worker* w) noexcept nogil:
     return w.taken_us - w.turn_us > TURN_US
 
-cdef inline void turn_taken(Worker* w, int64_t now) noexcept nogil:
+cdef inline void worker_taken(Worker* w, int64_t now) noexcept nogil:
     # Notes that a request, or as much work, was taken.
     w.taken_us = now
     if w.turn_us == 0:
         w.turn_us = now
 
-cdef inline bint turn_full(Worker* w) noexcept nogil:
+cdef inline bint worker_turn_full(Worker* w) noexcept nogil:
     return w.counters.bytes_in >= w.turn_full
 
-cdef inline bint turn_crowded(Worker* w) noexcept nogil:
+cdef inline bint worker_crowded(Worker* w) noexcept nogil:
     return w.counters.bytes_in - w.turn_from >= TURN_CROWDED
 
-cdef inline bint turn_yields(Worker* w) noexcept nogil:
+cdef inline bint worker_yields(Worker* w) noexcept nogil:
     # Returns True if a connection that had a slice of its large input waits for the next one.
-    return turn_full(w) or w.waits_more.first != NULL
+    return worker_turn_full(w) or w.waits_more.first != NULL
 
-cdef inline void turn_end(Worker* w) noexcept nogil:
+cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     cdef uint64_t n = w.counters.bytes_in - w.turn_from
     if n > w.counters.turn_bytes:
         w.counters.turn_bytes = n
@@ -138,15 +138,15 @@ cdef inline void turn_end(Worker* w) noexcept nogil:
     w.turn_us = 0
     w.taken_us = 0
 
-cdef inline void turn_wait(Conn* c) noexcept nogil:
+cdef inline void worker_defer(Conn* c) noexcept nogil:
     # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
-    waits_add(c, &c.worker.waits)
+    worker_waits_add(c, &c.worker.waits)
 
-cdef inline void turn_wait_more(Conn* c) noexcept nogil:
+cdef inline void worker_defer_more(Conn* c) noexcept nogil:
     # Lets the connection be read again in a later turn.
-    waits_add(c, &c.worker.waits_more)
+    worker_waits_add(c, &c.worker.waits_more)
 
-cdef void waits_add(Conn* c, Waits* l) noexcept nogil:
+cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
     if c.wait_next != NULL:
         return
     c.wait_next = c
@@ -154,10 +154,10 @@ cdef void waits_add(Conn* c, Waits* l) noexcept nogil:
         l.last.wait_next = c
     else:
         l.first = c
-        uv_idle_start(&c.worker.between, turn_begin)
+        uv_idle_start(&c.worker.between, worker_on_idle)
     l.last = c
 
-cdef Conn* turn_next(Waits* l) noexcept nogil:
+cdef Conn* worker_waits_next(Waits* l) noexcept nogil:
     # Removes the connection that waited longest. Returns NULL if it was closed; it is freed then.
     cdef Conn* c = l.first
     l.first = c.wait_next
@@ -170,23 +170,23 @@ cdef Conn* turn_next(Waits* l) noexcept nogil:
     free(c)
     return NULL
 
-cdef void turn_begin(uv_idle_t* handle) noexcept nogil:
+cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
     # Serves connections that waited, before new input. The loop does not sleep while some wait.
     cdef Worker* w = <Worker*>handle.data
     cdef Conn* c
     cdef int slices = TURN_BYTES // INPUT_SIZE
-    turn_end(w)
-    while w.waits.first != NULL and not turn_over(w):
-        c = turn_next(&w.waits)
+    worker_turn_end(w)
+    while w.waits.first != NULL and not worker_turn_over(w):
+        c = worker_waits_next(&w.waits)
         if c != NULL:
             conn_dirty(c)
-            worker_flush(w)       # goes on with it, unless it owes as many answers as it may
+            output_flush_all(w)   # goes on with it, unless it owes as many answers as it may
     while w.waits_more.first != NULL and slices:
-        c = turn_next(&w.waits_more)
+        c = worker_waits_next(&w.waits_more)
         if c != NULL:
             slices -= 1
             conn_dirty(c)
-            worker_flush(w)       # it is read again
+            output_flush_all(w)   # it is read again
     if w.waits.first == NULL and w.waits_more.first == NULL:
         uv_idle_stop(&w.between)
 
@@ -213,11 +213,11 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
         free(w.input)
         free(w)
         return NULL
-    uuidgen_open(&w.uuids)
+    uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
     w.tools.uuids = &w.uuids
     w.tools.settings = s
-    turn_end(w)
+    worker_turn_end(w)
     uv_mutex_init(&w.inbox.lock)
     uv_sem_init(&w.opened, 0)
     uv_loop_init(&w.loop)
@@ -242,7 +242,7 @@ cdef void worker_run(void* arg) noexcept nogil:
     cdef char[16] name
     snprintf(name, sizeof(name), b"worker %d", w.index)
     prctl(PR_SET_NAME, name)
-    httpdate_set(&w.date, clock_wall_us() // 1000000)
+    response_date(&w.date, clock_wall_us() // 1000000)
     uv_update_time(&w.loop)
     if service.open(w):
         uv_check_start(&w.after, worker_after)
@@ -254,8 +254,8 @@ cdef void worker_run(void* arg) noexcept nogil:
         worker_end(w)
     uv_sem_post(&w.opened)
     uv_run(&w.loop, UV_RUN_DEFAULT)
-    requestpool_close(&w.requests)
-    chunkpool_close(&w.chunks)
+    request_pool_close(&w.requests)
+    arena_pool_close(&w.chunks)
     unzip_close(&w.unzip)
     seal_close(&w.seal)
     if w.phase == WORKER_RUNNING:
@@ -310,7 +310,7 @@ cdef void worker_cut_off(Worker* w) noexcept nogil:
     # drained, because it was not checked before: idle connections are owed no answer.
     if worker_is_drained(w, CONN_HEAD):
         w.drained = True
-        process_tell(w.process)
+        process_drained(w.process)
     else:
         service.left(w)
 
@@ -327,20 +327,20 @@ cdef void worker_end(Worker* w) noexcept nogil:
     if w.phase != WORKER_FAILED:
         service.close(w)
         service.forsake(w)
-        worker_flush(w)
+        output_flush_all(w)
     for state in range(CONN_CLOSING):
         c = w.conns[state].first
         while c != NULL:
             following = c.next
             if c.first != NULL and c.feed == NULL and not c.out_pending:
-                conn_write_text(c, FAREWELL, strlen(FAREWELL))
+                output_write_text(c, FAREWELL, strlen(FAREWELL))
             conn_close(c)
             c = following
     while w.waits.first != NULL:
-        turn_next(&w.waits)
+        worker_waits_next(&w.waits)
     while w.waits_more.first != NULL:
-        turn_next(&w.waits_more)
-    inbox_close(&w.inbox)
+        worker_waits_next(&w.waits_more)
+    thread_close_inbox(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.before, worker_handle_closed)

@@ -80,8 +80,8 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
         o += 1
     if host == NULL or numeric:
         return
-    a.names = text_copy(host)
-    a.numbers = text_copy(port)
+    a.names = slice_strdup(host)
+    a.numbers = slice_strdup(port)
     if a.names == NULL or a.numbers == NULL:
         return
     n = address_split(a.names, a.hosts)
@@ -104,7 +104,7 @@ cdef void address_close(Address* a) noexcept nogil:
         buf_free(&a.lists[k])
         buf_free(&a.turned[k])
 
-cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
+cdef void address_resolve(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
     # Looks up every name. Calls done(ctx, NULL) if a host has an address, otherwise done(ctx, reason). The call comes
     # later from the loop, unless libuv refuses.
     cdef int k
@@ -177,7 +177,7 @@ cdef void address_silent(Address* a, int first) noexcept nogil:
     if a.found and a.first == first:
         a.first = (first + 1) % a.found
 
-cdef void address_turn(Buf* from_, int first, Buf* out) noexcept nogil:
+cdef void address_rotate(Buf* from_, int first, Buf* out) noexcept nogil:
     # Rotates a comma-separated list to begin with element `first`; ends it with a NUL.
     cdef const char* end = from_.data + from_.len
     cdef const char* p = from_.data
@@ -209,7 +209,7 @@ cdef PGconn* address_connect(Address* a) noexcept nogil:
             k += 1
         o += 1
     for i in range(3):
-        address_turn(&a.lists[i], a.first, &a.turned[i])
+        address_rotate(&a.lists[i], a.first, &a.turned[i])
         if a.turned[i].failed:
             return NULL
         keywords[k] = ADDRESS_LISTS[i]

@@ -1,7 +1,7 @@
 # The parameters of one statement while it is written. In: a statement of the table. Out: its parameters. Owner: a
 # worker; it reuses one set of arrays.
 # args_begin starts the parameters, the struct of the statement fills them, args_end completes them. A struct names a
-# function's parameters in their order; their types are the signature's (pg/statement). An unwritten parameter is NULL,
+# function's parameters in their order; their types are the signature's (pg/statements). An unwritten parameter is NULL,
 # an unwritten array is empty.
 
 cdef struct Args:
@@ -60,7 +60,7 @@ cdef struct KeptArgs:
     PgArray part, group, first, take, base, lease, lease_us
 
 cdef struct TurnArgs:
-    # acknowledgments by lease (ack_leased takes only these), then claims
+    # acknowledgments by lease (leasedack_qualify takes only these), then claims
     PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads, acked_at
     KeptArgs claims
 
@@ -144,20 +144,20 @@ cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
     # Completes the parameters in p, ready to be sent. version: the catalog's, for versioned statements.
     cdef int i
     cdef PgArray* arg
-    params_begin(p)
+    args_param_begin(p)
     for i in range(a.of.n_args):
         arg = &a.at[i]
         if a.of.versioned and i == 0:
-            params_int8(p, version)
+            args_param_int8(p, version)
         elif arg.elem_oid and a.of.elements[i]:
-            params_array(p, arg)
+            args_param_array(p, arg)
         elif arg.elem_oid:
-            params_element(p, arg)
+            args_param_element(p, arg)
         elif arg.n:
             p.failed = p.failed or arg.buf.failed
-            params_bytes(p, arg.buf.data, arg.buf.len)
+            args_param_bytes(p, arg.buf.data, arg.buf.len)
         else:
-            params_null(p)
+            args_param_null(p)
 
 cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
     # Switches to a statement whose parameters are single elements. Requires that each array holds at most one element.
@@ -194,3 +194,51 @@ cdef inline void arg_int4(PgArray* a, int32_t v) noexcept nogil:
 cdef inline void arg_bool(PgArray* a, bint v) noexcept nogil:
     cdef uint8_t w = 1 if v else 0
     arg_bytes(a, &w, 1)
+
+cdef inline void args_param_begin(Params* p) noexcept nogil:
+    p.n = 0
+    p.failed = False
+    p.too_large = False
+
+cdef inline void args_param_bytes(Params* p, const void* data, size_t n) noexcept nogil:
+    # Adds text, bytea or uuid. An empty value gets a pointer as well, because NULL means SQL NULL.
+    p.values[p.n] = <const char*>data
+    if data == NULL:
+        p.values[p.n] = b""
+    p.lengths[p.n] = <int>n
+    p.n += 1
+
+cdef inline void args_param_null(Params* p) noexcept nogil:
+    p.values[p.n] = NULL
+    p.lengths[p.n] = 0
+    p.n += 1
+
+cdef inline bint args_param_takes(Params* p, PgArray* a) noexcept nogil:
+    # Returns True if the array got its memory and PostgreSQL accepts its size, less than 1 GiB. Sets failed and
+    # too_large.
+    if not a.buf.failed and a.buf.len <= 0x3fffffff:
+        return True
+    p.failed = True
+    p.too_large = not a.buf.failed
+    return False
+
+cdef inline void args_param_array(Params* p, PgArray* a) noexcept nogil:
+    # Ends the array and adds it as a parameter.
+    pgarray_end(a)
+    args_param_takes(p, a)
+    args_param_bytes(p, a.buf.data, a.buf.len)
+
+cdef inline void args_param_element(Params* p, PgArray* a) noexcept nogil:
+    # Adds the array's single element as a parameter; NULL if it has no element or a NULL.
+    if not args_param_takes(p, a) or a.n == 0 or a.has_null:
+        args_param_null(p)
+    else:
+        args_param_bytes(p, a.buf.data + PGARRAY_HEADER + 4, be32(a.buf.data + PGARRAY_HEADER))
+
+cdef inline void args_param_int8(Params* p, int64_t v) noexcept nogil:
+    p.scalar[p.n] = htobe64(<uint64_t>v)
+    args_param_bytes(p, &p.scalar[p.n], 8)
+
+cdef inline void args_param_moment(Params* p, int64_t us) noexcept nogil:
+    # Adds a timestamptz. us: since the Unix epoch, INT64_MAX is infinity.
+    args_param_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)

@@ -9,22 +9,22 @@ cdef enum:
     BODY_ZSTD = 0x11
     BODY_FRAMES = 0x12        # the client's message frames
     META_V1 = 0x10
-    META_TIMES = 0x11         # the time each record was stored, then as META_V1
+    META_TIMES = 0x11         # the time each logrecord was stored, then as META_V1
     FRAME_HEAD = 23           # bytes of a message frame without transactionId and payload
 
 cdef struct BatchRow:
     int n
-    int i                     # next record
+    int i                     # next logrecord
     const unsigned char* ids
     const unsigned char* sizes        # NULL: message frames
-    const unsigned char* message      # message frames: the id that the client gave the last read record, otherwise NULL
+    const unsigned char* message  # message frames: the id that the client gave the last read logrecord, otherwise NULL
     const unsigned char* body
     const unsigned char* body_end
     const unsigned char* meta
     const unsigned char* meta_end
-    int64_t meta_index        # next record that has extras, -1: none left
+    int64_t meta_index        # next logrecord that has extras, -1: none left
     const unsigned char* times        # NULL: all records have the row's created_at
-    int64_t age_us            # the last read record was stored this long before the row's created_at
+    int64_t age_us            # the last read logrecord was stored this long before the row's created_at
 
 cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
     # Opens a row. Returns False if its format is unknown or it contradicts itself.
@@ -37,7 +37,7 @@ cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, U
     codec = <uint8_t>body.p[0]
     inner = slice_of(body.p + 1, body.n - 1)
     if codec == BODY_ZSTD:
-        p = varint_read(<const unsigned char*>inner.p, <const unsigned char*>inner.p + inner.n, &size)
+        p = extras_varint(<const unsigned char*>inner.p, <const unsigned char*>inner.p + inner.n, &size)
         if p == NULL:
             return False
         inner = slice_of(<const char*>p, <const unsigned char*>inner.p + inner.n - p)
@@ -67,14 +67,14 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
     b.body = p
     if frames:
         for i in range(n):
-            p = frame_next(p, b.body_end)
+            p = batchrow_frame(p, b.body_end)
             if p == NULL:
                 return False
         if p != b.body_end:
             return False
     else:
         for i in range(n):
-            p = varint_read(p, b.body_end, &size)
+            p = extras_varint(p, b.body_end, &size)
             if p == NULL or size > inner.n:
                 return False
             total += size
@@ -88,7 +88,7 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
         b.meta = <const unsigned char*>meta.p + 1
         b.meta_end = <const unsigned char*>meta.p + meta.n
         if <unsigned char>meta.p[0] == META_TIMES:
-            b.meta = varint_read(b.meta, b.meta_end, &size)
+            b.meta = extras_varint(b.meta, b.meta_end, &size)
             if b.meta == NULL or size > <uint64_t>(b.meta_end - b.meta):
                 return False
             b.times = b.meta
@@ -98,7 +98,7 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
         batchrow_meta_index(b)
     return True
 
-cdef inline const unsigned char* frame_next(const unsigned char* p, const unsigned char* end) noexcept nogil:
+cdef inline const unsigned char* batchrow_frame(const unsigned char* p, const unsigned char* end) noexcept nogil:
     # Returns the position after a message frame; NULL if it is cut off or malformed. A frame: u32 length of the rest,
     # u8 0, id (16 bytes), u16 length of the transactionId, its text, payload; integers little-endian.
     cdef uint32_t n
@@ -114,12 +114,12 @@ cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
     cdef uint64_t v
     b.meta_index = -1
     if b.meta < b.meta_end:
-        b.meta = varint_read(b.meta, b.meta_end, &v)
+        b.meta = extras_varint(b.meta, b.meta_end, &v)
         if b.meta != NULL and b.meta < b.meta_end:
             b.meta_index = <int64_t>v
 
 cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Extras* x) noexcept nogil:
-    # Reads the next record; b.age_us then says when it was stored. Returns False at the end or if the row is broken.
+    # Reads the next logrecord; b.age_us then says when it was stored. Returns False at the end or if the row is broken.
     # If x.text is absent, the transactionId is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame
@@ -128,7 +128,7 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
         return False
     id[0] = b.ids + 16 * <size_t>b.i
     if b.sizes != NULL:
-        b.sizes = varint_read(b.sizes, b.body_end, &size)
+        b.sizes = extras_varint(b.sizes, b.body_end, &size)
         payload[0] = slice_of(<const char*>b.body, size)
         b.body += size
     else:
@@ -138,7 +138,7 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
         payload[0] = slice_of(x.text.p + x.text.n, <const char*>next_frame - x.text.p - x.text.n)
         b.body = next_frame
     if b.times != NULL:
-        b.times = varint_read(b.times, b.meta_end, &size)
+        b.times = extras_varint(b.times, b.meta_end, &size)
         if b.times == NULL or size >> 62 or (b.i and <int64_t>size > b.age_us):
             return False
         b.age_us = b.age_us - <int64_t>size if b.i else <int64_t>size
@@ -157,3 +157,61 @@ cdef void batchrow_seek(BatchRow* b, int i) noexcept nogil:
     cdef Extras x
     while b.i < i and batchrow_record(b, &id, &payload, &x):
         pass
+
+# Compresses the payload bytes of a row: one zstd frame (codec 1) if the row is large enough and shrinks enough,
+# otherwise plain. Formats: docs/inside/storage.md; reasons: docs/inside/decisions.
+# Owns: a compression context and the row's plain bytes, both reused. One per thread.
+
+cdef enum:
+    PACK_LEVEL = 1
+    # hash table of 2^n positions: small enough for the cache, which is faster and compresses equally well
+    PACK_HASH = 11
+
+cdef struct BodyPack:
+    size_t least              # payload bytes from which a row is compressed, 0: never
+    Buf plain
+    ZSTD_CCtx* context
+
+cdef void batchrow_pack_free(BodyPack* p) noexcept nogil:
+    buf_free(&p.plain)
+    ZSTD_freeCCtx(p.context)
+    p.context = NULL
+
+cdef void batchrow_body(BodyPack* p, const Buf* payloads, size_t least, Buf* out) noexcept nogil:
+    # Appends the body of a row whose sizes are in p.plain. least: payload bytes from which the body is compressed, 0:
+    # never.
+    buf_put(&p.plain, payloads.data, payloads.len)
+    if least and payloads.len >= least:
+        batchrow_compress(p, out)
+    else:
+        buf_byte(out, BODY_V1)
+        buf_put(out, p.plain.data, p.plain.len)
+
+cdef void batchrow_compress(BodyPack* p, Buf* out) noexcept nogil:
+    # Appends the body whose sizes and payloads are in p.plain: compressed if that saves an eighth or more.
+    cdef size_t mark = out.len
+    cdef size_t room, n
+    cdef char* at
+    if p.plain.failed:
+        out.failed = True
+        return
+    if p.context == NULL:
+        p.context = ZSTD_createCCtx()
+        if p.context != NULL:
+            ZSTD_CCtx_setParameter(p.context, ZSTD_c_compressionLevel, PACK_LEVEL)
+            ZSTD_CCtx_setParameter(p.context, ZSTD_c_hashLog, PACK_HASH)
+    if p.context != NULL:
+        buf_byte(out, BODY_ZSTD)
+        buf_varint(out, p.plain.len)
+        room = ZSTD_compressBound(p.plain.len)
+        if buf_room(out, room) and not out.failed:
+            at = out.data + out.len
+            n = ZSTD_compress2(p.context, at, room, p.plain.data, p.plain.len)
+            if not ZSTD_isError(n) and n < p.plain.len - p.plain.len // 8:
+                out.len += n
+                return
+        if out.failed:
+            return
+        out.len = mark
+    buf_byte(out, BODY_V1)
+    buf_put(out, p.plain.data, p.plain.len)

@@ -21,7 +21,7 @@ cdef void dbclock_open() noexcept nogil:
 
 dbclock_open()
 
-cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept nogil:
+cdef void dbclock_sample(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept nogil:
     # Takes a reading of the database's wall clock: db_us was read between sent_us and got_us (monotonic). Two threads
     # that call it at the same moment may lose the better of two bounds; both bounds are valid.
     cdef int64_t known = atomic_get64(&dbclock.least)

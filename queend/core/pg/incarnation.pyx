@@ -60,7 +60,7 @@ cdef void incarnation_open(void (*forget)(int64_t number) noexcept nogil) noexce
 cdef inline int64_t incarnation_now() noexcept nogil:
     return atomic_get64(&incarnation.number)
 
-cdef inline bint incarnation_gone(int64_t number) noexcept nogil:
+cdef inline bint incarnation_replaced(int64_t number) noexcept nogil:
     # Returns True if the server of that number was replaced or restarted: statements sent to it are not stored in the
     # present server.
     return number < atomic_get64(&incarnation.first)

@@ -15,11 +15,11 @@ def probe_bodypack(list rows):
             mark = out.len
             buf_clear(&p.plain)
             buf_put(&p.plain, <const char*>raw, <size_t>len(raw))
-            bodypack_write(&p, &out)
+            batchrow_compress(&p, &out)
             if out.failed:
                 raise MemoryError
             bodies.append(<bytes>out.data[mark:out.len])
         return bodies
     finally:
         buf_free(&out)
-        bodypack_free(&p)
+        batchrow_pack_free(&p)

@@ -32,7 +32,7 @@ cdef class ProbeCount:
     cdef PopMessage* messages
 
     def __cinit__(self, bytes head, bytes kind, bytes query, bytes body):
-        http_open()
+        head_open()
         self.head = head
         self.headers = probe_type(kind)
         self.room = ProbeRoom(body, query=query)
@@ -46,7 +46,7 @@ cdef class ProbeCount:
     def __dealloc__(self):
         arena_close(&self.batch.arena)
         args_free(&self.args)
-        bodypack_free(&self.pack)
+        batchrow_pack_free(&self.pack)
         buf_free(&self.out)
         free(self.partitions)
         free(self.messages)
@@ -67,8 +67,9 @@ cdef class ProbeCount:
 
     def count_push(self):
         cdef ApiError e
-        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.unzip,
-                         &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
+        if not pushitems_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body,
+                              &self.room.unzip,
+                              &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
             raise probe_refusal(&e)
         return self.request.n
 
@@ -113,17 +114,17 @@ cdef class ProbeCount:
             it = &self.request.items[i]
             p = it.partition
             if p.open == NULL:
-                p.open = batch_group(&self.batch, p)
+                p.open = batch_partition(&self.batch, p)
             batch_place(&self.batch, p.open, it)
-        if not batch_chunks(&self.batch):
+        if not rows_cut(&self.batch):
             raise MemoryError()
         args_begin(&self.args, &STATEMENTS[<int>STMT_PUSH])
-        batch_encode(&self.batch, &a.rows, &a.known, &a.hint, &self.pack)
+        rows_encode(&self.batch, &a.rows, &a.known, &a.hint, &self.pack)
         return self.batch.n_items
 
     def count_reply(self):
         buf_clear(&self.out)
-        push_reply(&self.out, &self.request, self.request.n)
+        pushreply_put(&self.out, &self.request, self.request.n)
         return self.request.n
 
     def count_pop(self):
@@ -143,5 +144,5 @@ cdef class ProbeCount:
             m.partition_uuid = self.messages[i].partition_uuid
             m.group = self.messages[i].group
             m.offset = i
-            pop_reply_add(&self.out, &m, i == 0)
+            popreply_add(&self.out, &m, i == 0)
         return self.request.n

@@ -8,7 +8,7 @@ def probe_dbclock(list heard, int64_t at):
     dbclock_open()
     try:
         for clock, sent, got in heard:
-            dbclock_heard(clock, sent, got)
+            dbclock_sample(clock, sent, got)
         return dbclock_at(at), dbclock.back_at
     finally:
         dbclock.least = least

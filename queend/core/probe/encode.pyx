@@ -35,8 +35,8 @@ def probe_array(str kind, list values, bint late=False):
         else:
             raw = value
             pgarray_bytes(&a, <const char*>raw, <size_t>len(raw))
-    params_begin(&p)
-    params_array(&p, &a)
+    args_param_begin(&p)
+    args_param_array(&p, &a)
     out = p.values[0][:p.lengths[0]]
     pgarray_free(&a)
     return out
@@ -45,12 +45,12 @@ def probe_scalars(int64_t big, int32_t small, bytes text):
     """Parameters that are no arrays: (bigint, integer, text or bytea, the empty one, NULL)."""
     cdef Params p
     cdef uint32_t wire = htobe32(<uint32_t>small)
-    params_begin(&p)
-    params_int8(&p, big)
-    params_bytes(&p, <const char*>&wire, 4)
-    params_bytes(&p, <const char*>text, <size_t>len(text))
-    params_bytes(&p, NULL, 0)
-    params_null(&p)
+    args_param_begin(&p)
+    args_param_int8(&p, big)
+    args_param_bytes(&p, <const char*>&wire, 4)
+    args_param_bytes(&p, <const char*>text, <size_t>len(text))
+    args_param_bytes(&p, NULL, 0)
+    args_param_null(&p)
     return [None if p.values[i] == NULL else p.values[i][:p.lengths[i]] for i in range(p.n)]
 
 def probe_statements():
@@ -68,7 +68,7 @@ def probe_columns():
                  "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},
         "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
                 "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
-                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_BURIED},
+                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_DEAD_LETTERED},
         "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
         "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE,

@@ -20,7 +20,7 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
     limits.max_head = max_head
     limits.max_target = max_target
     limits.max_body = max_body
-    http_open()
+    head_open()
     requests = []
     request = None
     length = 0
@@ -75,7 +75,7 @@ def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t ma
 def probe_http_date(int64_t second):
     cdef HttpDate d
     memset(&d, 0, sizeof(d))
-    httpdate_set(&d, second)
+    response_date(&d, second)
     return (<bytes>d.text).decode()
 
 def probe_sizes():

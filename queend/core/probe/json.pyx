@@ -75,7 +75,7 @@ cdef object probe_json_value(Json* j, Arena* a):
 cdef object probe_json_str(Slice raw, Arena* a):
     cdef Slice out
     cdef bint surrogate
-    json_unescape(raw, a, &out, &surrogate)
+    text_unescape(raw, a, &out, &surrogate)
     return out.p[:out.n].decode()
 
 def probe_json_unescape(bytes raw):
@@ -84,7 +84,7 @@ def probe_json_unescape(bytes raw):
     cdef Slice out
     cdef bint surrogate
     arena_open(&a, NULL)
-    json_unescape(slice_of(raw, len(raw)), &a, &out, &surrogate)
+    text_unescape(slice_of(raw, len(raw)), &a, &out, &surrogate)
     text = out.p[:out.n].decode()
     arena_close(&a)
     return text, bool(surrogate)
@@ -93,7 +93,7 @@ def probe_json_escape(str text):
     cdef Buf b
     cdef bytes data = text.encode()
     buf_init(&b)
-    json_escape(&b, slice_of(data, len(data)))
+    text_escape(&b, slice_of(data, len(data)))
     out = b.data[:b.len]
     buf_free(&b)
     return out

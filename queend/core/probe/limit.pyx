@@ -19,13 +19,13 @@ cdef class LimitProbe:
         limit_open(&self.l, &c)
 
     def take(self):
-        return bool(permit_take(&self.l))
+        return bool(limit_take(&self.l))
 
     def give(self):
-        permit_give(&self.l)
+        limit_give(&self.l)
 
     def done(self, int64_t now_us, int64_t took_us, bint ok=True):
-        permit_give(&self.l)
+        limit_give(&self.l)
         limit_done(&self.l, now_us, took_us, ok)
 
     @property
@@ -49,26 +49,26 @@ cdef class LimitProbe:
 
 cdef class HoldProbe:
     """One hold. rule: 'turn' or 'push'; times in microseconds."""
-    cdef Hold h
+    cdef Linger h
 
     def __cinit__(self, int preferred=50, int max_jobs=500, int64_t wait_us=5000, bint patient=False, str rule="turn"):
-        hold_open(&self.h, preferred, max_jobs, wait_us, patient)
-        self.h.rule = &HOLD_TURN if rule == "turn" else &HOLD_PUSH
+        linger_open(&self.h, preferred, max_jobs, wait_us, patient)
+        self.h.rule = &LINGER_TURN if rule == "turn" else &LINGER_PUSH
 
     def wait(self, int jobs, int64_t age_us=0, int in_flight=0, double fastest_us=0):
-        return hold_for(&self.h, jobs, age_us, in_flight, fastest_us)
+        return linger_for(&self.h, jobs, age_us, in_flight, fastest_us)
 
     def answered(self, int answered, int gathered, int64_t now_us, int64_t took_us=0):
-        hold_answered(&self.h, answered, gathered, took_us, now_us)
+        linger_answered(&self.h, answered, gathered, took_us, now_us)
 
     def returning(self, int gathered, int64_t now_us):
-        return hold_returning(&self.h, gathered, now_us)
+        return linger_returning(&self.h, gathered, now_us)
 
 def hold_spares(int jobs, int64_t last_us, int64_t now_us):
-    return hold_spare(jobs, last_us, now_us)
+    return linger_spare(jobs, last_us, now_us)
 
 def hold_crowds(int requests, int claims):
-    return hold_crowd(requests, claims)
+    return linger_crowd(requests, claims)
 
 def pilot_chooses(list claims, list acks, int64_t lease_us, int ready, int waiting):
     """(batch, width, width at once) after claims of so many messages of a partition and acks of (us, messages)."""
@@ -76,11 +76,11 @@ def pilot_chooses(list claims, list acks, int64_t lease_us, int ready, int waiti
     cdef int batch
     memset(&h, 0, sizeof(Handling))
     for n in claims:
-        handling_claimed(&h, n)
+        autopilot_claimed(&h, n)
     for took, n in acks:
-        handling_done(&h, took, n)
-    batch = pilot_batch(&h, lease_us)
-    return batch, pilot_width(&h, batch, ready, waiting), pilot_soon(&h)
+        autopilot_done(&h, took, n)
+    batch = autopilot_batch(&h, lease_us)
+    return batch, autopilot_width(&h, batch, ready, waiting), autopilot_soon(&h)
 
 def limit_of_settings(dict settings, int job_type):
     """What a worker's limit of this type is opened with (JobType)."""

@@ -48,9 +48,9 @@ def probe_senders(list heard, int64_t dead_us=5000000, bint verified=True):
         memset(&m, 0, sizeof(Notice))
         memcpy(m.name, <const char*>name, len(name))
         m.began, m.sequence, m.sent_us = began, sequence, sent_us
-        verdict = sender_take(all, &m, now, wall, &gap)
+        verdict = packet_take(all, &m, now, wall, &gap)
         out.append((PACKET_WORDS[verdict], bool(gap)))
-    told = [(<bytes>all.all[i].name, all.all[i].packets, all.all[i].lost + window_lost(&all.all[i].window),
+    told = [(<bytes>all.all[i].name, all.all[i].packets, all.all[i].lost + packet_window_lost(&all.all[i].window),
              all.all[i].restarts) for i in range(all.n)]
     free(all)
     return out, told
@@ -58,20 +58,20 @@ def probe_senders(list heard, int64_t dead_us=5000000, bint verified=True):
 def probe_told(list keys):
     """keys: (partition, group), told one after the other without anybody who takes them. What is taken then: (entries,
     flags), four times over."""
-    cdef ToldTable* t
+    cdef OutboxTable* t
     cdef int i, again
-    memset(&told, 0, sizeof(Told))
-    told.tables = <ToldTable*>calloc(2, sizeof(ToldTable))
-    told.now = told.tables
-    uv_mutex_init(&told.lock)
+    memset(&outbox, 0, sizeof(Outbox))
+    outbox.tables = <OutboxTable*>calloc(2, sizeof(OutboxTable))
+    outbox.now = outbox.tables
+    uv_mutex_init(&outbox.lock)
     out = []
     for again in range(4):        # looks up each table twice
         for partition, group in keys:
-            told_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
-        t = told_take(True)
-        out.append(([(told_entry(t, i).partition, told_entry(t, i).group) for i in range(t.n)], t.flags))
-        told_done(t)
-    uv_mutex_destroy(&told.lock)
-    free(told.tables)
-    memset(&told, 0, sizeof(Told))
+            outbox_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
+        t = outbox_take(True)
+        out.append(([(outbox_entry(t, i).partition, outbox_entry(t, i).group) for i in range(t.n)], t.flags))
+        outbox_done(t)
+    uv_mutex_destroy(&outbox.lock)
+    free(outbox.tables)
+    memset(&outbox, 0, sizeof(Outbox))
     return out

@@ -33,7 +33,7 @@ cdef class ProbeRoom:
     def __cinit__(self, bytes body=b"", bytes path=b"", bytes query=b""):
         cdef size_t n = len(body) + len(path) + len(query)
         arena_open(&self.arena, NULL)
-        uuidgen_open(&self.ids)
+        uuid_open(&self.ids)
         buf_init(&self.out)
         memset(&self.unzip, 0, sizeof(Unzip))
         self.copy = <char*>malloc(n + BODY_PADDING)
@@ -59,14 +59,14 @@ def probe_route(str method, bytes path):
     methods = {"GET": METHOD_GET, "POST": METHOD_POST, "PUT": METHOD_PUT, "DELETE": METHOD_DELETE, "HEAD": METHOD_HEAD,
                "OPTIONS": METHOD_OPTIONS, "PATCH": METHOD_PATCH}
     cdef ProbeRoom room = ProbeRoom(path=path)
-    cdef const HotRoute* route = route_match(methods[method], room.path)
+    cdef const HotRoute* route = request_route(methods[method], room.path)
     return None if route == NULL else route.name.decode()
 
 def probe_query(bytes query, bytes key):
     """The decoded value of a query parameter, None when absent; ValueError when it cannot be decoded."""
     cdef ProbeRoom room = ProbeRoom(query=query)
     cdef Slice value
-    cdef int found = query_find(room.query, key, &room.arena, &value)
+    cdef int found = uri_find(room.query, key, &room.arena, &value)
     if found == QUERY_UNREADABLE:
         raise ValueError("not decodable")
     return probe_text(value) if found != QUERY_ABSENT else None
@@ -82,7 +82,7 @@ def probe_time(bytes text):
 cdef dict probe_pushitem(PushItem* it):
     cdef Buf literal
     buf_init(&literal)
-    put_txid(&literal, it)
+    pushreply_txid(&literal, it)
     spelled = literal.data[:literal.len]
     buf_free(&literal)
     return {"queue": probe_text(it.queue), "partition": probe_text(it.part),
@@ -107,8 +107,8 @@ cdef int probe_pushreq(ProbeRoom room, PushReq* q, bytes kind, int max_items) ex
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
     room.headers = probe_type(kind)      # the parsed request may point into the headers
-    if not push_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena,
-                     &room.ids, &limits, q, &e):
+    if not pushitems_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena,
+                          &room.ids, &limits, q, &e):
         raise probe_refusal(&e)
     return 0
 
@@ -122,7 +122,7 @@ def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""
         if q.items[i].run == NULL:
             out.append(probe_pushitem(&q.items[i]))
         else:
-            run_open(q.items[i].run, &q.items[i], q.items[i].run.items)
+            pushrun_expand(q.items[i].run, &q.items[i], q.items[i].run.items)
             out += [probe_pushitem(&q.items[i].run.items[k]) for k in range(q.items[i].run.n)]
     return out
 
@@ -131,7 +131,7 @@ def probe_push_runs(bytes body, int max_items=10000, bytes kind=None, bytes quer
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     probe_pushreq(room, &q, kind, max_items)
-    return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
+    return [(req_item_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 
 def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b""):
     """The answer to a push. results: per item (status, message id, partition uuid); of a run, the id is not used: its
@@ -148,7 +148,7 @@ def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b"")
             q.items[i].run.partition_id = 3
             q.items[i].offset = 7
             q.items[i].created_us = 0
-    push_reply(&room.out, &q, q.n)
+    pushreply_put(&room.out, &q, q.n)
     return room.answer()
 
 # ---- pop -----------------------------------------------------------------------------------------------------------
@@ -160,10 +160,10 @@ cdef int probe_popreq(ProbeRoom room, PopReq* q, dict defaults) except -1:
     s.default_timeout_ms = defaults.get("timeout", 30000)
     s.default_batch = defaults.get("batch", 1)
     s.default_new = defaults.get("new", False)
-    cdef const HotRoute* route = route_match(METHOD_GET, room.path)
+    cdef const HotRoute* route = request_route(METHOD_GET, room.path)
     if route == NULL:
         raise ValueError("no pop")
-    if not pop_parse(route.route, room.path, room.query, &room.arena, &s, q, &e):
+    if not popquery_parse(route.route, room.path, room.query, &room.arena, &s, q, &e):
         raise probe_refusal(&e)
     return 0
 
@@ -212,8 +212,8 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
         m.attempt = given["attempt"]
         m.offset = given["offset"]
         m.created_us = given["created_us"]
-        pop_reply_add(&room.out, &m, n == 0)
-    pop_reply_close(&room.out, &q)
+        popreply_add(&room.out, &m, n == 0)
+    popreply_close(&room.out, &q)
     return room.answer()
 
 def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
@@ -223,7 +223,7 @@ def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
     reasons = {"no_partition": WHY_NO_PARTITION, "not_found": WHY_NOT_FOUND, "lease_held": WHY_LEASE_HELD,
                "window": WHY_WINDOW, "nothing": WHY_NOTHING, "expired": WHY_EXPIRED}
     probe_popreq(room, &q, {})
-    pop_reply_empty(&room.out, &q, reasons[why], read_slice(uuid).p, b"empty")
+    popreply_empty(&room.out, &q, reasons[why], read_slice(uuid).p, b"empty")
     return room.answer()
 
 # ---- ack -----------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def probe_ack(bytes body, bint single=False, int max_items=10000):
     cdef ProbeRoom room = ProbeRoom(body)
     cdef AckReq q
     cdef ApiError e
-    if not ack_parse(room.body, &room.arena, single, max_items, &q, &e):
+    if not ackbody_parse(room.body, &room.arena, single, max_items, &q, &e):
         raise probe_refusal(&e)
     return probe_text(q.group), [probe_ackitem(&q.items[i]) for i in range(q.n)]
 
@@ -249,13 +249,13 @@ def probe_ack_reply(bytes body, bint single, list results):
     cdef AckReq q
     cdef ApiError e
     cdef bytes queue, partition
-    if not ack_parse(room.body, &room.arena, single, 10000, &q, &e):
+    if not ackbody_parse(room.body, &room.arena, single, 10000, &q, &e):
         raise probe_refusal(&e)
     for i, (code, queue, partition) in enumerate(results):
         q.items[i].code = code
         q.items[i].queue_name = read_slice(queue)
         q.items[i].partition_name = read_slice(partition)
-    ack_reply(&room.out, &q)
+    ackbody_reply(&room.out, &q)
     return room.answer()
 
 # ---- transaction ---------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def probe_tx(bytes body, int max_items=10000):
     cdef ProbeRoom room = ProbeRoom(body)
     cdef TxReq q
     cdef ApiError e
-    if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, max_items, &q, &e):
+    if not txbody_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, max_items, &q, &e):
         raise probe_refusal(&e)
     ops = []
     for i in range(q.n):
@@ -282,7 +282,7 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
               "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL,
               "late": TX_FAULT_LATE, "of_deleted": TX_FAULT_OF_DELETED}
-    if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
+    if not txbody_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
@@ -291,7 +291,7 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
             q.ops[i].ack.code = 3
     if at >= 0:
         q.ops[at].fault = faults[fault]
-    tx_reply(&room.out, &q, at)
+    txbody_reply(&room.out, &q, at)
     return room.answer()
 
 # ---- lease ---------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def probe_lease(bytes path, bytes body):
     cdef ProbeRoom room = ProbeRoom(body, path)
     cdef LeaseReq q
     cdef ApiError e
-    if not lease_parse(room.path, room.body, &room.arena, &q, &e):
+    if not leasebody_parse(room.path, room.body, &room.arena, &q, &e):
         raise probe_refusal(&e)
     return <bytes>q.lease[:16], q.seconds
 
@@ -310,10 +310,10 @@ def probe_lease_reply(bytes path, int status, int64_t expires_us=0, int renewed=
     cdef ProbeRoom room = ProbeRoom(b"", path)
     cdef LeaseReq q
     cdef ApiError e
-    if not lease_parse(room.path, room.body, &room.arena, &q, &e):
+    if not leasebody_parse(room.path, room.body, &room.arena, &q, &e):
         raise probe_refusal(&e)
     q.status = status
     q.expires_us = expires_us
     q.renewed = renewed
-    lease_reply(&room.out, &q)
+    leasebody_reply(&room.out, &q)
     return room.answer()

@@ -3,7 +3,7 @@
 def probe_seal_keys(str text):
     """Puts keys (`id:hex,id:hex`) in place, as Core does; "" takes them away."""
     seal_close(&seal_python)
-    sealring_load(text)
+    seal_ring_load(text)
 
 def probe_seal_state(str queue, str key, bytes payload):
     """How opening ended: opened, plain, no_key or broken."""

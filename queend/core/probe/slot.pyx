@@ -76,7 +76,7 @@ cdef void probe_on_idle(void* owner) noexcept nogil:
 
 cdef bint probe_send_text(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # Sends a one-off text without parameters (one command; binary result). Returns as slot_send does.
-    if s.state != SLOT_IDLE or slot_outlived(s):
+    if s.state != SLOT_IDLE or slot_outdated(s):
         return False
     if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -200,7 +200,7 @@ cdef class SlotProbe:
         c.chain = chain
         c.decode = decode
         buf_init(&c.bytes)
-        params_begin(&c.params)
+        args_param_begin(&c.params)
         if isinstance(statement, str):
             c.statement = SLOT_TEXT
             text = statement.encode()
@@ -213,9 +213,9 @@ cdef class SlotProbe:
                 buf_put(&c.bytes, <const char*>(<bytes>value), <size_t>len(value))
         for value in values:
             if value is None:
-                params_null(&c.params)
+                args_param_null(&c.params)
             else:
-                params_bytes(&c.params, c.bytes.data + at, <size_t>len(value))
+                args_param_bytes(&c.params, c.bytes.data + at, <size_t>len(value))
                 at += <size_t>len(value)
         probe_put(&self.p, c, False)
         uv_async_send(&self.p.wake)

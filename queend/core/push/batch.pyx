@@ -2,7 +2,7 @@
 # of requests whose partitions are known. Out: groups, one for each partition, with the range of their ids (version 7 or
 # others, smallest, largest) and without the duplicates within them. Owner: the stream's thread. No I/O in here.
 
-cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
+cdef PushBatch* batch_new(Appender* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
     if b != NULL:
         arena_open(&b.arena, &s.worker.chunks)
@@ -15,13 +15,14 @@ cdef void batch_free(PushBatch* b) noexcept nogil:
 
 # ---- gathering -----------------------------------------------------------------------------------------------------
 
-cdef inline const unsigned char* slot_id(PushSlot* slot) noexcept nogil:
+cdef inline const unsigned char* batch_slot_id(PushSlot* slot) noexcept nogil:
     if slot.it.run != NULL:
         return slot.it.run.ids + 16 * slot.at
     return slot.it.id
 
-cdef PushSlot group_seen(PushBatch* b, PushGroup* g, const unsigned char* id) noexcept nogil:
-    # Returns the earlier record of the group with this id: its item and its place in the item's run; item NULL if there
+cdef PushSlot batch_seen(PushBatch* b, PushPartition* g, const unsigned char* id) noexcept nogil:
+    # Returns the earlier logrecord of the group with this id: its item and its place in the item's run; item NULL if
+    # there
     # is none. Called only for ids that their order does not prove new.
     cdef PushSlot none
     cdef uint32_t i
@@ -37,17 +38,17 @@ cdef PushSlot group_seen(PushBatch* b, PushGroup* g, const unsigned char* id) no
         size = 64
         while size < <uint32_t>g.n * 4:
             size *= 2
-        group_hash(b, g, size)
+        batch_hash(b, g, size)
     if g.slots == NULL:
         return none           # out of memory for the hash: the database finds the duplicates
-    i = <uint32_t>id_hash(id) & g.slots_mask
+    i = <uint32_t>pushrun_hash(id) & g.slots_mask
     while g.slots[i].it != NULL:
-        if memcmp(slot_id(&g.slots[i]), id, 16) == 0:
+        if memcmp(batch_slot_id(&g.slots[i]), id, 16) == 0:
             return g.slots[i]
         i = (i + 1) & g.slots_mask
     return none
 
-cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
+cdef void batch_hash(PushBatch* b, PushPartition* g, uint32_t size) noexcept nogil:
     cdef PushItem* at
     g.slots = <PushSlot*>arena_zero(&b.arena, size * sizeof(PushSlot))
     g.slots_mask = size - 1
@@ -55,36 +56,36 @@ cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
         return
     at = g.first
     while at != NULL:
-        group_slot(g, at)
+        batch_hash_put(g, at)
         at = at.next
 
-cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
+cdef inline void batch_hash_put(PushPartition* g, PushItem* it) noexcept nogil:
     # Adds all records of an item to the hash. Requires that the hash has room for them.
     cdef PushSlot slot
     cdef uint32_t i
     cdef int k
     slot.it = it
-    for k in range(pushitem_count(it)):
+    for k in range(req_item_count(it)):
         slot.at = k
-        i = <uint32_t>id_hash(slot_id(&slot)) & g.slots_mask
+        i = <uint32_t>pushrun_hash(batch_slot_id(&slot)) & g.slots_mask
         while g.slots[i].it != NULL:
             i = (i + 1) & g.slots_mask
         g.slots[i] = slot
 
-cdef void group_slots_add(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+cdef void batch_hash_add(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
     # Adds an item of the chain to the hash. A hash that is half full is made anew, with at least four slots for each
-    # record.
+    # logrecord.
     cdef uint32_t size = g.slots_mask + 1
     if <uint32_t>g.n * 2 <= g.slots_mask:
-        group_slot(g, it)
+        batch_hash_put(g, it)
         return
     while size < <uint32_t>g.n * 4:
         size *= 2
-    group_hash(b, g, size)
+    batch_hash(b, g, size)
 
-cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
+cdef PushPartition* batch_partition(PushBatch* b, Partition* p) noexcept nogil:
     # Appends a group for a partition that has none in this batch yet. Returns NULL if memory ran out.
-    cdef PushGroup* g = <PushGroup*>arena_zero(&b.arena, sizeof(PushGroup))
+    cdef PushPartition* g = <PushPartition*>arena_zero(&b.arena, sizeof(PushPartition))
     if g == NULL:
         return NULL
     g.partition = p
@@ -96,7 +97,7 @@ cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
     b.n_groups += 1
     return g
 
-cdef void batch_unlink(PushBatch* b, PushGroup* before, PushGroup* g) noexcept nogil:
+cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) noexcept nogil:
     # Removes group g from the batch and from its counts of groups and items; `bytes` stays. The group `before` stands
     # before g; NULL if g is the first.
     if before != NULL:
@@ -108,7 +109,7 @@ cdef void batch_unlink(PushBatch* b, PushGroup* before, PushGroup* g) noexcept n
     b.n_groups -= 1
     b.n_items -= g.n
 
-cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
+cdef void batch_pour(PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
     # Moves the items of a group, which was removed from its batch, to group `to` of the same partition. Duplicates
     # follow the records that they repeat.
     cdef PushItem* it = g.first
@@ -122,7 +123,7 @@ cdef void group_pour(PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogi
         batch_place(into, to, it)
         it = following
 
-cdef inline void group_range(PushGroup* g, const unsigned char* id) noexcept nogil:
+cdef inline void batch_range(PushPartition* g, const unsigned char* id) noexcept nogil:
     # Widens the range of the group by a version-7 id.
     if not g.has_v7:
         memcpy(g.lo, id, 16)
@@ -133,7 +134,7 @@ cdef inline void group_range(PushGroup* g, const unsigned char* id) noexcept nog
     elif memcmp(id, g.lo, 16) < 0:
         memcpy(g.lo, id, 16)
 
-cdef inline void group_chain(PushGroup* g, PushItem* it) noexcept nogil:
+cdef inline void batch_chain(PushPartition* g, PushItem* it) noexcept nogil:
     it.next = NULL
     if g.last != NULL:
         g.last.next = it
@@ -141,14 +142,14 @@ cdef inline void group_chain(PushGroup* g, PushItem* it) noexcept nogil:
         g.first = it
     g.last = it
 
-cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
     # Puts one item into its partition's group, or among the group's duplicates.
     cdef PushSlot same
     if it.run != NULL:
-        run_place(b, g, it)
+        runitem_place(b, g, it)
         return
     if it.id_kind != ID_MADE and g.n and not (it.id_kind == ID_V7 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
-        same = group_seen(b, g, it.id)
+        same = batch_seen(b, g, it.id)
         if same.it != NULL:
             it.status = ITEM_DUPLICATE
             it.original = same.it
@@ -157,38 +158,38 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
             g.dups = it
             return
     if it.id_kind != ID_OTHER:
-        group_range(g, it.id)
+        batch_range(g, it.id)
     else:
         g.has_other = True
     if it.id_kind != ID_MADE:
         g.has_client = True
-    group_chain(g, it)
+    batch_chain(g, it)
     g.n += 1
     g.bytes += it.payload.n
     b.n_items += 1
     b.bytes += it.payload.n + 64
     if g.slots != NULL:
-        group_slots_add(b, g, it)
+        batch_hash_add(b, g, it)
 
 cdef inline bint batch_full(PushBatch* b, PushJob* j, int most_jobs) noexcept nogil:
     # Returns True if the batch has no room for another item of j.
     return (b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES
-            or b.n_groups >= BATCH_GROUPS)
+            or b.n_groups >= BATCH_PARTITIONS)
 
-cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
+cdef inline bint batch_fits(PushBatch* b, PushPart* part) noexcept nogil:
     # Returns True if the batch has room for the whole part. A part from the failover buffer must fit into one batch:
     # its partitions are stored in their order, or later.
-    return (b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_GROUPS
+    return (b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_PARTITIONS
             and b.bytes + part.job.job.bytes <= BATCH_BYTES)
 
 # ---- parts ---------------------------------------------------------------------------------------------------------
 
-cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
+cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
     # Places a part sent to s into the batch that gathers, on the thread of s. of: the part's pusher, or NULL. Returns
     # False if items of the part wait: the part then has only these items. Requires that waiting items of earlier parts
     # of the client are for partitions without a group, and that pushers cannot add groups any more. After True the part
     # may be freed.
-    cdef PushStream* to
+    cdef Appender* to
     cdef PushItem* it = part.items
     cdef PushItem* following
     cdef PushItem* gone = NULL
@@ -197,7 +198,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
     cdef PushItem** kept_end = &kept
     cdef Partition* p
     cdef bint short = False
-    if part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
+    if part.job.drain and s.gather != NULL and not batch_fits(s.gather, part):
         return False
     while it != NULL:
         p = it.partition
@@ -213,7 +214,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         if to.gather == NULL:
             to.gather = batch_new(to)
             if to.gather != NULL:
-                to.gather.server = catalog.server
+                to.gather.incarnation = catalog.incarnation
                 to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
         short = to.gather == NULL
         if short:
@@ -221,7 +222,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         if batch_full(to.gather, part.job, s.hold.max_jobs) or pushers_full(s, of, to.gather):
             s.full = True
             break
-        if p.open == NULL and of != NULL and of.client != CLIENT_NONE and to.gather.n_groups >= PUSHERS_GROUPS:
+        if p.open == NULL and of != NULL and of.client != CLIENT_NONE and to.gather.n_groups >= PUSHERS_PARTITIONS:
             # The item waits. Items of partitions that have a group go on: they need no further row of the log.
             it.next = NULL
             kept_end[0] = it
@@ -230,7 +231,7 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
             it = following
             continue
         if p.open == NULL:
-            p.open = batch_group(to.gather, p)
+            p.open = batch_partition(to.gather, p)
             short = p.open == NULL
             if short:
                 break
@@ -242,13 +243,13 @@ cdef bint batch_take(PushStream* s, PushPart* part, Pusher* of) noexcept nogil:
         if to.gather.job is not part.job:
             to.gather.job = part.job
             to.gather.n_jobs += 1
-        to.gather.unsure = to.gather.unsure or part.unsure
+        to.gather.check_ids = to.gather.check_ids or part.check_ids
         to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
-    items_evict(s, gone, False)      # all in one call: they keep their order
+    requeue_items(s, gone, False)    # all in one call: they keep their order
     kept_end[0] = it
     if short:
-        items_refuse(s, kept)
+        results_refuse_all(s, kept)
     elif kept != NULL:
         part.items = kept
     return short or kept == NULL

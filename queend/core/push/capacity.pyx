@@ -32,7 +32,7 @@ cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
     return (c.asked_us == 0
             or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size)
 
-cdef inline bint capacity_told(Capacity* c, int64_t now, int64_t since) noexcept nogil:
+cdef inline bint capacity_recent(Capacity* c, int64_t now, int64_t since) noexcept nogil:
     # Returns True if the last answer is new enough to refuse a request that came at `since`.
     return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
 
@@ -54,11 +54,11 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
         if q.max_size <= 0 or it.room is <void*>q:
             link = &it.next
             continue
-        n = pushitem_count(it)
+        n = req_item_count(it)
         room = n if j.drain else capacity_room(q, n)      # the failover buffer's records were accepted before
         if (not j.drain and j.job.tries < JOB_TRIES
                 and (capacity_old(q, now)
-                     or (room < n and not capacity_told(&q.capacity, now, j.job.born_us)))):
+                     or (room < n and not capacity_recent(&q.capacity, now, j.job.born_us)))):
             q.capacity.wanted = True
             wait = True
             break
@@ -96,31 +96,31 @@ cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept no
     it.offset = q.max_size
     it.room = NULL
     if it.id_kind != ID_MADE and it.run == NULL:
-        it.full = FULL_DOUBT
+        it.full = FULL_UNCHECKED
         j.doubts = True
 
 cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept nogil:
     # Opens a run of which only the first `room` records fit: admits these and refuses the others.
     cdef int i
-    item_open(it)
+    runitem_expand(it)
     for i in range(it.run.n):
         if i < room:
             it.run.items[i].room = q
         else:
             capacity_refuse(j, &it.run.items[i], q)
 
-cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
+cdef void capacity_ask(Engine* e, PushJob* j) noexcept nogil:
     # Asks whether refused records with ids made by the client are stored already: duplicates need no room.
     cdef EachItem at
     cdef PushItem* it
     j.doubts = False
-    each_begin(&at, &j.req)
-    it = each_next(&at)
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
     while it != NULL:
-        if it.full == FULL_DOUBT:
+        if it.full == FULL_UNCHECKED:
             it.full = FULL
             ask_stored(e, it)
-        it = each_next(&at)
+        it = runitem_next(&at)
 
 cdef void capacity_give_back(PushJob* j) noexcept nogil:
     # Gives back the room of the unresolved items, which will not be sent.
@@ -130,7 +130,7 @@ cdef void capacity_give_back(PushJob* j) noexcept nogil:
     uv_mutex_lock(&capacity_lock)
     while it != NULL:
         if it.room != NULL:
-            it.room.capacity.taken -= pushitem_count(it)
+            it.room.capacity.taken -= req_item_count(it)
             it.room = NULL
         it = it.next
     uv_mutex_unlock(&capacity_lock)
@@ -139,16 +139,16 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
     # Settles the room of a push whose items are all finished: stored records keep it, the others give it back.
     cdef EachItem at
     cdef PushItem* it
-    each_begin(&at, &j.req)
+    runitem_begin(&at, &j.req)
     uv_mutex_lock(&capacity_lock)
-    it = each_next(&at)
+    it = runitem_next(&at)
     while it != NULL:
         if it.room != NULL and it.status == ITEM_QUEUED:
-            it.room.capacity.stored += pushitem_count(it)
+            it.room.capacity.stored += req_item_count(it)
         elif it.room != NULL:
-            it.room.capacity.taken -= pushitem_count(it)
+            it.room.capacity.taken -= req_item_count(it)
         it.room = NULL
-        it = each_next(&at)
+        it = runitem_next(&at)
     uv_mutex_unlock(&capacity_lock)
 
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
@@ -169,7 +169,7 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
             if q.max_size > 0:
                 if (j.job.tries < JOB_TRIES
                         and (capacity_old(q, now)
-                             or (capacity_left(q) == 0 and not capacity_told(&q.capacity, now, j.job.born_us)))):
+                             or (capacity_left(q) == 0 and not capacity_recent(&q.capacity, now, j.job.born_us)))):
                     q.capacity.wanted = True
                     fault = CAPACITY_UNKNOWN
                 elif capacity_left(q) == 0:
@@ -196,3 +196,9 @@ cdef void capacity_transacted(TxJob* j) noexcept nogil:
         if j.req.ops[i].kind == TX_PUSH:
             j.req.ops[i].push.partition.queue.capacity.answer += 1
     uv_mutex_unlock(&capacity_lock)
+
+cdef bint capacity_lacks(PushPartition* g) noexcept nogil:
+    cdef PushItem* it = g.first if g.partition.queue.max_size > 0 else NULL
+    while it != NULL and it.room != NULL:
+        it = it.next
+    return it != NULL

@@ -2,10 +2,10 @@
 # partitions. Out: answers of these pops, written from the batch after the commit. The push claims for them in its own
 # transaction, which saves a second statement, a second commit and a read. A waiter in flight is in no list of the book:
 # it belongs to the batch until handover_book gives it back. The waiter's request is touched only on its worker
-# (pop_handed).
+# (handover_arrive).
 #
 # Why order and leases hold: the push holds the partition's lane. It claims only where the cursor stands exactly before
-# its first new record (committed + 1 = base). That cursor must be free of a lease and of a pause. The push locks the
+# its first new logrecord (committed + 1 = base). That cursor must be free of a lease and of a pause. The push locks the
 # cursor's row (SKIP LOCKED: it waits for no pop or acknowledgment). A group without a cursor there gets one if the
 # partition is new too. So the push claims what a pop right after the commit would have claimed. If anything differs,
 # the push claims nothing and the waiter is woken.
@@ -16,23 +16,23 @@ cdef enum:
 
 # ---- before the batch leaves ---------------------------------------------------------------------------------------
 
-cdef bint handover_begin(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
+cdef bint handover_begin(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
     cdef bint shorter = handover_choose(s, b)
     handover_encode(s, b, a)
     return shorter
 
-cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
+cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
     # Chooses the pops that a batch serves. Requires that the batch is cut into rows. Returns True if the batch has
     # become shorter: it keeps the records for as many waiters as one call serves. These are committed and delivered
     # while the database stores the rest.
     cdef PushChunk* c
-    cdef PushGroup* g = b.first
+    cdef PushPartition* g = b.first
     cdef Group* group
     cdef int i
     cdef int end = b.n_chunks
     b.n_claims = 0
-    if b.tries or b.unsure:
+    if b.tries or b.check_ids:
         return False
     while g != NULL:
         if g.has_other and g.known <= 0:
@@ -53,23 +53,23 @@ cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
                     handover_claim(s, b, i, group)
                 group = group.next
         for i in range(b.n_claims):
-            if hold_crowd(b.n_jobs, b.claims[i].cursor.group.n_handing):
-                b.claims[i].cursor.group.crowd_us = clock_mono_us()
+            if linger_crowd(b.n_jobs, b.claims[i].cursor.group.n_handing):
+                b.claims[i].cursor.group.busy_at = clock_mono_us()
         for i in range(b.n_claims):
             b.claims[i].job.group.handing = NULL
             b.claims[i].cursor.group.n_handing = 0
     uv_mutex_unlock(&book.lock)
-    return end < b.n_chunks and batch_cut(s, b, end)
+    return end < b.n_chunks and requeue_cut(s, b, end)
 
-cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noexcept nogil:
+cdef void handover_claim(Appender* s, PushBatch* b, int row, Group* group) noexcept nogil:
     # Claims a partition for a group if its cursor is idle and a pop waits. Requires book.lock.
-    cdef PushGroup* g = b.chunks[row].group
+    cdef PushPartition* g = b.chunks[row].group
     cdef Cursor* c
     cdef PopJob* j
     cdef Claim* claim
     if g.scheduled or group.dead or group.paused or queue_holds_back(group.queue) or b.n_claims >= HANDOVER_CLAIMS:
         return
-    c = book_cursor(group, g.partition)
+    c = cursor_get(group, g.partition)
     if c == NULL or c.state != CURSOR_IDLE:
         return
     if b.claims == NULL:
@@ -86,7 +86,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
             if j == NULL:
                 group.handing = NULL
                 return
-            handover_take(j, max(b.n_groups // group.n_wait + 1, pilot_soon(&group.handling)))
+            handover_take(j, max(b.n_groups // group.n_wait + 1, autopilot_soon(&group.handling)))
             group.handing = j
     claim = &b.claims[b.n_claims]
     b.n_claims += 1
@@ -111,13 +111,13 @@ cdef void handover_take(PopJob* j, int share) noexcept nogil:
     # Takes a waiter out of the book. share: most partitions of the batch for it. Consumers that need at most 20 ms need
     # not share with others: few answers of many messages cost less than many answers of few.
     cdef int width = min(j.width, j.req.partitions)
-    book_unpark(j)
+    waiters_unpark(j)
     j.n_cursors = 0
     j.claims = NULL
     j.hand_left = j.req.batch
     j.hand_width = share if share < width else width
 
-cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
+cdef void handover_encode(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     cdef Claim* c
     cdef int i
     if b.n_claims == 0:
@@ -126,7 +126,7 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
     for i in range(b.n_claims):
         c = &b.claims[i]
         if c is c.job.claims:
-            pop_lease_make(s.worker, c.job, c.job.n_cursors, c.cursor)
+            popcall_make_lease(s.worker, c.job, c.job.n_cursors, c.cursor)
         pgarray_int4(&a.row, c.row + 1)
         pgarray_int4(&a.group, c.cursor.group.id)
         pgarray_int4(&a.take, c.take)
@@ -149,7 +149,7 @@ cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uin
             c.place = place
             return
 
-cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
+cdef void handover_undo(Appender* s, PushBatch* b, bint lost) noexcept nogil:
     # Undoes the claims of a call that did not happen or whose outcome is lost. Every waiter tries again. lost: leases
     # that may have been taken are given back.
     cdef PopJob* wake = NULL
@@ -164,10 +164,10 @@ cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
         if lost and not c.job.req.auto_ack:
             release_want(engine_of(s.worker), c.cursor, c.job)
         if c is c.job.claims:
-            wake_push(c.job, &wake)
+            waiters_wake(c.job, &wake)
     uv_mutex_unlock(&book.lock)
     b.n_claims = 0
-    popjobs_wake(s.worker, wake)
+    waiters_send(s.worker, wake)
 
 cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
     # Books where each cursor stands after the commit, before waiters hear of the new heads. Requires book.lock.
@@ -185,12 +185,12 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         if not c.job.req.auto_ack:
             unacked_pushed(c)
         elif c.cursor.state == CURSOR_READY:
-            book_wake_cursor(c.cursor, wake)
+            waiters_wake_cursor(c.cursor, wake)
     for i in range(b.n_claims):
         c = &b.claims[i]
         c.answers = c is c.job.claims and handover_any(c.job)
         if c is c.job.claims and not c.answers:
-            wake_push(c.job, wake)
+            waiters_wake(c.job, wake)
 
 cdef bint handover_any(PopJob* j) noexcept nogil:
     cdef Claim* c = j.claims
@@ -200,7 +200,7 @@ cdef bint handover_any(PopJob* j) noexcept nogil:
         c = c.following
     return False
 
-cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
+cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
     # Writes the answers of pops from the items of the batch, while the push requests of these items still exist.
     cdef Claim* c
     cdef PopJob* j
@@ -219,7 +219,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
         handover_keep(j)
         s.worker.counters.handed_over += j.n_handed
         if out is &j.handed:
-            j.job.msg.run = pop_handed
+            j.job.msg.run = handover_arrive
             worker_post(j.job.r.worker, &j.job.msg)
         else:
             handover_end(j)
@@ -232,7 +232,7 @@ cdef void handover_keep(PopJob* j) noexcept nogil:
         if c.made:
             j.cursors[j.n_cursors] = c.cursor
             if j.req.auto_ack:
-                pop_consumed(j, j.n_cursors, c.group.first.offset, c.group.first.offset + c.take)
+                popend_consumed(j, j.n_cursors, c.group.first.offset, c.group.first.offset + c.take)
             j.n_cursors += 1
         c = c.following
     j.claims = NULL
@@ -253,24 +253,24 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     while c != NULL:
         if c.made:
             delivery_claim(&d, c.cursor.partition, c.group.first.offset, 1)
-            records_begin(&records, c.group.first)
+            runitem_read_begin(&records, c.group.first)
             left = c.take
             while left:
                 it = records.it
-                if d.framed and records.at == 0 and run_framed(it, left):
+                if d.framed and records.at == 0 and handover_framed(it, left):
                     d.n += it.run.n if it.run.n < left else left
                     left -= it.run.n if it.run.n < left else left
-                    popframes_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
-                                     c.group.first.offset + c.take - left - 1)
-                    records_begin(&records, it.next)
+                    popreply_frames_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
+                                           c.group.first.offset + c.take - left - 1)
+                    runitem_read_begin(&records, it.next)
                 else:
-                    records_next(&records, &d.m)
+                    runitem_read_next(&records, &d.m)
                     delivery_message(&d)
                     left -= 1
         c = c.following
     return delivery_end(&d)
 
-cdef inline bint run_framed(PushItem* it, int wanted) noexcept nogil:
+cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
     # Returns True if a run is sent as its client framed it. A stored frame does not name its producer.
     return (it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
             and wanted >= it.run.n // FRAMED_WASTE)
@@ -280,14 +280,14 @@ cdef inline bint run_framed(PushItem* it, int wanted) noexcept nogil:
 cdef void handover_end(PopJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     heap_del(&engine_of(r.worker).deadlines, &j.deadline)
-    pop_answered(j, j.n_handed)
+    delivery_send(j, j.n_handed)
 
-cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
+cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     # Sends an answer that arrives from the stream's thread. If the client left meanwhile, gives the leases back.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
     if not j.gone:
-        out = reply_begin(j.job.r, 200, pop_type(j))
+        out = reply_begin(j.job.r, 200, delivery_type(j))
         buf_put(out, j.handed.data, j.handed.len)
         if j.handed.failed:
             out.failed = True
@@ -296,5 +296,5 @@ cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
         return
     buf_free(&j.handed)
     heap_del(&engine_of(w).deadlines, &j.deadline)
-    pop_give_back(engine_of(w), j)
-    pop_forget(j)
+    popend_give_back(engine_of(w), j)
+    popend_forget(j)

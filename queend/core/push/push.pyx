@@ -1,38 +1,165 @@
+# The answer to a push request, sent when its last part is finished by its stream or by the failover buffer. In: items
+# with status, offset and time. Out: the answer, or the request sent to the failover buffer. Owner: the request's
+# worker.
+
+cdef void push_part_return(Worker* w, InboxMsg* m) noexcept nogil:
+    push_part_done(<PushPart*>m)
+
+cdef void push_part_done(PushPart* part) noexcept nogil:
+    cdef PushJob* j = part.job
+    if part.failed > j.failed:
+        j.failed = part.failed
+        j.server_error = part.server_error
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
+
+cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
+    # Changes status `of` of records to status `to`. Returns the number of records changed.
+    cdef EachItem at
+    cdef PushItem* it
+    cdef int n = 0
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
+    while it != NULL:
+        if it.status == of:
+            it.status = to
+            n += req_item_count(it)
+        it = runitem_next(&at)
+    return n
+
+cdef void push_answer(PushJob* j) noexcept nogil:
+    # Finishes a push whose parts are all finished: answers it, or sends it to the failover buffer.
+    if j.drain:
+        failover_hooks.answered(j)
+    elif j.failed == FAILED_UNREACHED and spool.on:
+        j.spilled = True
+        failover_hooks.send(j.job.r.worker, j)
+    else:
+        push_respond(j)
+
+cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
+    # Answers a push that comes back from the failover buffer.
+    cdef PushJob* j = <PushJob*>m
+    if j.spill_why == SPILL_KEPT:
+        w.counters.buffered += push_mark(j, ITEM_UNREACHED, ITEM_BUFFERED)
+    push_respond(j)
+
+cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
+    # Writes one span for consecutive items that share their headers, as items of a request without own traceparents do.
+    cdef PushItem* it
+    cdef PushItem* first = NULL
+    cdef int64_t began = span_began(r)
+    cdef int n = 0
+    cdef int i
+    for i in range(q.n):
+        it = &q.items[i]
+        if it.more == NULL or it.more.headers.n == 0:
+            continue
+        if first == NULL or it.more.headers.p != first.more.headers.p or not slice_eq(it.queue, first.queue):
+            push_span(r, first, began, status, n)
+            first = it
+            n = 0
+        n += req_item_count(it)
+    push_span(r, first, began, status, n)
+
+cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) noexcept nogil:
+    cdef Slice parent = span_parent(it.more.headers) if it != NULL else slice_of(NULL, 0)
+    if parent.p != NULL:
+        span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
+                 it.offset if n == 1 and it.status <= ITEM_DUPLICATE else -1)
+
+cdef void push_respond_none(PushJob* j) noexcept nogil:
+    # Refuses a push of which no logrecord is known to be stored.
+    cdef char[VERDICT_TEXT] text
+    cdef Request* r = j.job.r
+    cdef const char* why = b"The database did not answer in time"
+    if j.server_error != NULL:
+        sqlstate_text(text, b"Nothing is known to be stored", j.server_error)
+    else:
+        if not slotpool_ready(engine_of(r.worker).slots):
+            why = health_why()
+        snprintf(text, sizeof(text), b"%s; nothing is known to be stored, try again", why)
+    reply_error(r, 503, text)
+
+cdef void push_respond(PushJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Counters* counters = &r.worker.counters
+    cdef Buf* out
+    cdef PushItem* it
+    cdef Queue* queue = NULL
+    cdef Tally* tally = NULL
+    cdef int i
+    cdef int n = 0
+    cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
+    cdef bint stored = kept
+    if j.limited:
+        capacity_settle(j)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.partition != NULL and it.status <= ITEM_DUPLICATE:
+            if it.partition.queue is not queue:
+                queue = it.partition.queue
+                tally = &queue.tally[r.worker.index]
+                tally.push_requests += 1
+            tally.push_messages += req_item_count(it)
+        n += req_item_count(it)
+        if it.run != NULL:
+            stored = runitem_answer(it, &j.req, counters) or stored
+        else:
+            stored = result_answer(it, &j.req, counters) or stored
+    if r.worker.spans.every:
+        push_spans(r, &j.req, 201 if stored else 503)
+    job_end(&j.job)
+    counters.op[OP_PUSH].items += n
+    if not stored and j.unsealed:
+        sealing_reply_error(r)
+        return
+    if not stored and j.spilled and j.spill_why == SPILL_FULL:
+        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
+        return
+    if not stored and (j.failed > FAILED_REFUSED or j.spilled):
+        push_respond_none(j)
+        return
+    out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
+    pushreply_put(out, &j.req, n)
+    reply_end(r)
+
 # A push request on its way into the log. In: the request's body. Out: items with their partitions, sent to their
-# streams in parts; their results arrive in push/answer. Owner: the request's worker. Locks: catalog.lock while names
+# streams in parts; their results arrive in push/push. Owner: the request's worker. Locks: catalog.lock while names
 # are looked up.
 
 cdef JobKind PUSH_JOB
 PUSH_JOB.op = OP_PUSH
 PUSH_JOB.ask = push_ask
-PUSH_JOB.barred = push_barred
+PUSH_JOB.name_refused = push_name_refused
 PUSH_JOB.retry = push_retry
 PUSH_JOB.refuse = push_refuse
-PUSH_JOB.hurries = True
+PUSH_JOB.fails_fast = True
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
-    cdef BodyRead read = events_read_body if route == ROUTE_EVENTS else push_read_body
+    cdef BodyRead read = push_read_events if route == ROUTE_EVENTS else push_read_body
     r.op = OP_PUSH
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, read, push_taken):
+    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, read, push_taken):
         push_taken(w, r, j, read(r, j, &w.tools), &w.tools.error)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
-    if not push_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+    if not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
         return False
     if r.asks & ASK_TRACE:
-        pushreq_trace(r.headers_raw, &r.arena, q.items, q.n)
-    return not r.asks & ASK_KEY or pushkey_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+        trace_items(r.headers_raw, &r.arena, q.items, q.n)
+    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
 
-cdef bint events_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+cdef bint push_read_events(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
-    if not events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
-                       &t.error):
+    if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
+                          &t.error):
         return False
-    return not r.asks & ASK_KEY or pushkey_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
@@ -46,15 +173,15 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         return
     if j.req.n == 0:
         out = reply_begin(r, 201, JSON_TYPE)
-        push_reply(out, &j.req, 0)
+        pushreply_put(out, &j.req, 0)
         reply_end(r)
         return
     job_open(&j.job, r, &PUSH_JOB, r.body.n + j.req.unpacked)
     push_chain(j)
     if spool.gate:
-        elsewhere.send(w, j)
+        failover_hooks.send(w, j)
     else:
-        push_go(w, j)
+        push_resolve(w, j)
 
 cdef void push_chain(PushJob* j) noexcept nogil:
     # Chains all items of a request as unresolved. Requires at least one item.
@@ -64,7 +191,7 @@ cdef void push_chain(PushJob* j) noexcept nogil:
     j.req.items[j.req.n - 1].next = NULL
     j.unresolved = j.req.items
 
-cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
+cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
     # Looks up the partitions of unresolved items. Sends the items on their way once all are known, else asks the
     # database for the names.
     cdef PushItem* it = j.unresolved
@@ -94,7 +221,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing and not follows:
-        if (not limited or capacity_admit(w, j)) and (not sealed or push_seal(w, j)):
+        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
         push_give_up(w, j)
@@ -130,7 +257,7 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     capacity_give_back(j)
     if not j.held:
         if j.drain:
-            elsewhere.retry(spool.pause_us)
+            failover_hooks.retry(spool.pause_us)
         else:
             job_refuse(&j.job, 503, "The queue is being deleted; try again")
         return
@@ -138,10 +265,10 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
-    if not spool.on or j.drain or spill_seal(w, j):
-        push_home(j, ITEM_UNREACHED, FAILED_UNREACHED)
+    if not spool.on or j.drain or sealing_spill(w, j):
+        push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
-cdef void push_home(PushJob* j, uint8_t status, int failed) noexcept nogil:
+cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
     # Ends the unresolved items with this status. Other items of the job are in flight.
     cdef PushItem* it = j.unresolved
     j.failed = max(j.failed, failed)
@@ -159,10 +286,10 @@ cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) no
     elif j.held:
         push_unstored(w, j)
     elif j.drain:
-        elsewhere.retry(spool.pause_us)
+        failover_hooks.retry(spool.pause_us)
     elif spool.on and status == 503:
         j.unreached = True
-        elsewhere.send(w, j)
+        failover_hooks.send(w, j)
     else:
         job_refuse(&j.job, status, text)
 
@@ -185,24 +312,24 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef int i
     j.unresolved = NULL
     j.job.at = JOB_PUSHING
-    if n_streams > 1 or j.held:
-        parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
-    tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))
+    if n_appenders > 1 or j.held:
+        parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
+    tails = <PushItem**>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushItem*))
     if parts == NULL or tails == NULL:
         j.unresolved = it
         push_give_up(w, j)
         return
     while it != NULL:
         following = it.next
-        i = ((it.partition.id) & (LANES - 1)) % n_streams
+        i = ((it.partition.id) & (LANES - 1)) % n_appenders
         part = &parts[i]
         if part.left == 0:
             part.job = j
-            part.stream = &streams[i]
+            part.stream = &appenders[i]
             part.items = it
             part.failed = FAILED_NOT
-            part.said = NULL
-            part.unsure = j.unsure
+            part.server_error = NULL
+            part.check_ids = j.check_ids
             j.parts_left += 1
         else:
             tails[i].next = it
@@ -211,14 +338,14 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         part.left += 1
         tails[i] = it
         it = following
-    for i in range(n_streams):
+    for i in range(n_appenders):
         if tails[i] == NULL:
             continue
-        if streams[i].worker is w:
-            pusher_gather(&streams[i], &parts[i])
+        if appenders[i].worker is w:
+            pusher_gather(&appenders[i], &parts[i])
         else:
             parts[i].msg.run = push_part_arrive
-            worker_post(streams[i].worker, &parts[i].msg)
+            worker_post(appenders[i].worker, &parts[i].msg)
     if j.held:
         push_release(j)
 
@@ -242,20 +369,20 @@ cdef void push_ask(Engine* e, Job* job) noexcept nogil:
             ask_names(e, ASK_SIZE, it.queue, it.queue, it.partition.queue.id)
         it = it.next
     if j.doubts:
-        capacity_doubts(e, j)
+        capacity_ask(e, j)
 
-cdef bint push_barred(Round* r, Job* job) noexcept nogil:
+cdef bint push_name_refused(Round* r, Job* job) noexcept nogil:
     # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
     # before: they are bound by nothing.
     cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
     while it != NULL:
-        if it.partition == NULL and refused_is(r, job, False, it.queue, it.part):
+        if it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part):
             return True
         it = it.next
     return False
 
 cdef void push_retry(Engine* e, Job* job) noexcept nogil:
-    push_go(e.worker, <PushJob*>job)
+    push_resolve(e.worker, <PushJob*>job)
 
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
     push_names(<PushJob*>job, False)

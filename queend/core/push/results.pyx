@@ -2,14 +2,14 @@
 # queend.push. Out: items with offset, time and status. Rows that will be read soon are kept in memory
 # (memory/rowcache). Locks: catalog.lock, then book.lock.
 
-cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef bint keeps = False
     cdef PopJob* wake = NULL
     cdef PushChunk* c
-    cdef PushGroup* g
-    cdef PushGroup* following
+    cdef PushPartition* g
+    cdef PushPartition* following
     cdef int i
-    batch_results(b, res)
+    results_take(b, res)
     # The batch is committed: waiters may hear of it now.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
@@ -18,7 +18,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     g = b.first
     while g != NULL:
         if g.head:
-            book_stored(g.partition, g.head, &wake)
+            index_stored(g.partition, g.head, &wake)
         g = g.next
     for i in range(b.n_chunks):
         c = &b.chunks[i]
@@ -28,22 +28,22 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     if wake != NULL:
-        popjobs_wake(s.worker, wake)
+        waiters_send(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:
-        stream_keep(s, b)
+        results_cache(s, b)
     g = b.first
     while g != NULL:
         following = g.next
         if not g.answered:
-            group_fail(s, g, FAILED_UNCLEAR, NULL)
+            result_fail(s, g, FAILED_UNCLEAR, NULL)
         else:
-            group_done(s, g)
+            result_done(s, g)
         g = following
     batch_free(b)
 
-cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
+cdef void results_take(PushBatch* b, PGresult* res) noexcept nogil:
     # Sets where and when each item was stored.
     cdef int i, row
     cdef int claim = 0
@@ -52,13 +52,13 @@ cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
         if pg_int2(res, row, PUSH_STATUS) == PUSH_CLAIMED:
             handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE), pg_place(res, row, PUSH_SEEN))
         elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_WHOLE:
-            chunk_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
+            result_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
         elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_CHECKED:
-            chunk_results(&b.chunks[i], res, row)
+            result_row(&b.chunks[i], res, row)
     for i in range(b.n_chunks if b.named else 0):
-        chunk_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
+        result_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
 
-cdef void chunk_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogil:
+cdef void result_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogil:
     # Sets the results of a chunk that was stored as it was sent.
     cdef PushItem* it = c.first
     cdef int k
@@ -71,10 +71,10 @@ cdef void chunk_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogi
             it.created_us = created
             it = it.next
     c.whole = True
-    chunk_told(c, base, base + c.n)
+    result_note_head(c, base, base + c.n)
 
-cdef inline void chunk_told(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
-    # Notes the head for the groups' waiters. base: offset of the first new record, -1 if there is none. Every group
+cdef inline void result_note_head(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
+    # Notes the head for the groups' waiters. base: offset of the first new logrecord, -1 if there is none. Every group
     # hears of the head, even if a pop has seen it: a pop tells only its own group.
     if head > c.group.head:
         c.group.head = head
@@ -82,7 +82,7 @@ cdef inline void chunk_told(PushChunk* c, int64_t base, int64_t head) noexcept n
         atomic_set64(&c.group.partition.row_base, base)
     c.group.answered = True
 
-cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
+cdef void result_row(PushChunk* c, PGresult* res, int row) noexcept nogil:
     # Sets the results of a chunk of which some records may have been stored before.
     cdef PushItem* it = c.first
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
@@ -92,27 +92,28 @@ cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
     cdef StoredBefore before
     cdef int k
     if it.run != NULL:
-        fresh = run_results(it, res, row, base, created)
-        head = run_head(it)
+        fresh = runitem_results(it, res, row, base, created)
+        head = runitem_head(it)
     else:
-        stored_before(&before, res, row)
+        result_before(&before, res, row)
         for k in range(c.n):
-            item_result(it, &before, created, &fresh)
+            result_item(it, &before, created, &fresh)
             head = max(head, it.offset + 1)       # the daemon that stored it may not have notified waiters
             it = it.next
     c.whole = fresh - base == c.n
-    chunk_told(c, base if fresh > base else -1, head)
+    result_note_head(c, base if fresh > base else -1, head)
 
-cdef struct StoredBefore:     # offsets and times of a row's records that were stored before, one of each per record
+cdef struct StoredBefore:     # offsets and times of a row's records that were stored before, one of each per logrecord
     PgIter offsets
     PgIter moments
 
-cdef void stored_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
+cdef void result_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
     pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &b.offsets)
     pg_array(res, row, PUSH_DUP_AT, OID_INT8, &b.moments)
 
-cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
-    # Sets the result of the next record. fresh: offset of the next record stored now; advances past this record if it
+cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
+    # Sets the result of the next logrecord. fresh: offset of the next logrecord stored now; advances past this
+    # logrecord if it
     # is one.
     it.offset = -1
     it.created_us = created
@@ -129,14 +130,14 @@ cdef void item_result(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
         it.created_us = created
         fresh[0] += 1
 
-cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
+cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
     # Adds rows of the batch to the cache. Copies them without a lock, then links them together under book.lock.
     cdef CachedRow* rows = NULL
     cdef CachedRow* r
     cdef int i
     for i in range(b.n_chunks - 1, -1, -1):
         if b.chunks[i].keep:
-            r = cachedrow_make(engine_of(s.worker), &b.chunks[i])
+            r = result_cachedrow(engine_of(s.worker), &b.chunks[i])
             if r != NULL:
                 r.next = rows
                 rows = r
@@ -148,7 +149,7 @@ cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
         rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 
-cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
+cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
     # Ends the duplicates of a group before their first occurrences are answered: an answered request frees its items.
     cdef PushItem* it = g.dups
     cdef PushItem* following
@@ -164,66 +165,66 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
         it.of_deleted = first.of_deleted
         if it.status == ITEM_UNREACHED and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
-            it.of_part.said = first.of_part.said
-        item_done(s, it)
+            it.of_part.server_error = first.of_part.server_error
+        result_item_done(s, it)
         it = following
 
-cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
+cdef void result_done(Appender* s, PushPartition* g) noexcept nogil:
     cdef PushItem* it
     cdef PushItem* following
-    group_dups(s, g)
+    result_dups(s, g)
     it = g.first
     while it != NULL:
         following = it.next
-        item_done(s, it)
+        result_item_done(s, it)
         it = following
 
-cdef void group_fail(PushStream* s, PushGroup* g, int failed, const Verdict* said) noexcept nogil:
+cdef void result_fail(Appender* s, PushPartition* g, int failed, const Verdict* said) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
         it.status = ITEM_FAILED if failed == FAILED_REFUSED else ITEM_UNREACHED
         if failed > it.of_part.failed:
             it.of_part.failed = failed
-            it.of_part.said = said
+            it.of_part.server_error = said
         it = it.next
-    group_done(s, g)
+    result_done(s, g)
 
-cdef void batch_fail(PushStream* s, PushBatch* b, int failed) noexcept nogil:
-    cdef PushGroup* g = b.first
-    cdef PushGroup* following
+cdef void results_fail_all(Appender* s, PushBatch* b, int failed) noexcept nogil:
+    cdef PushPartition* g = b.first
+    cdef PushPartition* following
     while g != NULL:
         following = g.next
-        group_fail(s, g, failed, b.said)
+        result_fail(s, g, failed, b.server_error)
         g = following
-    stream_drop(s, b)
+    appender_drop(s, b)
 
-cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
+cdef void result_refuse(Appender* s, PushItem* it) noexcept nogil:
     # Ends an item for which memory ran out before it was gathered: it is not stored.
     it.status = ITEM_UNREACHED
     it.of_part.failed = FAILED_UNREACHED
-    item_done(s, it)
+    result_item_done(s, it)
 
-cdef void items_refuse(PushStream* s, PushItem* it) noexcept nogil:
+cdef void results_refuse_all(Appender* s, PushItem* it) noexcept nogil:
     # Refuses a chain of items. The last item may end its request, which frees the part.
     cdef PushItem* following
     while it != NULL:
         following = it.next
-        item_refuse(s, it)
+        result_refuse(s, it)
         it = following
 
-cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
+cdef inline void result_item_done(Appender* s, PushItem* it) noexcept nogil:
     cdef PushPart* part = it.of_part
     part.left -= 1
     if part.left == 0:
         if part.job.job.r.worker is s.worker and not part.parted:
             push_part_done(part)
         else:
-            part.msg.run = push_part_home
+            part.msg.run = push_part_return
             worker_post(part.job.job.r.worker, &part.msg)
 
 # ---- kept in memory ------------------------------------------------------------------------------------------------
 
-cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
+cdef CachedRow* result_cachedrow(Engine* e, PushChunk* c) noexcept nogil:
     # Returns a copy of a committed chunk; NULL if memory ran out, the chunk is not kept then. Requires that book.lock
     # is free and that no statement is being written.
     cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
@@ -233,10 +234,10 @@ cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
     pgarray_begin(&scratch.ids, OID_BYTEA)
     pgarray_begin(&scratch.body, OID_BYTEA)
     pgarray_begin(&scratch.meta, OID_BYTEA)
-    chunk_encode(scratch, NULL, c, True)
-    ids = pgarray_only(&scratch.ids)
-    body = pgarray_only(&scratch.body)
-    meta = pgarray_only(&scratch.meta)
+    row_put(scratch, NULL, c, True)
+    ids = result_element(&scratch.ids)
+    body = result_element(&scratch.body)
+    meta = result_element(&scratch.meta)
     if ids.n == 0 or body.n == 0 or scratch.meta.buf.failed:
         return NULL
     r = <CachedRow*>malloc(sizeof(CachedRow) + ids.n + body.n + meta.n)
@@ -258,8 +259,84 @@ cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
         memcpy(at + ids.n + body.n, meta.p, meta.n)
     return r
 
-cdef inline Slice pgarray_only(PgArray* a) noexcept nogil:
+cdef inline Slice result_element(PgArray* a) noexcept nogil:
     # Returns the only element of an array; empty if it is NULL or memory ran out.
     if a.buf.failed or a.has_null or a.n != 1:
         return slice_of(NULL, 0)
     return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)
+
+# Compares the ids of a group with those of rows of the log, for records that are sent again in any order. In: an answer
+# of queend.push with the rows of the log that may hold the records of a partition (PUSH_COMPARE). Out: a group is
+# answered if every logrecord of it is a duplicate. Otherwise it is refused and sent again, and PostgreSQL looks up each
+# of
+# its ids. No I/O in here.
+
+cdef void results_compare(PushBatch* b, PGresult* res) noexcept nogil:
+    # Compares all groups for which the answer has rows of the log. Sets `answered` or `refused` of each;
+    # requeue_refused
+    # takes the refused ones.
+    cdef PushPartition* g = b.first
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_COMPARE and 0 <= i < b.n_chunks:
+            result_compare_row(b, b.chunks[i].group, res, row)
+    while g != NULL:
+        if g.compared:
+            g.answered = g.missing == 0
+            g.refused = not g.answered
+        g = g.next
+
+cdef void result_compare_row(PushBatch* b, PushPartition* g, PGresult* res, int row) noexcept nogil:
+    # Compares a group with one row of the log. Sets place, moment and status of each logrecord that the row holds.
+    cdef const unsigned char* ids = <const unsigned char*>PQgetvalue(res, row, PUSH_SEEN)
+    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
+    cdef int64_t at = pg_int8(res, row, PUSH_CREATED_AT)
+    cdef bint timed = not pg_null(res, row, PUSH_DUP_AT)
+    cdef PgIter moments
+    cdef PushSlot slot
+    cdef PushItem* it
+    cdef int k
+    if not g.compared:
+        result_compare_begin(g)
+    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &moments)
+    for k in range(PQgetlength(res, row, PUSH_SEEN) // 16):
+        if timed:
+            pg_next8(&moments, &at)
+        slot = batch_seen(b, g, ids + 16 * k)
+        if slot.it == NULL:
+            continue
+        it = slot.it if slot.it.run == NULL else &slot.it.run.items[slot.at]
+        if it.offset >= 0:
+            continue
+        it.offset = base + k
+        it.created_us = at
+        # an id made here that is stored already: this batch was sent twice
+        it.status = ITEM_DUPLICATE if it.id_kind != ID_MADE else ITEM_QUEUED
+        it.of_deleted = False
+        g.missing -= 1
+        g.head = max(g.head, base + k + 1)       # the daemon that stored it may not have notified waiters
+
+cdef void result_compare_begin(PushPartition* g) noexcept nogil:
+    # Makes an item of every logrecord and marks each as not found.
+    cdef PushItem* it
+    runitem_expand_all(g)
+    g.compared = True
+    g.missing = g.n
+    it = g.first
+    while it != NULL:
+        it.offset = -1
+        it = it.next
+
+cdef inline bint result_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
+    # Turns the result of a logrecord into the fields of its answer. Returns True if the logrecord is stored.
+    it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
+    if it.status == ITEM_DUPLICATE:
+        counters.duplicates += 1
+        if it.keyed:
+            # a repeated push with a key: answered as the first push was, or would have been
+            it.status = ITEM_QUEUED
+            q.replayed = True
+    if it.status <= ITEM_DUPLICATE:
+        uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
+    return it.status <= ITEM_DUPLICATE

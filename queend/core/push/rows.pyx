@@ -1,9 +1,9 @@
 # Encodes a batch as rows of the log, in binary arrays. The items of each partition are cut into rows of at most 1000
 # records and about 64 KiB. In: the groups of a batch. Out: the parameters of queend.push. No I/O and no clock in here.
 
-cdef bint batch_chunks(PushBatch* b) noexcept nogil:
+cdef bint rows_cut(PushBatch* b) noexcept nogil:
     # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES. Returns False if memory ran out.
-    cdef PushGroup* g = b.first
+    cdef PushPartition* g = b.first
     cdef PushItem* it
     cdef PushChunk* c = NULL
     cdef int room = 0
@@ -36,7 +36,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
                 c = &b.chunks[b.n_chunks]
                 b.n_chunks += 1
                 bytes = 0
-            c.n += pushitem_count(it)
+            c.n += req_item_count(it)
             bytes += it.payload.n
             c.bytes = bytes
             if it.more != NULL and it.more.due.n:
@@ -54,7 +54,7 @@ cdef enum RowKind:
     ROW_OTHER = 2             # no id is of version 7
     ROW_MIXED = 3
 
-cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint, BodyPack* pack) noexcept nogil:
+cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint, BodyPack* pack) noexcept nogil:
     # Encodes the rows of a batch. Array `known` takes what is known of the batch's ids, or the named heads. It stays
     # empty if push needs nothing of this. It is NULL if the statement does not ask. Array `hint` takes what is known of
     # each partition's newest row; NULL if the statement does not ask.
@@ -62,7 +62,7 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
-    cdef PushGroup* g
+    cdef PushPartition* g
     for i in range(b.n_chunks):
         c = &b.chunks[i]
         g = c.group
@@ -71,10 +71,10 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint
         pgarray_int4(&a.skip, c.skip)
         pgarray_int4(&a.n, c.n)
         if told:
-            known_encode(g, known, b.named)
+            row_put_known(g, known, b.named)
         if hint != NULL:
             pgarray_int8(hint, g.hint)
-        if not g.has_client and not b.unsure:
+        if not g.has_client and not b.check_ids:
             kind = ROW_MADE
         elif not g.has_other:
             kind = ROW_V7
@@ -88,15 +88,15 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint
         else:
             pgarray_null(&a.lo)
         if b.named:
-            pgarray_uuid(&a.hi, group_top(g))
+            pgarray_uuid(&a.hi, logend_high(g))
         elif g.has_v7:
             pgarray_uuid(&a.hi, g.hi)
         else:
             pgarray_null(&a.hi)
-        chunk_encode(a, pack, c, b.plain)
-    lanes_encode(&a.lanes, lanes)
+        row_put(a, pack, c, b.plain)
+    rows_lanes(&a.lanes, lanes)
 
-cdef void known_encode(PushGroup* g, KnownArgs* a, bint named) noexcept nogil:
+cdef void row_put_known(PushPartition* g, KnownArgs* a, bint named) noexcept nogil:
     if named:
         pgarray_int8(&a.known, g.partition.end.next)
         pgarray_int8(&a.known_at, g.partition.end.at)
@@ -107,13 +107,13 @@ cdef void known_encode(PushGroup* g, KnownArgs* a, bint named) noexcept nogil:
         pgarray_null(&a.known)
         pgarray_null(&a.known_at)
 
-cdef void lanes_encode(PgArray* out, uint64_t lanes) noexcept nogil:
+cdef void rows_lanes(PgArray* out, uint64_t lanes) noexcept nogil:
     cdef int i
     for i in range(LANES):
         if lanes >> i & 1:
             pgarray_int4(out, i)
 
-cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
+cdef void rows_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
     # Encodes the question whether the batch is stored.
     cdef uint64_t lanes = 0
     cdef PushChunk* c
@@ -123,11 +123,11 @@ cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
         lanes |= <uint64_t>1 << (c.group.partition.id & (LANES - 1))
         pgarray_int4(&a.part, c.group.partition.id)
         pgarray_int4(&a.n, c.n)
-        ids_encode(&a.ids, c)
-    lanes_encode(&a.lanes, lanes)
+        row_put_ids(&a.ids, c)
+    rows_lanes(&a.lanes, lanes)
 
-cdef bint body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
-    # Chooses where sizes and payloads of a row go: into its body, or (returns True) beside it, where body_end
+cdef bint row_body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
+    # Chooses where sizes and payloads of a row go: into its body, or (returns True) beside it, where row_body_end
     # compresses them.
     cdef bint pack = not plain and p.least > 0 and bytes >= p.least
     mark[0] = pgarray_open(body)
@@ -139,20 +139,20 @@ cdef bint body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_
         buf_byte(out[0], BODY_V1)
     return pack
 
-cdef void body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
+cdef void row_body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
     if pack:
-        bodypack_write(p, &body.buf)
+        batchrow_compress(p, &body.buf)
     pgarray_close(body, mark)
 
-cdef void chunk_encode(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
+cdef void row_put(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
     # Encodes ids, body and meta of one row. A chunk is one run or a chain of items without runs. pack: NULL if plain.
-    ids_encode(&a.ids, c)
+    row_put_ids(&a.ids, c)
     if c.first.run != NULL:
-        run_encode(a, pack, c.first, plain)
+        row_put_run(a, pack, c.first, plain)
     else:
-        items_encode(a, pack, c, plain)
+        row_put_items(a, pack, c, plain)
 
-cdef void ids_encode(PgArray* out, PushChunk* c) noexcept nogil:
+cdef void row_put_ids(PgArray* out, PushChunk* c) noexcept nogil:
     cdef PushItem* it = c.first
     cdef char* ids = pgarray_reserve(out, 16 * <size_t>c.n)
     cdef int k
@@ -165,15 +165,12 @@ cdef void ids_encode(PgArray* out, PushChunk* c) noexcept nogil:
         memcpy(ids + 16 * k, it.id, 16)
         it = it.next
 
-cdef inline bint item_sealed(PushItem* it) noexcept nogil:
-    return it.more != NULL and it.more.seal.n != 0
-
-cdef void items_encode(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexcept nogil:
+cdef void row_put_items(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexcept nogil:
     cdef bint extras = False
     cdef size_t mark
     cdef Buf* out
     # a sealed payload hardly shrinks, and SQL can read it uncompressed
-    cdef bint pack = body_begin(&a.body, p, c.bytes, plain or item_sealed(c.first), &mark, &out)
+    cdef bint pack = row_body_begin(&a.body, p, c.bytes, plain or sealing_has(c.first), &mark, &out)
     cdef PushItem* it = c.first
     cdef int k
     for k in range(c.n):
@@ -185,20 +182,20 @@ cdef void items_encode(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexce
     for k in range(c.n):
         buf_slice(out, it.payload)
         it = it.next
-    body_end(&a.body, p, pack, mark)
+    row_body_end(&a.body, p, pack, mark)
     if extras:
-        items_encode_meta(&a.meta, c)
+        row_put_items_meta(&a.meta, c)
     else:
         pgarray_null(&a.meta)
 
-cdef void run_encode(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept nogil:
+cdef void row_put_run(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept nogil:
     cdef PushRun* run = it.run
     cdef size_t mark
     cdef Buf* out
     cdef bint pack
     cdef int k
     if it.sub.n or it.more != NULL:
-        run_encode_meta(&a.meta, it)
+        row_put_run_meta(&a.meta, it)
     else:
         pgarray_null(&a.meta)
     if run.codec == BODY_FRAMES:
@@ -207,32 +204,32 @@ cdef void run_encode(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept
         buf_slice(&a.body.buf, run.stored)
         pgarray_close(&a.body, mark)
         return
-    pack = body_begin(&a.body, p, run.bytes, plain, &mark, &out)
+    pack = row_body_begin(&a.body, p, run.bytes, plain, &mark, &out)
     for k in range(run.n):
         buf_varint(out, run.payloads[k].n)
     for k in range(run.n):
         buf_slice(out, run.payloads[k])
-    body_end(&a.body, p, pack, mark)
+    row_body_end(&a.body, p, pack, mark)
 
-cdef void run_encode_meta(PgArray* meta, PushItem* it) noexcept nogil:
+cdef void row_put_run_meta(PgArray* meta, PushItem* it) noexcept nogil:
     # Encodes the extras of a run: all its records have its producer.
     cdef size_t mark = pgarray_open(meta)
     cdef Extras x
     cdef int k
-    item_extras(it, &x)
+    pushitem_extras(it, &x)
     buf_byte(&meta.buf, META_V1)
     for k in range(it.run.n):
         extras_put(&meta.buf, k, &x)
     pgarray_close(meta, mark)
 
-cdef void items_encode_meta(PgArray* meta, PushChunk* c) noexcept nogil:
+cdef void row_put_items_meta(PgArray* meta, PushChunk* c) noexcept nogil:
     cdef size_t mark = pgarray_open(meta)
     cdef PushItem* it = c.first
     cdef Extras x
     cdef int k
     buf_byte(&meta.buf, META_V1)
     for k in range(c.n):
-        item_extras(it, &x)
+        pushitem_extras(it, &x)
         extras_put(&meta.buf, k, &x)
         it = it.next
     pgarray_close(meta, mark)

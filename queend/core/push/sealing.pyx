@@ -2,11 +2,11 @@
 # written. In: items with their partitions. Out: sealed items. Between the two no payload is plain: in batches, in the
 # cache of newest rows, in the database and in the failover buffer.
 
-cdef inline bint item_bare(PushItem* it) noexcept nogil:
+cdef inline bint sealing_needs(PushItem* it) noexcept nogil:
     # Returns True if an item has to be sealed and is not. Requires its partition.
-    return it.partition.queue.sealed and not item_sealed(it)
+    return it.partition.queue.sealed and not sealing_has(it)
 
-cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
+cdef bint sealing_item(Worker* w, Job* j, PushItem* it) noexcept nogil:
     # Seals an item, on its request's worker. The envelope lives as long as the request. Returns False if that failed.
     cdef size_t n = seal_size(it.payload.n)
     cdef char* out = <char*>arena_alloc(&j.r.arena, n)
@@ -17,7 +17,7 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
         x[0] = it.more[0]     # other items may share the old extras
     else:
         extras_none(x)
-    x.seal = sealring_id(0)
+    x.seal = seal_ring_id(0)
     it.payload = slice_of(out, n)
     it.more = x
     w.counters.sealed += 1
@@ -25,80 +25,70 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     held_count(j.r)
     return True
 
-cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
-    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each record
+cdef bint sealing_push(Worker* w, PushJob* j) noexcept nogil:
+    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each logrecord
     # carries a key's id. Returns False if the request is answered, or its remaining items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     while at[0] != NULL:
         it = at[0]
         if it.run != NULL and it.partition.queue.sealed:
-            it = at[0] = item_instead(it)
-        if item_bare(it) and not item_seal(w, &j.job, it):
-            push_unsealed(j)
+            it = at[0] = runitem_replace(it)
+        if sealing_needs(it) and not sealing_item(w, &j.job, it):
+            sealing_refuse_push(j)
             return False
         at = &it.next
     return True
 
-cdef void job_unsealed(Job* j) noexcept nogil:
-    reply_unsealed(job_end(j))
+cdef void sealing_refuse(Job* j) noexcept nogil:
+    sealing_reply_error(job_end(j))
 
-cdef void reply_unsealed(Request* r) noexcept nogil:
+cdef void sealing_reply_error(Request* r) noexcept nogil:
     if sealring.n:
         reply_error(r, 503, "Out of memory")
     else:
         reply_error(r, 500, "The queue is encrypted and this server has no key")
 
-cdef void push_unsealed(PushJob* j) noexcept nogil:
+cdef void sealing_refuse_push(PushJob* j) noexcept nogil:
     # Refuses a push that cannot be sealed: it is never stored in clear instead.
     capacity_give_back(j)
     if j.held:
         j.unsealed = True
-        push_home(j, ITEM_FAILED, FAILED_REFUSED)
+        push_end_items(j, ITEM_FAILED, FAILED_REFUSED)
     elif j.drain:
-        elsewhere.retry(1000000)     # it stays in the failover buffer until there is a key
+        failover_hooks.retry(1000000)  # it stays in the failover buffer until there is a key
     else:
-        job_unsealed(&j.job)
+        sealing_refuse(&j.job)
 
-cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
+cdef bint sealing_tx(Worker* w, TxJob* j) noexcept nogil:
     # Seals the pushes of a transaction. Requires their partitions. Returns False if the transaction is answered.
     cdef TxOp* op
     cdef int i
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if (op.kind == TX_PUSH and op.push.partition != NULL and item_bare(op.push)
-                and not item_seal(w, &j.job, op.push)):
-            job_unsealed(&j.job)
+        if (op.kind == TX_PUSH and op.push.partition != NULL and sealing_needs(op.push)
+                and not sealing_item(w, &j.job, op.push)):
+            sealing_refuse(&j.job)
             return False
     return True
 
-cdef bint group_bare(PushGroup* g) noexcept nogil:
+cdef bint sealing_needs_any(PushPartition* g) noexcept nogil:
     # Returns True if the group's queue became encrypted after its items were looked up.
     cdef PushItem* it = g.first
     if not g.partition.queue.sealed:
         return False
     while it != NULL:
-        if it.run != NULL or not item_sealed(it):
+        if it.run != NULL or not sealing_has(it):
             return True
         it = it.next
     return False
 
-cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
-    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
-    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
-    # items too. They return to their requests and come again.
-    cdef PushGroup* g = b.first
-    while g != NULL:
-        if group_bare(g) or group_roomless(g):
-            batch_evict(s, b)
-            return
-        g = g.next
-
 # ---- the failover buffer ---------------------------------------------------------------------------------------------
 
-cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
+cdef bint sealing_spill(Worker* w, PushJob* j) noexcept nogil:
     # Seals unresolved items before they are written to the failover buffer, whatever their queue is. A plain queue may
-    # have become encrypted without this process being able to hear of it. A record that names its key is opened in any
+    # have become encrypted without this process being able to hear of it. A logrecord that names its key is opened in
+    # any
     # queue. Without a key, only items of queues known to be encrypted are refused. Returns False if the request is
     # answered, or its items have failed.
     cdef PushItem** at = &j.unresolved
@@ -115,9 +105,12 @@ cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
             sealed = q != NULL and q.sealed
             uv_rwlock_rdunlock(&catalog.lock)
         if sealed and it.run != NULL:
-            it = at[0] = item_instead(it)
-        if sealed and not item_sealed(it) and not item_seal(w, &j.job, it):
-            push_unsealed(j)
+            it = at[0] = runitem_replace(it)
+        if sealed and not sealing_has(it) and not sealing_item(w, &j.job, it):
+            sealing_refuse_push(j)
             return False
         at = &it.next
     return True
+
+cdef inline bint sealing_has(PushItem* it) noexcept nogil:
+    return it.more != NULL and it.more.seal.n != 0

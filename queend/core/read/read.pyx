@@ -62,17 +62,17 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             for part in parts:
                 for i in range(ROWS_COLUMNS):
                     cells[i] = read_slice(part[i])
-                if not readrows_open(&rows[n_rows], cells):
+                if not readentry_rows_open(&rows[n_rows], cells):
                     raise ValueError("columns that do not belong together")
                 n_rows += 1
                 e.n_rows += 1
             c.n += 1
         with nogil:
-            readcall_sealed(&c)
+            read_sealed(&c)
             read_render(&c, kind, &out)
         if out.failed:
             raise MemoryError()
-        return <bytes>out.data[:out.len], c.records, c.bytes, bool(readcall_behind(&c)), bool(c.unreadable)
+        return <bytes>out.data[:out.len], c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
     finally:
         unzip_close(&c.unzip)
         seal_close(&c.seal)
@@ -121,26 +121,26 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
         if arrays[i].left != rows:
             raise ValueError("arrays that do not belong together")
     buf_init(&out)
-    ipccolumn_open(&columns[OFFSETS_NUMBER], b"number", IPC_INT, 32, NULL)
-    ipccolumn_open(&columns[OFFSETS_NAME], b"name", IPC_UTF8, 0, NULL)
-    ipccolumn_open(&columns[OFFSETS_HEAD], b"highWatermark", IPC_INT, 64, NULL)
-    ipccolumn_open(&columns[OFFSETS_FLOOR], b"logStartOffset", IPC_INT, 64, NULL)
-    ipccolumn_open(&columns[OFFSETS_AT], b"offset", IPC_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", IPC_INT, 32, NULL)
+    ipc_column_open(&columns[OFFSETS_NAME], b"name", IPC_UTF8, 0, NULL)
+    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", IPC_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", IPC_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_AT], b"offset", IPC_INT, 64, NULL)
     with nogil:
         while pg_next4(&arrays[OFFSETS_NUMBER], &narrow):
             buf_le32(&columns[OFFSETS_NUMBER].values, <uint32_t>narrow)
         while pg_next(&arrays[OFFSETS_NAME], &value):
-            ipccolumn_text(&columns[OFFSETS_NAME], value)
+            ipc_column_text(&columns[OFFSETS_NAME], value)
         for i in range(OFFSETS_HEAD, n):
             while pg_next8(&arrays[i], &whole):
                 buf_put(&columns[i].values, &whole, 8)
         for i in range(n):
             order[i] = &columns[i]
-            if ipccolumn_failed(&columns[i]):
+            if ipc_column_failed(&columns[i]):
                 out.failed = True
         ipc_stream(&out, order, n, rows, NULL, slice_of(NULL, 0))
         for i in range(OFFSETS_COLUMNS):
-            ipccolumn_close(&columns[i])
+            ipc_column_close(&columns[i])
     try:
         if out.failed:
             raise MemoryError()
@@ -148,7 +148,7 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     finally:
         buf_free(&out)
 
-cdef void readcall_sealed(ReadCall* c) noexcept nogil:
+cdef void read_sealed(ReadCall* c) noexcept nogil:
     # Marks the entries whose queue is encrypted, as far as this process knows.
     cdef Queue* q
     cdef int i
@@ -162,13 +162,13 @@ cdef void readcall_sealed(ReadCall* c) noexcept nogil:
 
 cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
     if kind == READ_JSON:
-        read_json(c, out)
+        readentry_json(c, out)
     elif kind == READ_NDJSON:
-        read_ndjson(c, out)
+        readentry_ndjson(c, out)
     elif kind == READ_EVENTS:
-        read_events(c, out)
+        readentry_events(c, out)
     else:
-        read_arrow(c, out)
+        ipc_answer(c, out)
 
 def read_moment(bytes text):
     """Microseconds since the Unix epoch of a time in ISO 8601 (without a zone: UTC); None for anything else."""
@@ -196,7 +196,7 @@ cdef str read_id(bytes seed, char letter, int number):
     cdef char[36] text
     if len(seed) != 16:
         raise ValueError("the seed has 16 bytes")
-    code_id_make(<const unsigned char*><const char*>seed, letter, number, id)
+    uuid_serial(<const unsigned char*><const char*>seed, letter, number, id)
     uuid_format(id, text)
     return (<bytes>text[:36]).decode()
 
@@ -208,4 +208,4 @@ def read_partition_number(bytes seed, bytes text):
         raise ValueError("the seed has 16 bytes")
     if not uuid_parse(slice_of(text, len(text)), id, NULL):
         return None
-    return number if code_id_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None
+    return number if uuid_serial_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None

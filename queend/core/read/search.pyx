@@ -15,7 +15,7 @@ cdef struct Search:
     int64_t until             # or later,
     int64_t below             # or at or after this offset of the open row
     BatchRow row
-    int64_t offset            # of the next record
+    int64_t offset            # of the next logrecord
     int64_t created_us
     int64_t first             # first examined offset of the row
     int64_t last              # last examined offset, -1: none
@@ -40,7 +40,8 @@ cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
     return False
 
 cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
-    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
+    # Finds the next logrecord of the open row that has one of the texts. Returns False at the end. The hit is valid
+    # until
     # the next call.
     cdef Extras x
     cdef int result
@@ -67,7 +68,7 @@ cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
             return True
     return False
 
-cdef tuple search_told(Search* s, SearchHit* f, int32_t partition):
+cdef tuple search_result(Search* s, SearchHit* f, int32_t partition):
     cdef size_t before = f.at - f.payload.p
     cdef size_t after = f.payload.n - before
     cdef unsigned char[16] id
@@ -80,7 +81,7 @@ cdef tuple search_told(Search* s, SearchHit* f, int32_t partition):
     if s.row.message != NULL:
         memcpy(id, s.row.message, 16)
     else:
-        message_id_make(f.stored_us, partition, f.offset, id)
+        uuid_message(f.stored_us, partition, f.offset, id)
     uuid_format(f.id, name)
     uuid_format(id, message)
     return (partition, f.offset, f.stored_us,
@@ -137,7 +138,7 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
                 with nogil:
                     there = search_next(&s, &f)
                 if there:
-                    here.append(search_told(&s, &f, partition))
+                    here.append(search_result(&s, &f, partition))
             here.reverse()
             found += here[:most - len(found)]
             s.below = INT64_MAX

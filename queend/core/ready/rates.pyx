@@ -1,5 +1,5 @@
 # Rates over all partitions: the tokens that this process holds. In: pops, and slices of the database's buckets
-# (find/rates). Out: pops with tokens, and waiters. Owner: the process; guarded by book.lock.
+# (find/buckets). Out: pops with tokens, and waiters. Owner: the process; guarded by book.lock.
 #
 # One token lets one message be delivered. A bucket belongs to a group, or to all groups of a queue together. Before a
 # pop asks the database for messages, it takes a token for each that it may bring; unused tokens go back. A pop without
@@ -24,7 +24,7 @@ cdef void rates_look(int64_t at, bint soon) noexcept nogil:
     if book.rates_at == 0 or at < book.rates_at:
         book.rates_at = at
         if soon:
-            boss_wake()
+            waiters_wake_leader()
 
 cdef int rate_has(Rate* r, int wanted, bint waited, int64_t now) noexcept nogil:
     # Returns how many of the wanted tokens are here. If there are fewer, asks for more, and a pop that has not waited
@@ -66,7 +66,7 @@ cdef inline void rate_hold(PopJob* j, int n) noexcept nogil:
     if j.shared & SHARED_QUEUE:
         j.queue.rate.tokens -= n
 
-cdef inline bint rate_hands(PopJob* j) noexcept nogil:
+cdef inline bint rate_serve(PopJob* j) noexcept nogil:
     # Gives a waiting pop as many tokens as are here and it takes. Returns False if there are none.
     cdef int64_t n = j.req.batch
     if j.queue.shared & SHARED_GROUP:
@@ -106,8 +106,8 @@ cdef void rates_turn(Queue* q, PopJob** wake) noexcept nogil:
         woken = False
         g = begin
         while g != NULL:
-            if g.paced_first != NULL and rate_hands(g.paced_first):
-                wake_push(g.paced_first, wake)
+            if g.paced_first != NULL and rate_serve(g.paced_first):
+                waiters_wake(g.paced_first, wake)
                 q.turn = g.id
                 woken = True
             g = g.next if g.next != NULL else q.group_list
@@ -128,13 +128,13 @@ cdef void rates_answered(Queue* q, PopJob** wake) noexcept nogil:
             while j != NULL:
                 following = j.wait_next
                 if j.until_us == 0 or j.any_queue:
-                    wake_push(j, wake)
+                    waiters_wake(j, wake)
                 j = following
         elif g.n_ready:
             some = True
         g = g.next
     if some and book.n_name_waiters:
-        book_wake_name_waiters(q, slice_of(NULL, 0), wake)
+        namewaiters_wake_queue(q, slice_of(NULL, 0), wake)
 
 cdef void rates_changed(Queue* q) noexcept nogil:
     # Forgets what was said of the former rates of a queue.

@@ -1,6 +1,6 @@
 # Writes the pieces of a pop's answer as JSON. In: a message, or why there is none. Out: bytes.
 
-cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
+cdef void popreply_open(Buf* b, const PopMessage* m) noexcept nogil:
     if m.as_event:
         buf_byte(b, b'[')
         return
@@ -12,36 +12,36 @@ cdef void pop_reply_open(Buf* b, const PopMessage* m) noexcept nogil:
     member_int(b, b",\"partitionsClaimed\":", m.claimed)
     buf_text(b, b",\"messages\":[")
 
-cdef inline void pop_reply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
+cdef inline void popreply_add(Buf* b, PopMessage* m, bint first) noexcept nogil:
     # Appends the next message of an answer, which opens with its first one.
     if first:
-        pop_reply_open(b, m)
+        popreply_open(b, m)
     else:
         buf_byte(b, b',')
-    pop_reply_message(b, m)
+    popreply_message(b, m)
 
-cdef inline void pop_reply_message(Buf* b, PopMessage* m) noexcept nogil:
+cdef inline void popreply_message(Buf* b, PopMessage* m) noexcept nogil:
     if m.as_event:
-        event_put(b, m, True)
+        eventform_put(b, m, True)
     else:
-        message_put(b, m)
+        popreply_json(b, m)
 
-cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
+cdef void popreply_json(Buf* b, PopMessage* m) noexcept nogil:
     member_uuid(b, b"{\"id\":", m.id)
     buf_text(b, b",\"transactionId\":")
     if m.extras.text.n:
-        json_escape(b, m.extras.text)
+        text_escape(b, m.extras.text)
     else:
-        put_uuid(b, m.record_id)
+        text_uuid(b, m.record_id)
     buf_text(b, b",\"traceId\":")
     if m.extras.trace.n:
-        put_uuid(b, <const unsigned char*>m.extras.trace.p)
+        text_uuid(b, <const unsigned char*>m.extras.trace.p)
     else:
         buf_text(b, b"null")
     member_raw(b, b",\"data\":", m.payload)
     buf_text(b, b",\"producerSub\":")
     if m.extras.sub.n:
-        json_escape(b, m.extras.sub)
+        text_escape(b, m.extras.sub)
     else:
         buf_text(b, b"null")
     if m.time_us != m.created_us or m.time[0] == 0:
@@ -50,7 +50,7 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b",\"createdAt\":\"")
     buf_put(b, m.time, 27)
     if m.tail_uuid != m.partition_uuid.p or m.tail_attempt != m.attempt or m.tail_n == 0:
-        pop_reply_tail(b, m)
+        popreply_tail(b, m)
     elif buf_room(b, m.tail_n):
         memcpy(b.data + b.len, b.data + m.tail_at, m.tail_n)
         b.len += m.tail_n
@@ -60,10 +60,10 @@ cdef void message_put(Buf* b, PopMessage* m) noexcept nogil:
         buf_put(b, m.extras.headers.p + 1, m.extras.headers.n - 2)
     if m.extras.due.n == 8:
         buf_text(b, b",\"deliverAt\":")
-        put_time(b, extras_due(&m.extras), 6)
+        text_time(b, extras_due(&m.extras), 6)
     buf_byte(b, b'}')
 
-cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
+cdef void popreply_tail(Buf* b, PopMessage* m) noexcept nogil:
     # Writes what all messages of one claim have in common, up to the offset: once, then copied from the answer itself.
     m.tail_uuid = m.partition_uuid.p
     m.tail_attempt = m.attempt
@@ -77,18 +77,18 @@ cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b",\"offset\":")
     m.tail_n = b.len - m.tail_at
 
-cdef void pop_reply_end(Buf* b, const PopReq* q) noexcept nogil:
+cdef void popreply_end(Buf* b, const PopReq* q) noexcept nogil:
     if q.autopilot:
         buf_byte(b, b',')
-        autopilot_put(b, q)
+        popreply_autopilot(b, q)
     buf_byte(b, b'}')
 
-cdef void pop_reply_close(Buf* b, const PopReq* q) noexcept nogil:
+cdef void popreply_close(Buf* b, const PopReq* q) noexcept nogil:
     buf_byte(b, b']')
     if not q.events:
-        pop_reply_end(b, q)
+        popreply_end(b, q)
 
-cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
+cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
     # Writes an empty answer, one form per reason. A pop that was willing to wait, however short, is told that its time
     # is over. Events: an empty array.
     if q.events:
@@ -121,4 +121,194 @@ cdef void pop_reply_empty(Buf* b, const PopReq* q, int why, const char* uuid, co
     buf_text(b, b",\"reason\":\"")
     buf_text(b, reason)
     buf_byte(b, b'"')
-    pop_reply_end(b, q)
+    popreply_end(b, q)
+
+# Writes the answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it
+# (docs/binary-formats.md). In: names and records. Out: bytes. Records that a client framed go out as they are stored,
+# other records as message frames written here; nothing is spelled as JSON. Counts and lengths known only afterwards are
+# filled in when their part ends.
+
+cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
+
+cdef enum:
+    FRAME_TRACE = 1
+    FRAME_SUB = 2
+    RAW_RECORD = 0
+    ZSTD_RECORD = 1
+
+cdef struct FrameWriter:
+    Buf* out
+    size_t own_at             # of the answer's own keys: their length, then the object
+    size_t body_at            # where the own keys end
+    Buf origins               # elements of the own key `origins`
+    int32_t partition         # of the claim being written
+    size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
+    uint32_t records
+    int64_t end               # offset of the last logrecord written in this claim
+    size_t record_at          # of the raw logrecord being written: its number of messages; 0 = none
+    uint32_t count
+    int64_t created_us
+
+cdef inline void popreply_text16(Buf* b, Slice s) noexcept nogil:
+    buf_le16(b, <uint16_t>s.n)
+    buf_slice(b, s)
+
+cdef inline void popreply_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
+    if not b.failed:
+        le32_put(b.data + at, v)
+
+cdef void popreply_autopilot(Buf* b, const PopReq* q) noexcept nogil:
+    # Writes the batch and partitions that the daemon chose, as a member of an object.
+    member_int(b, b'"autopilot":{"partitions":', q.partitions)
+    member_int(b, b',"batch":', q.batch)
+    buf_byte(b, b'}')
+
+cdef void popreply_frames_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue, Slice group, Slice lease,
+                               int claims) noexcept nogil:
+    memset(w, 0, sizeof(FrameWriter))
+    w.out = out
+    buf_put(out, b"QPF1\x01", 5)
+    w.own_at = out.len
+    buf_le32(out, 0)
+    if q.autopilot:
+        buf_byte(out, b'{')
+        popreply_autopilot(out, q)
+        buf_byte(out, b'}')
+        popreply_le32_at(out, w.own_at, <uint32_t>(out.len - w.own_at - 4))
+    w.body_at = out.len
+    popreply_text16(out, queue)
+    popreply_text16(out, lease)
+    popreply_text16(out, group)
+    buf_le32(out, <uint32_t>claims)
+
+cdef void popreply_frames_claim(FrameWriter* w, int32_t partition, Slice name, int64_t first,
+                                int attempt) noexcept nogil:
+    # Begins a claim: a partition's messages from offset `first` on follow.
+    popreply_frames_close(w)
+    w.partition = partition
+    buf_le64(w.out, <uint64_t>partition)
+    popreply_text16(w.out, name)
+    buf_le64(w.out, <uint64_t>first)
+    w.claim_at = w.out.len
+    buf_le64(w.out, 0)
+    buf_le32(w.out, <uint32_t>attempt)
+    buf_le32(w.out, 0)
+    w.records = 0
+    w.end = first - 1
+
+cdef void popreply_frames_close(FrameWriter* w) noexcept nogil:
+    # Ends the claim, if there is one.
+    popreply_frames_raw_end(w)
+    if w.claim_at and not w.out.failed:
+        le64_put(w.out.data + w.claim_at, <uint64_t>w.end)
+        popreply_le32_at(w.out, w.claim_at + 12, w.records)
+
+cdef void popreply_frames_end(FrameWriter* w) noexcept nogil:
+    # Ends the answer. Puts the origins of redriven messages among the own keys, because a message frame has no place
+    # for them. Frees the buffer in which they were gathered.
+    cdef size_t own = w.body_at - w.own_at - 4
+    cdef size_t n
+    cdef char* at
+    popreply_frames_close(w)
+    if w.origins.failed:
+        w.out.failed = True
+    elif w.origins.len:
+        # in front of the `}` of the own keys, or as an object of its own
+        buf_text(&w.origins, b"]" if own else b"]}")
+        n = w.origins.len
+        if not w.origins.failed and buf_reserve(w.out, n) != NULL:
+            at = w.out.data + w.body_at - (1 if own else 0)
+            memmove(at + n, at, w.out.data + w.out.len - n - at)
+            memcpy(at, w.origins.data, n)
+            popreply_le32_at(w.out, w.own_at, <uint32_t>(own + n))
+        else:
+            w.out.failed = True
+    buf_free(&w.origins)
+
+cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # Notes what a redriven message was at first, beside its present place.
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice[4] origin
+    cdef bint begun = True
+    memset(origin, 0, sizeof(origin))
+    json_open(&j, m.extras.headers, JSON_DEPTH)
+    json_peek(&j)
+    json_enter(&j, b'{')
+    while json_member(&j, &begun, &key) and json_skip(&j, &value):
+        eventform_origin(origin, key, value)
+    if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:
+        return
+    if w.origins.len:
+        buf_byte(&w.origins, b',')
+    else:
+        buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
+    member_int(&w.origins, b'{"partitionId":"', w.partition)
+    member_int(&w.origins, b'","offset":', m.offset)
+    member_raw(&w.origins, b',"originTransactionId":', origin[0])
+    member_raw(&w.origins, b',"originQueue":', origin[1])
+    member_raw(&w.origins, b',"originPartition":', origin[2])
+    member_raw(&w.origins, b',"originOffset":', origin[3])
+    buf_byte(&w.origins, b'}')
+
+cdef void popreply_frames_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec,
+                               size_t size) noexcept nogil:
+    popreply_frames_raw_end(w)
+    w.records += 1
+    buf_le64(w.out, <uint64_t>base)
+    buf_le64(w.out, <uint64_t>created_us)
+    buf_le32(w.out, <uint32_t>n)
+    buf_byte(w.out, <char>codec)
+    buf_le32(w.out, <uint32_t>size)
+
+cdef void popreply_frames_stored(FrameWriter* w, int64_t base, int64_t created_us, int n, Slice z,
+                                 int64_t last) noexcept nogil:
+    # Writes a row as the client framed it. last: the offset up to which it is delivered.
+    popreply_frames_head(w, base, created_us, n, ZSTD_RECORD, z.n)
+    buf_slice(w.out, z)
+    w.end = last
+
+cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # Writes the next message, framed here. Messages with one creation time share a logrecord.
+    cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
+    cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
+                        + (2 + m.extras.sub.n if m.extras.sub.n else 0))
+    cdef char* at
+    if w.record_at == 0 or w.created_us != m.created_us or m.offset != w.end + 1:
+        popreply_frames_head(w, m.offset, m.created_us, 0, RAW_RECORD, 0)
+        w.record_at = w.out.len - 9
+        w.created_us = m.created_us
+        w.count = 0
+    w.count += 1
+    w.end = m.offset
+    if m.extras.headers.n:
+        popreply_frames_origin(w, m)
+    at = buf_reserve(w.out, size)
+    if at == NULL:
+        return
+    le32_put(at, <uint32_t>(size - 4))
+    at[4] = (FRAME_TRACE if m.extras.trace.n else 0) | (FRAME_SUB if m.extras.sub.n else 0)
+    memcpy(at + 5, m.id, 16)
+    at += 21
+    if m.extras.trace.n:
+        memcpy(at, m.extras.trace.p, 16)
+        at += 16
+    le16_put(at, <uint16_t>text_n)
+    at += 2
+    if m.extras.text.n:
+        memcpy(at, m.extras.text.p, text_n)
+    else:
+        uuid_format(m.record_id, at)
+    at += text_n
+    if m.extras.sub.n:
+        le16_put(at, <uint16_t>m.extras.sub.n)
+        memcpy(at + 2, m.extras.sub.p, m.extras.sub.n)
+        at += 2 + m.extras.sub.n
+    if m.payload.n:
+        memcpy(at, m.payload.p, m.payload.n)
+
+cdef void popreply_frames_raw_end(FrameWriter* w) noexcept nogil:
+    if w.record_at:
+        popreply_le32_at(w.out, w.record_at, w.count)
+        popreply_le32_at(w.out, w.record_at + 5, <uint32_t>(w.out.len - w.record_at - 9))
+        w.record_at = 0

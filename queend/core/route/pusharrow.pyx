@@ -58,7 +58,7 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     p.f.n += <int>p.r.rows
     return True
 
-cdef inline int64_t arrow_row(ArrowPush* p, int64_t i) noexcept nogil:
+cdef inline int64_t pusharrow_row(ArrowPush* p, int64_t i) noexcept nogil:
     return p.order[i] if p.order != NULL else i
 
 cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
@@ -75,7 +75,7 @@ cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
             or c.dictionary.n > 64):
         return True
     for at in range(<int32_t>c.dictionary.n):
-        names[at] = arrow_entry(c.dictionary, at)
+        names[at] = column_entry(c.dictionary, at)
         for before in range(at):
             if names[at].p == NULL or slice_eq(names[at], names[before]):
                 return True
@@ -84,38 +84,38 @@ cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
         return False
     memset(counts, 0, sizeof(counts))
     for i in range(r.rows):
-        counts[arrow_place(c, i)] += 1
+        counts[column_place(c, i)] += 1
     before = 0
     for at in range(64):
         before += counts[at]
         counts[at] = before - counts[at]
     for i in range(r.rows):
-        at = <int32_t>arrow_place(c, i)
+        at = <int32_t>column_place(c, i)
         p.order[counts[at]] = <int32_t>i
         counts[at] += 1
     return True
 
-cdef inline bint arrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noexcept nogil:
+cdef inline bint pusharrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noexcept nogil:
     cdef ArrowColumn* c = &r.columns[role]
     if not r.present[role] or c.kind == ARROW_NULL:
         return True
-    if arrow_missing(c, a) or arrow_missing(c, b):
-        return arrow_missing(c, a) == arrow_missing(c, b)
+    if column_missing(c, a) or column_missing(c, b):
+        return column_missing(c, a) == column_missing(c, b)
     if c.kind == ARROW_INDEX:
-        return arrow_place(c, a) == arrow_place(c, b)
-    return slice_eq(arrow_value(c, a), arrow_value(c, b))
+        return column_place(c, a) == column_place(c, b)
+    return slice_eq(column_value(c, a), column_value(c, b))
 
 cdef int64_t pusharrow_stretch(ArrowPush* p, int64_t i) noexcept nogil:
     # Returns how many rows from i on have the same queue and partition, at most what one row of the log may have.
-    cdef int64_t first = arrow_row(p, i)
+    cdef int64_t first = pusharrow_row(p, i)
     cdef int64_t row
     cdef int64_t n = 1
-    cdef size_t bytes = arrow_value(&p.r.columns[ARROW_PAYLOAD], first).n
+    cdef size_t bytes = column_value(&p.r.columns[ARROW_PAYLOAD], first).n
     while n < RUN_MOST and i + n < p.r.rows:
-        row = arrow_row(p, i + n)
-        if not arrow_same(&p.r, ARROW_PARTITION, first, row) or not arrow_same(&p.r, ARROW_QUEUE, first, row):
+        row = pusharrow_row(p, i + n)
+        if not pusharrow_same(&p.r, ARROW_PARTITION, first, row) or not pusharrow_same(&p.r, ARROW_QUEUE, first, row):
             break
-        bytes += arrow_value(&p.r.columns[ARROW_PAYLOAD], row).n
+        bytes += column_value(&p.r.columns[ARROW_PAYLOAD], row).n
         if bytes > RUN_BYTES:
             break
         n += 1
@@ -129,14 +129,14 @@ cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
     cdef int64_t row
     cdef int k
     memset(&one, 0, sizeof(one))
-    if not pusharrow_names(p, arrow_row(p, i), &one):
+    if not pusharrow_names(p, pusharrow_row(p, i), &one):
         return False
     p.like = one
-    run = run_new(p.f.arena, n, BODY_V1)
+    run = pushrun_new(p.f.arena, n, BODY_V1)
     if run == NULL:
         return refuse_memory(p.f.error)
     for k in range(n):
-        row = arrow_row(p, i + k)
+        row = pusharrow_row(p, i + k)
         one.txid = slice_of(NULL, 0)
         one.keep_text = 0
         if not pusharrow_id(p, row, &one) or not pusharrow_payload(p, row, &one):
@@ -149,8 +149,8 @@ cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
         run.payloads[k] = one.payload
         run.bytes += one.payload.n
     run.n = n
-    run_ids(run)
-    return (run.made or run_distinct(run)) and frames_keep(&p.f, run, &p.like, True)
+    pushrun_ids(run)
+    return (run.made or pushrun_distinct(run)) and frames_keep(&p.f, run, &p.like, True)
 
 cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     cdef PushItem* it = frames_items(&p.f, n)
@@ -159,7 +159,7 @@ cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     if it == NULL:
         return refuse_memory(p.f.error)
     for k in range(n):
-        row = arrow_row(p, i + k)
+        row = pusharrow_row(p, i + k)
         memset(it, 0, sizeof(PushItem))
         if not (pusharrow_names(p, row, it) and pusharrow_id(p, row, it) and pusharrow_payload(p, row, it)
                 and pusharrow_extras(p, row, it)):
@@ -181,7 +181,7 @@ cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
         if c.valid == NULL:
             return True
         for k in range(n):
-            if not arrow_missing(c, arrow_row(p, i + k)):
+            if not column_missing(c, pusharrow_row(p, i + k)):
                 return True
     return False
 
@@ -192,13 +192,13 @@ cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char
 
 cdef inline Slice pusharrow_text(ArrowPush* p, int role, int64_t i) noexcept nogil:
     # Returns a text of a row; p NULL if the column is absent or the value missing.
-    return arrow_value(&p.r.columns[role], i) if p.r.present[role] else slice_of(NULL, 0)
+    return column_value(&p.r.columns[role], i) if p.r.present[role] else slice_of(NULL, 0)
 
 cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef int64_t us
     cdef Slice trace = pusharrow_text(p, ARROW_TRACE, i)
     cdef Buf b
-    if p.r.present[ARROW_DUE] and not arrow_missing(&p.r.columns[ARROW_DUE], i):
+    if p.r.present[ARROW_DUE] and not column_missing(&p.r.columns[ARROW_DUE], i):
         if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
             return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
         if us and not pushitem_defer(it, p.f.arena, us):
@@ -206,9 +206,9 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
         it.timed = True
     if trace.n == 0:
         return True
-    if not traceparent_valid(trace):
+    if not trace_parent_valid(trace):
         return pusharrow_refuse(p, i, TRACEPARENT_TEXT, b"traceparent")
-    return pushitem_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(p.f.error)
+    return trace_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(p.f.error)
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.
@@ -233,32 +233,32 @@ cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept
             return pusharrow_refuse(p, i, b"Queue must be a string", b"queue")
     elif p.like.queue.p != NULL and slice_eq(it.queue, p.like.queue):
         it.queue = p.like.queue
-    elif it.queue.n == 0 or not name_valid(it.queue):
+    elif it.queue.n == 0 or not ident_name_valid(it.queue):
         return pusharrow_refuse(p, i, QUEUE_TEXT, b"queue")
     it.part = pusharrow_text(p, ARROW_PARTITION, i)
     if it.part.p == NULL:
-        it.part = options_part(p.options)
+        it.part = pushitem_default_part(p.options)
     elif p.like.queue.p != NULL and slice_eq(it.part, p.like.part):
         it.part = p.like.part
-    elif not name_valid(it.part):
+    elif not ident_name_valid(it.part):
         return pusharrow_refuse(p, i, PARTITION_TEXT, b"partition")
     return True
 
 cdef inline bint pusharrow_id(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef Slice text = pusharrow_text(p, ARROW_TXID, i)
     if text.n == 0:
-        uuid7_next(p.f.uuids, p.ms, it.id)
+        uuid_next(p.f.uuids, p.ms, it.id)
         return True
     it.txid = text
-    record_id(text, it.id, &it.id_kind, &it.keep_text)
-    return not it.keep_text or txid_valid(text) or pusharrow_refuse(p, i, TXID_TEXT, b"transactionId")
+    ident_record(text, it.id, &it.id_kind, &it.keep_text)
+    return not it.keep_text or ident_txid_valid(text) or pusharrow_refuse(p, i, TXID_TEXT, b"transactionId")
 
 cdef inline bint pusharrow_payload(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
-    cdef Slice text = arrow_value(&p.r.columns[ARROW_PAYLOAD], i)
+    cdef Slice text = column_value(&p.r.columns[ARROW_PAYLOAD], i)
     cdef Json j
     if text.p == NULL:
         it.payload = slice_lit(b"null")
         return True
-    return json_whole(&j, text, &it.payload) or refuse_as(
+    return pushitem_json(&j, text, &it.payload) or refuse_as(
         p.f.error, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
         p.f.n + <int>i)

@@ -7,7 +7,7 @@ cdef struct Lines:
     const char* end
     int line                  # number of the line read last, from 1
 
-cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
+cdef inline bint pushlines_next(Lines* l, Json* j) noexcept nogil:
     # Opens the next line that is not blank, with the cursor at its first byte. Returns False at the end.
     cdef const char* stop
     while l.p < l.end:
@@ -22,10 +22,10 @@ cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
             return True
     return False
 
-cdef bint refuse_line(ApiError* e, Json* j, int line) noexcept nogil:
+cdef bint pushlines_refuse(ApiError* e, Json* j, int line) noexcept nogil:
     return refuse_as(e, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
 
-cdef bint refuse_more(ApiError* e, int max_items, int line) noexcept nogil:
+cdef bint pushlines_too_many(ApiError* e, int max_items, int line) noexcept nogil:
     return refuse_as(e, b"The body has more than %d items (line %d)", max_items, line)
 
 cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
@@ -43,17 +43,17 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
     l.p = body.p
     l.end = body.p + body.n
     l.line = 0
-    while line_next(&l, &j):
+    while pushlines_next(&l, &j):
         if out.n >= max_items:
-            return refuse_more(e, max_items, l.line)
+            return pushlines_too_many(e, max_items, l.line)
         out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
         if out.items == NULL:
             return refuse_memory(e)
-        if not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
-                         l.line, e):
-            return refuse_line(e, &j, l.line) if j.error != NULL else False
+        if not pushitem_read(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
+                             l.line, e):
+            return pushlines_refuse(e, &j, l.line) if j.error != NULL else False
         if not json_end(&j):
-            return refuse_line(e, &j, l.line)
+            return pushlines_refuse(e, &j, l.line)
         out.n += 1
     return True
 
@@ -73,25 +73,25 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     frames_begin(&f, body, NULL, a, g, max_items, out, e)
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
-    like.part = options_part(options)
+    like.part = pushitem_default_part(options)
     l.p = body.p
     l.end = body.p + body.n
     l.line = 0
-    while line_next(&l, &j):
+    while pushlines_next(&l, &j):
         if not json_skip(&j, &payload) or not json_end(&j):
-            return refuse_line(e, &j, l.line)
+            return pushlines_refuse(e, &j, l.line)
         if f.n >= max_items:
-            return refuse_more(e, max_items, l.line)
+            return pushlines_too_many(e, max_items, l.line)
         if run != NULL and (run.n == room or run.bytes + payload.n > most):
             if not pushlines_keep(&f, run, &like):
                 return False
             run = NULL
         if run == NULL:
-            run = run_new(a, room, BODY_V1)
+            run = pushrun_new(a, room, BODY_V1)
             if run == NULL:
                 return refuse_memory(e)
             run.made = True
-        uuid7_next(g, ms, run.ids + 16 * run.n)
+        uuid_next(g, ms, run.ids + 16 * run.n)
         run.payloads[run.n] = payload
         run.bytes += payload.n
         run.n += 1

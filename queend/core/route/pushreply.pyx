@@ -1,13 +1,13 @@
-# Writes the answer to a push. In: items with their results. Out: a JSON object for each record, in the order of the
+# Writes the answer to a push. In: items with their results. Out: a JSON object for each logrecord, in the order of the
 # request; or, with format=counts, the number of records of each kind.
 
-cdef void push_reply(Buf* b, PushReq* q, int records) noexcept nogil:
+cdef void pushreply_put(Buf* b, PushReq* q, int records) noexcept nogil:
     if q.counts:
-        push_reply_counts(b, q)
+        pushreply_counts(b, q)
     else:
-        push_reply_items(b, q, records)
+        pushreply_items(b, q, records)
 
-cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
+cdef void pushreply_counts(Buf* b, PushReq* q) noexcept nogil:
     cdef int[ITEM_STATUSES] kinds
     cdef PushItem* it
     cdef int i, k
@@ -30,10 +30,10 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
         member_int(b, b",\"buffered\":", kinds[ITEM_BUFFERED])
     buf_byte(b, b'}')
 
-cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
+cdef void pushreply_items(Buf* b, PushReq* q, int records) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
-    cdef int n = 0            # number of the record
+    cdef int n = 0            # number of the logrecord
     if q.n:
         # about what it will take: growing step by step costs more than writing
         buf_room(b, <size_t>records * (224 + q.items[0].queue.n))
@@ -41,23 +41,23 @@ cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
     for i in range(q.n):
         it = &q.items[i]
         if it.run == NULL:
-            push_reply_item(b, it, n)
+            pushreply_item(b, it, n)
             n += 1
         elif it.run.open:
             for k in range(it.run.n):
-                push_reply_item(b, &it.run.items[k], n + k)
+                pushreply_item(b, &it.run.items[k], n + k)
             n += it.run.n
         else:
-            push_reply_run(b, it, n)
+            pushreply_run(b, it, n)
             n += it.run.n
     buf_byte(b, b']')
 
-cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
+cdef void pushreply_item(Buf* b, PushItem* it, int index) noexcept nogil:
     if index:
         buf_byte(b, b',')
     member_int(b, b"{\"index\":", index)
     buf_text(b, b",\"transaction_id\":")
-    put_txid(b, it)
+    pushreply_txid(b, it)
     if it.status <= ITEM_DUPLICATE:
         if it.status == ITEM_QUEUED:
             buf_text(b, b",\"status\":\"queued\",\"message_id\":")
@@ -65,26 +65,26 @@ cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
             buf_text(b, b",\"status\":\"duplicate_of_deleted\",\"message_id\":")
         else:
             buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
-        put_uuid(b, it.message_id)
+        text_uuid(b, it.message_id)
     elif it.status == ITEM_BUFFERED:
         buf_text(b, b",\"status\":\"buffered\",\"queue\":")
-        put_queue(b, it)
+        pushreply_queue(b, it)
         member_text(b, b",\"partition\":", it.part)
         if it.id_kind != ID_MADE and not it.keyed:
             buf_text(b, b",\"transactionId\":")
-            put_txid(b, it)
-    push_reply_tail(b, it)
+            pushreply_txid(b, it)
+    pushreply_tail(b, it)
 
-cdef void push_full_text(Buf* b, PushItem* it) noexcept nogil:
+cdef void pushreply_full(Buf* b, PushItem* it) noexcept nogil:
     buf_text(b, b"\"The queue is full: it holds its maxSize of ")
     buf_int(b, it.offset)
     buf_text(b, b" messages\"")
 
-cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
+cdef void pushreply_tail(Buf* b, PushItem* it) noexcept nogil:
     # Writes what the records of one partition have in common.
     if it.status == ITEM_FAILED and it.full:
         buf_text(b, b",\"status\":\"failed\",\"code\":\"queue_full\",\"error\":")
-        push_full_text(b, it)
+        pushreply_full(b, it)
     elif it.status == ITEM_FAILED:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
     elif it.status == ITEM_UNREACHED:
@@ -96,14 +96,14 @@ cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
         buf_put(b, it.partition_uuid, 36)
         buf_text(b, b"\",\"trace_id\":")
         if it.has_trace:
-            put_uuid(b, it.trace)
+            text_uuid(b, it.trace)
         else:
             buf_text(b, b"null")
     buf_text(b, b",\"queueName\":")
-    put_queue(b, it)
+    pushreply_queue(b, it)
     buf_byte(b, b'}')
 
-cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
+cdef void pushreply_run(Buf* b, PushItem* head, int index) noexcept nogil:
     # Writes a run that is stored as one row, or failed as one. The tail is written once, then copied from the answer
     # itself.
     cdef PushRun* run = head.run
@@ -118,45 +118,45 @@ cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
         member_int(b, b"{\"index\":", index)
         index += 1
         buf_text(b, b",\"transaction_id\":")
-        if run.codec == BODY_FRAMES and not frame_names(frame, run.ids + 16 * k):
-            json_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16(frame + 21)))
+        if run.codec == BODY_FRAMES and not pushreply_id_is_text(frame, run.ids + 16 * k):
+            text_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16(frame + 21)))
         else:
-            put_uuid(b, run.ids + 16 * k)
+            text_uuid(b, run.ids + 16 * k)
         if head.status == ITEM_QUEUED:
             buf_text(b, b",\"status\":\"queued\",\"message_id\":")
             if run.codec == BODY_FRAMES:
-                put_uuid(b, frame + 5)
+                text_uuid(b, frame + 5)
             else:
-                message_id_make(head.created_us, run.partition_id, head.offset + k, id)
-                put_uuid(b, id)
+                uuid_message(head.created_us, run.partition_id, head.offset + k, id)
+                text_uuid(b, id)
         if run.codec == BODY_FRAMES:
             frame += 4 + le32(frame)
         if tail_n == 0:
             tail_at = b.len
-            push_reply_tail(b, head)
+            pushreply_tail(b, head)
             tail_n = b.len - tail_at
         elif buf_room(b, tail_n):
             memcpy(b.data + b.len, b.data + tail_at, tail_n)
             b.len += tail_n
 
-cdef inline bint frame_names(const unsigned char* frame, const unsigned char* id) noexcept nogil:
-    # Returns True if the transactionId of a message frame is the canonical spelling of its record id.
+cdef inline bint pushreply_id_is_text(const unsigned char* frame, const unsigned char* id) noexcept nogil:
+    # Returns True if the transactionId of a message frame is the canonical spelling of its logrecord id.
     if le16(frame + 21) == 0:
         return True
     # the id of a hashed text has version 8, and so may a UUID: then the text is copied as it came
     return le16(frame + 21) == 36 and id[6] >> 4 != 8
 
-cdef inline void put_queue(Buf* b, PushItem* it) noexcept nogil:
+cdef inline void pushreply_queue(Buf* b, PushItem* it) noexcept nogil:
     if it.queue_json.p != NULL:
         buf_slice(b, it.queue_json)
     else:
-        json_escape(b, it.queue)
+        text_escape(b, it.queue)
 
-cdef inline void put_txid(Buf* b, PushItem* it) noexcept nogil:
+cdef inline void pushreply_txid(Buf* b, PushItem* it) noexcept nogil:
     # Writes the transactionId: as the client wrote it, else its text, else the id made here.
     if it.txid_json.p != NULL:
         buf_slice(b, it.txid_json)
     elif it.txid.p != NULL:
-        json_escape(b, it.txid)
+        text_escape(b, it.txid)
     else:
-        put_uuid(b, it.id)
+        text_uuid(b, it.id)

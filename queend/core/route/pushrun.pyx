@@ -1,9 +1,9 @@
 # Builds runs: records of one partition that came together and go through the engine as one item, to become one row of
 # the log. In: ids and payloads, or a client's message frames. Out: a body ready to be stored. Between the route and the
-# database only the ids of its records are looked at. If a record turns out to be a duplicate, the run becomes items
-# (run_open).
+# database only the ids of its records are looked at. If a logrecord turns out to be a duplicate, the run becomes items
+# (pushrun_expand).
 
-cdef PushRun* run_new(Arena* a, int n, int codec) noexcept nogil:
+cdef PushRun* pushrun_new(Arena* a, int n, int codec) noexcept nogil:
     # Returns an empty run with room for n records, NULL if memory ran out.
     cdef PushRun* run = <PushRun*>arena_zero(a, sizeof(PushRun))
     if run == NULL:
@@ -14,7 +14,7 @@ cdef PushRun* run_new(Arena* a, int n, int codec) noexcept nogil:
         run.payloads = <Slice*>arena_alloc(a, n * sizeof(Slice))
     return run if run.ids != NULL and (run.payloads != NULL or codec != BODY_V1) else NULL
 
-cdef void run_ids(PushRun* run) noexcept nogil:
+cdef void pushrun_ids(PushRun* run) noexcept nogil:
     # Computes what the ids are as a whole: kinds, smallest, largest, whether in order.
     cdef int i
     cdef unsigned char* id = run.ids
@@ -36,7 +36,7 @@ cdef void run_ids(PushRun* run) noexcept nogil:
         before = id
         id += 16
 
-cdef bint run_distinct(PushRun* run) noexcept nogil:
+cdef bint pushrun_distinct(PushRun* run) noexcept nogil:
     # Returns True if all ids differ. Requires n <= RUN_MOST.
     cdef uint16_t[4096] slots
     cdef uint32_t at
@@ -45,7 +45,7 @@ cdef bint run_distinct(PushRun* run) noexcept nogil:
         return True
     memset(slots, 0, sizeof(slots))
     for i in range(run.n):
-        at = <uint32_t>id_hash(run.ids + 16 * i) & 4095
+        at = <uint32_t>pushrun_hash(run.ids + 16 * i) & 4095
         while slots[at]:
             if memcmp(run.ids + 16 * (slots[at] - 1), run.ids + 16 * i, 16) == 0:
                 return False
@@ -53,14 +53,15 @@ cdef bint run_distinct(PushRun* run) noexcept nogil:
         slots[at] = <uint16_t>(i + 1)
     return True
 
-cdef inline uint64_t id_hash(const unsigned char* id) noexcept nogil:
+cdef inline uint64_t pushrun_hash(const unsigned char* id) noexcept nogil:
     cdef uint64_t a, b
     memcpy(&a, id, 8)
     memcpy(&b, id + 8, 8)
-    return hash_mix(a ^ hash_mix(b ^ hash_seed))
+    return slice_mix(a ^ slice_mix(b ^ hash_seed))
 
-cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil:
-    # Turns every record into an item like `head`, in `items`, chained by next; ids and texts as if it had come alone.
+cdef void pushrun_expand(PushRun* run, PushItem* head, PushItem* items) noexcept nogil:
+    # Turns every logrecord into an item like `head`, in `items`, chained by next; ids and texts as if it had come
+    # alone.
     cdef BatchRow b
     cdef const unsigned char* id
     cdef Extras x
@@ -79,22 +80,12 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
         it.id_kind = ID_MADE if run.made else (ID_V7 if it.id[6] >> 4 == 7 else ID_OTHER)
         if run.codec == BODY_FRAMES:
             batchrow_record(&b, &id, &it.payload, &x)
-            if x.text.n and not uuid_plain(x.text, spelled):
+            if x.text.n and not ident_uuid(x.text, spelled):
                 it.txid = x.text
                 it.keep_text = 1
         else:
             it.payload = run.payloads[i]
     items[run.n - 1].next = NULL
-
-cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
-    # Collects what an item carries besides its payload, as views into the item.
-    if it.more != NULL:
-        x[0] = it.more[0]
-    else:
-        extras_none(x)
-    x.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
-    x.sub = it.sub
-    x.text = slice_of(it.txid.p, it.txid.n if it.keep_text else 0)
 
 # ---- joined --------------------------------------------------------------------------------------------------------
 
@@ -105,7 +96,7 @@ cdef enum:
     # fewer items are better merged with other pushes to the partition: a row of its own costs PostgreSQL about 6 us
     JOIN_LEAST = 128
 
-cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
+cdef void pushrun_join(PushReq* q, Arena* a) noexcept nogil:
     # Joins items to runs, in place and in order. Items that find no memory stay items.
     cdef int i = 0
     cdef int at = 0
@@ -116,11 +107,11 @@ cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
         if i + n >= q.n:
             n = q.n - i
         else:
-            while n and pushitems_alike(&q.items[i + n - 1], &q.items[i + n]):
+            while n and pushrun_alike(&q.items[i + n - 1], &q.items[i + n]):
                 n -= 1
         if n == 0:
-            n = pushitems_stretch(&q.items[i], q.n - i)
-            if n >= JOIN_LEAST and pushitems_run(a, &q.items[i], n):
+            n = pushrun_stretch(&q.items[i], q.n - i)
+            if n >= JOIN_LEAST and pushrun_make(a, &q.items[i], n):
                 q.items[at] = q.items[i]
                 at += 1
                 i += n
@@ -131,28 +122,28 @@ cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
         i += n
     q.n = at
 
-cdef inline bint pushitems_alike(PushItem* one, PushItem* other) noexcept nogil:
+cdef inline bint pushrun_alike(PushItem* one, PushItem* other) noexcept nogil:
     # Returns True if two items may share a row of the log, size apart. They need one partition, the queue written
     # alike, ids made here or UUIDs, and no extras.
     return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL
             and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
             and (one.id_kind == ID_MADE) == (other.id_kind == ID_MADE) and slice_eq(one.part, other.part))
 
-cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:
+cdef int pushrun_stretch(PushItem* first, int left) noexcept nogil:
     # Returns how many items from `first` on may be one row of the log, at least 1.
     cdef size_t bytes = first.payload.n
     cdef int n = 1
-    while n < left and n < RUN_MOST and pushitems_alike(&first[n - 1], &first[n]):
+    while n < left and n < RUN_MOST and pushrun_alike(&first[n - 1], &first[n]):
         bytes += first[n].payload.n
         if bytes > RUN_BYTES:
             break
         n += 1
     return n
 
-cdef bint pushitems_run(Arena* a, PushItem* first, int n) noexcept nogil:
+cdef bint pushrun_make(Arena* a, PushItem* first, int n) noexcept nogil:
     # Turns the first of n items into their run. Returns False if they stay items: an id occurs twice, or memory ran
     # out.
-    cdef PushRun* run = run_new(a, n, BODY_V1)
+    cdef PushRun* run = pushrun_new(a, n, BODY_V1)
     cdef int i
     if run == NULL:
         return False
@@ -165,8 +156,8 @@ cdef bint pushitems_run(Arena* a, PushItem* first, int n) noexcept nogil:
         run.payloads[i] = first[i].payload
         run.bytes += first[i].payload.n
     run.n = n
-    run_ids(run)
-    if not run.made and not run_distinct(run):
+    pushrun_ids(run)
+    if not run.made and not pushrun_distinct(run):
         return False
     first.run = run
     first.payload = slice_of(NULL, run.bytes)

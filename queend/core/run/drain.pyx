@@ -1,9 +1,10 @@
 # The drain sends waiting jobs in statements. It runs once per loop iteration, after I/O, so that all requests read in
-# one iteration share a call. Each row (run/kinds) with work is called once; the first four rotate, so that no job type
+# one iteration share a call. Each row (run/jobtypes) with work is called once; the first four rotate, so that no job
+# type
 # starves.
 # Then the timer is set for held jobs, long polls, lease expiry, looks and retries.
 
-cdef void engine_drain(Worker* w) noexcept nogil:
+cdef void drain_turn(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int i
     if e == NULL or e.slots == NULL:
@@ -21,21 +22,21 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         drain_run(e, &e.drains[DRAIN_FIRST + (e.rotate + i) % DRAINS_IN_TURN])
     for i in range(DRAIN_FIRST + DRAINS_IN_TURN, e.n_drains):
         drain_run(e, &e.drains[i])
-    if discover_waits(e):
-        discover_drain(e)
-    if book.rates_at and discover_leads(e):
-        rates_drain(e)
-    if w is boss and spool.on:
+    if poll_waits(e):
+        poll_drain(e)
+    if book.rates_at and poll_leads(e):
+        buckets_drain(e)
+    if w is leader and spool.on:
         spill_drain(e)
     if slotpool_ready(e.slots):
         e.unready_since = 0
     elif e.unready_since == 0:
         e.unready_since = clock_mono_us()
-    limits_tell(e)
-    engine_arm(e)
+    drain_export_limits(e)
+    drain_arm(e)
 
-cdef void engine_slot_idle(void* owner) noexcept nogil:
-    engine_drain((<Engine*>owner).worker)
+cdef void drain_on_slot_idle(void* owner) noexcept nogil:
+    drain_turn((<Engine*>owner).worker)
 
 cdef inline void drain_run(Engine* e, Drain* d) noexcept nogil:
     if (d.lists[0] == NULL or drain_waits(d)) and not (d.rests and e.pause_until):
@@ -49,18 +50,18 @@ cdef inline bint drain_waits(Drain* d) noexcept nogil:
             return True
     return False
 
-cdef void pushes_drain(Engine* e) noexcept nogil:
+cdef void drain_pushes(Engine* e) noexcept nogil:
     # Drains the push streams of this worker.
     cdef int i
-    for i in range(streams_all):
-        if streams[i].worker is e.worker and stream_waits(&streams[i]):
-            stream_drain(&streams[i])
+    for i in range(appenders_all):
+        if appenders[i].worker is e.worker and drain_stream_waits(&appenders[i]):
+            appender_drain(&appenders[i])
 
-cdef inline bint stream_waits(PushStream* s) noexcept nogil:
+cdef inline bint drain_stream_waits(Appender* s) noexcept nogil:
     # Returns True if the stream has a batch to send and no statement in flight.
     return s.flying == NULL and (s.again != NULL or s.gather != NULL)
 
-cdef inline void limits_tell(Engine* e) noexcept nogil:
+cdef inline void drain_export_limits(Engine* e) noexcept nogil:
     # Copies the limits to the counters, for the metrics.
     cdef int i
     for i in range(e.n_drains):
@@ -69,7 +70,7 @@ cdef inline void limits_tell(Engine* e) noexcept nogil:
 
 # ---- the timer -----------------------------------------------------------------------------------------------------
 
-cdef void engine_arm(Engine* e) noexcept nogil:
+cdef void drain_arm(Engine* e) noexcept nogil:
     # Arms the timer for the next due moment. It only moves the timer to an earlier moment; firing early costs one look.
     cdef int64_t now
     cdef int64_t at = INT64_MAX
@@ -91,25 +92,25 @@ cdef void engine_arm(Engine* e) noexcept nogil:
         uv_mutex_unlock(&book.lock)
         if not e.slots.closing:
             # an overdue look waits for a connection, or for the running look
-            at = min(at, e.discover.due_us if e.discover.due_us > now else now + 20000)
-            if e.discover.leases_due_us:
-                at = min(at, e.discover.leases_due_us if e.discover.leases_due_us > now else now + 20000)
+            at = min(at, e.polling.due_us if e.polling.due_us > now else now + 20000)
+            if e.polling.leases_due_us:
+                at = min(at, e.polling.leases_due_us if e.polling.leases_due_us > now else now + 20000)
         if e.settings.workers > 1:
             at = min(at, now + 100000)        # other workers add due times without notice
     if e.hold_us != HOLD_NONE:
         at = min(at, now + e.hold_us)
     if e.pause_until:
         at = min(at, e.pause_until)
-    if engine_waits(e):
+    if drain_pending(e):
         at = min(at, now + 50000)
     at = max(at, 1)           # a deadline may be 0, which in armed_us means not armed
     if at == INT64_MAX or (e.armed_us and e.armed_us <= at):
         return
     e.armed_us = at
     uv_update_time(&e.worker.loop)
-    uv_timer_start(&e.timer, engine_on_timer, <uint64_t>max((at - now + 999) // 1000, 1), 0)
+    uv_timer_start(&e.timer, drain_on_timer, <uint64_t>max((at - now + 999) // 1000, 1), 0)
 
-cdef bint engine_waits(Engine* e) noexcept nogil:
+cdef bint drain_pending(Engine* e) noexcept nogil:
     # Returns True if there is work without a later wake-up: retries, and requests that wait for an unavailable
     # database.
     cdef int i
@@ -118,14 +119,14 @@ cdef bint engine_waits(Engine* e) noexcept nogil:
     for i in range(e.n_drains):
         if drain_waits(&e.drains[i]):
             return True
-    if e.worker is boss and spool.on and spill_waits():
+    if e.worker is leader and spool.on and spill_waits():
         return True
-    for i in range(streams_all):
-        if streams[i].worker is e.worker and stream_waits(&streams[i]):
+    for i in range(appenders_all):
+        if appenders[i].worker is e.worker and drain_stream_waits(&appenders[i]):
             return True
     return False
 
-cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
+cdef void drain_on_timer(uv_timer_t* t) noexcept nogil:
     cdef Engine* e = <Engine*>t.data
     cdef int64_t now = clock_mono_us()
     cdef HeapNode* top
@@ -136,15 +137,15 @@ cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
         if top == NULL or top.at > now:
             break
         heap_del(&e.deadlines, top)
-        pop_deadline(e.worker, <PopJob*>top.owner)
+        popend_deadline(e.worker, <PopJob*>top.owner)
     if e.worker.index == 0:
-        book_due(now, &wake)
-        rowcache_age(now)
-        popjobs_wake(e.worker, wake)
-        discover_tick(e, now)
-    engine_drain(e.worker)
+        index_expire(now, &wake)
+        drain_age_rowcache(now)
+        waiters_send(e.worker, wake)
+        poll_tick(e, now)
+    drain_turn(e.worker)
 
-cdef void rowcache_age(int64_t now) noexcept nogil:
+cdef void drain_age_rowcache(int64_t now) noexcept nogil:
     uv_mutex_lock(&book.lock)
     rowcache_evict(now)
     uv_mutex_unlock(&book.lock)

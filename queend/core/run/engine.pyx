@@ -3,43 +3,43 @@
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Starts the parts that all workers share. Requires that no thread has started.
-    global reload_running, reload_at, reload_of, boss, tally_workers
+    global reload_running, reload_at, reload_of, leader, tally_workers
     tally_workers = p.n
-    elsewhere.send = spill_send
-    elsewhere.answered = refill_answered
-    elsewhere.retry = refill_retry
+    failover_hooks.send = spill_send
+    failover_hooks.answered = refill_answered
+    failover_hooks.retry = refill_retry
     dbclock_open()
     catalog_open()
-    book_open()
-    idsets_open(p.settings.dedupe_bytes)
+    index_open()
+    idset_open(p.settings.dedupe_bytes)
     rowcache_open(<size_t>p.settings.cache_bytes)
     unacked_open()
-    capacity_open()
+    catalog_sizes_open()
     uv_mutex_init(&reload_lock)
-    incarnation_open(forget_all)
-    doubt_open()
+    incarnation_open(reload_forget_all)
+    health_open()
     reload_running = False
     reload_at = 0
     reload_of = 0
-    if not streams_open(p):
+    if not appender_open(p):
         return False
     statements_open()
-    boss = p.workers[0]
+    leader = p.workers[0]
     return True
 
 cdef void engine_halt(Process* p) noexcept nogil:
     # Ends the shared parts. Requires that the threads have ended.
-    global boss
-    boss = NULL
+    global leader
+    leader = NULL
     peers_halt()
     incarnation_open(NULL)    # no facts are left to drop
-    streams_close()
-    catalog_close()
-    idsets_close()
+    appender_close()
+    reclaim_close()
+    idset_close()
     rowcache_close()
     unacked_close()
-    capacity_close()
-    book_close()
+    catalog_sizes_close()
+    index_close()
     uv_mutex_destroy(&reload_lock)
 
 cdef bint engine_open(Worker* w) noexcept nogil:
@@ -52,21 +52,21 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
     e.pack.least = w.settings.compress_from
-    w.counters.op[OP_PUSH].limit = streams_of(w)
-    queues_open(e)
-    drains_open(e)
+    w.counters.op[OP_PUSH].limit = appender_count(w)
+    jobtypes_queues(e)
+    jobtypes_drains(e)
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e
     w.counters.live_handles += 1
     e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT,
-                            e, engine_slot_idle, &w.counters)
+                            e, drain_on_slot_idle, &w.counters)
     if e.slots != NULL:
-        e.slots.on_server = engine_server
+        e.slots.on_server = reload_on_server
     e.want_reload = w.index == 0
     e.version = VERSION_NONE      # 0 would mean: not checked
     if e.slots != NULL and w.process.connects:
         slotpool_connect(e.slots)
-    if e.slots != NULL and w is boss:
+    if e.slots != NULL and w is leader:
         peers_open(e)
     return e.slots != NULL
 
@@ -80,7 +80,7 @@ cdef void engine_sweep(Worker* w) noexcept nogil:
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_sweep(engine_of(w).slots)
         engine_borrow(engine_of(w))
-        discover_sweep(engine_of(w))
+        poll_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
     # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
@@ -111,7 +111,7 @@ cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_spare(engine_of(w).slots)
 
-cdef bint process_ready(Process* p) noexcept nogil:
+cdef bint engine_ready(Process* p) noexcept nogil:
     # Returns True if every worker has a connection and the catalog is loaded. Any thread.
     cdef int i
     for i in range(p.n):
@@ -124,11 +124,11 @@ cdef bint process_ready(Process* p) noexcept nogil:
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef const HotRoute* route = r.route
-    if sites.guards and not site_admits(r, route != NULL and route.tells):
+    if origin_rules.guards and not origin_admits(r, route != NULL and route.tells):
         return
     if route == NULL:
-        if r.body.n < BESIDE_LEAST or not beside_add(w, r, NULL, values_read, values_taken):
-            values_taken(w, r, NULL, values_read(r, NULL, &w.tools), &w.tools.error)
+        if r.body.n < OFFLOAD_LEAST or not offload_add(w, r, NULL, engine_values_read, engine_values_taken):
+            engine_values_taken(w, r, NULL, engine_values_read(r, NULL, &w.tools), &w.tools.error)
         return
     if route.tells:
         route.submit(w, r, route.route)
@@ -137,25 +137,25 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         reply_error(r, 503, "The server is shutting down")      # the first request of a connection is served
         return
     if not catalog.loaded and not (spool.on and route.buffered):
-        reply_error(r, 503, doubt_why())
+        reply_error(r, 503, health_why())
         return
     if e.queued_jobs >= e.settings.max_queued_jobs:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
-    if route.delivers and untaken_over():
-        reply_error(r, 503, UNTAKEN_TEXT)
+    if route.delivers and budget_unsent_full():
+        reply_error(r, 503, UNSENT_TEXT)
         return
     if grants.on and not gate_passes(r, route):
         return
-    if r.query.n and route.query != NULL and not query_known(r, route.query):
+    if r.query.n and route.query != NULL and not engine_query_known(r, route.query):
         return
     route.submit(w, r, route.route)
 
-cdef bint values_read(Request* r, void* job, Tools* t) noexcept nogil:
+cdef bint engine_values_read(Request* r, void* job, Tools* t) noexcept nogil:
     # Returns True if the body for the control plane has few enough values.
     return not json_crowded(r.body)
 
-cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+cdef void engine_values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     if not good:
         reply_error(r, 413, b"The request body has too many values")
     elif r.conn == NULL:
@@ -163,14 +163,14 @@ cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e)
     else:
         bridge_send(r, False)
 
-cdef bint query_known(Request* r, const char* names) noexcept nogil:
+cdef bint engine_query_known(Request* r, const char* names) noexcept nogil:
     cdef ApiError e
-    if query_names(r.query, names, &r.arena, &e):
+    if typo_query(r.query, names, &r.arena, &e):
         return True
     reply_error(r, e.status, e.text)
     return False
 
-cdef int64_t process_doubts(Process* p) noexcept nogil:
+cdef int64_t engine_doubts(Process* p) noexcept nogil:
     # Returns the DOUBT_* bits of all workers together. Any thread.
     cdef int64_t doubts = 0
     cdef int64_t now = clock_mono_us()
@@ -189,19 +189,19 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         doubts |= DOUBT_DISK
     if atomic_get64(&doubt.buffer):
         doubts |= DOUBT_BUFFER
-    if atomic_get64(&doubt.commits) and not doubts & DOUBT_AWAY and (doubt_heard(now) or not doubts & DOUBT_SILENT):
+    if atomic_get64(&doubt.commits) and not doubts & DOUBT_AWAY and (health_answered(now) or not doubts & DOUBT_SILENT):
         # A worker whose statements all wait for their commits gets no answer, while others do.
         doubts = doubts & ~(<int64_t>DOUBT_SILENT) | DOUBT_COMMITS
     return doubts
 
-cdef const char* process_unready(Process* p) noexcept nogil:
+cdef const char* engine_unready(Process* p) noexcept nogil:
     # Returns why requests cannot be served, NULL if they can. It covers all workers, so that every connection gets the
     # same answer, whichever worker has it. Any thread.
-    cdef int64_t doubts = process_doubts(p)
+    cdef int64_t doubts = engine_doubts(p)
     if p.stopping:
         return b"The server is shutting down"
-    if not process_ready(p):
-        return doubt_why()
+    if not engine_ready(p):
+        return health_why()
     if doubts & DOUBT_SILENT:
         return b"The database does not answer"
     if doubts & DOUBT_DISK:
@@ -212,18 +212,135 @@ cdef const char* process_unready(Process* p) noexcept nogil:
         return b"The failover buffer is full"
     return NULL
 
-cdef inline bint process_buffers(Process* p) noexcept nogil:
+cdef inline bint engine_buffers(Process* p) noexcept nogil:
     # Returns True if pushes that cannot be stored are still accepted. Any thread.
     return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
 
-cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
+cdef void engine_readyz(Worker* w, Request* r, int route) noexcept nogil:
     # Answers /readyz, which promises that pushes are accepted. `reason` says why they are buffered.
-    cdef const char* why = process_unready(w.process)
+    cdef const char* why = engine_unready(w.process)
     cdef char[160] text
     if why == NULL:
         reply_simple(r, b"{\"status\":\"ready\"}")
-    elif process_buffers(w.process):
+    elif engine_buffers(w.process):
         snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
         reply_simple(r, text)
     else:
-        reply_unwell(r, b"not ready", why)
+        reply_unhealthy(r, b"not ready", why)
+
+# The end of an engine. A graceful stop answers waiting pops and lets statements in flight finish; closing frees slots
+# and memory.
+
+cdef void engine_stop(Worker* w) noexcept nogil:
+    # Begins a graceful stop: answers parked pops and takes no new work; statements in flight go on.
+    cdef Engine* e = engine_of(w)
+    cdef PopJob* wake = NULL
+    e.stopping = True
+    index_lock_all()
+    reload_wake_queues(True, &wake)
+    namewaiters_wake_all(&wake)
+    index_unlock_all(w, wake)
+    feed_check_all(e)
+    drain_turn(w)
+
+cdef bint engine_idle(Worker* w) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef int i
+    if (e.queued_jobs or e.releases != NULL or e.release_limit.in_flight or e.takebacks != NULL
+            or e.takeback_limit.in_flight):
+        return False
+    if w is leader and spill_busy():
+        return False
+    for i in range(appenders_all):
+        if appenders[i].worker is w and (appenders[i].flying != NULL or appenders[i].again != NULL
+                                         or appenders[i].gather != NULL):
+            return False
+    return True
+
+cdef void engine_close(Worker* w) noexcept nogil:
+    # Closes the engine asynchronously: the loop ends when slots and timer are closed.
+    cdef Engine* e = engine_of(w)
+    if e == NULL or e.closing:
+        return
+    e.closing = 2 + (peers_close(engine_on_timer_closed) if e.worker is leader else 0)
+    uv_timer_stop(&e.timer)
+    uv_close(<uv_handle_t*>&e.timer, engine_on_timer_closed)
+    slotpool_close(e.slots, engine_on_slots_closed, e)
+
+cdef void engine_on_timer_closed(uv_handle_t* h) noexcept nogil:
+    cdef Engine* e = <Engine*>h.data
+    e.worker.counters.live_handles -= 1
+    engine_closing(e)
+
+cdef void engine_on_slots_closed(void* ctx) noexcept nogil:
+    engine_closing(<Engine*>ctx)
+
+cdef void engine_closing(Engine* e) noexcept nogil:
+    e.closing -= 1
+    if e.closing:
+        return
+    e.worker.engine = NULL
+    release_close(e)
+    release_takeback_close(e)
+    heap_free(&e.deadlines)
+    heap_free(&e.beats)
+    table_free(&e.ack_rows)
+    args_free(&e.args)
+    batchrow_pack_free(&e.pack)
+    free(e.polling.found)
+    free(e.rates.asks)
+    free(e)
+
+# Functions that the rooms of sockets call: a complete request enters the engine (run/engine), a turn of the loop drains
+# it (run/drain).
+
+cdef void engine_service() noexcept nogil:
+    # Fills in `service`. Requires that nothing of the process has started.
+    service.boot = engine_boot
+    service.halt = engine_halt
+    service.connect = engine_connect
+    service.open = engine_open
+    service.turn = drain_turn
+    service.reclaim = reclaim_turn
+    service.tick = engine_tick
+    service.stop = engine_stop
+    service.idle = engine_idle
+    service.left = stopreport_write
+    service.close = engine_close
+    service.forsake = bridge_abandon
+    service.request = engine_request
+    service.guarded = grants.on
+    service.open_to_all = gate_skips
+    service.early = gate_early
+    service.refuse = gate_early_refuse
+    service.verify = bridge_send
+    service.fed = feed_answered
+    service.flow = feed_flow
+    service.heard = websocket_receive
+
+cdef void engine_tick(Worker* w) noexcept nogil:
+    engine_sweep(w)
+    if engine_of(w) != NULL:
+        feed_tick(engine_of(w))
+        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
+            engine_verify_grants(engine_of(w))
+        if epoch_blocked:
+            popend_renew(engine_of(w))
+    reclaim_tick(w)
+
+cdef void engine_verify_grants(Engine* e) noexcept nogil:
+    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
+    e.grants_seen = atomic_get64(&grants_epoch)
+    feed_check_all(e)
+    popend_verify_all(e)
+
+cdef void engine_look() noexcept nogil:
+    # Starts a look: another program committed something that this process was not told of. Any thread.
+    outbox_flags(NOTICE_LOOK)
+    waiters_post_leader(engine_on_look)
+
+cdef void engine_on_look(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Polling* d = &engine_of(w).polling
+    free(m)
+    d.due_us = 0
+    poll_tick(engine_of(w), clock_mono_us())          # or at the next tick

@@ -1,5 +1,5 @@
 # Reloads the catalog after it changed in the database: one statement for the whole process. In: calls that found it
-# outdated (names/stale). Out: the new catalog; jobs that waited for it, tried again on every worker.
+# outdated (names/catalog). Out: the new catalog; jobs that waited for it, tried again on every worker.
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent
@@ -32,8 +32,8 @@ cdef void reload_waits(Engine* e) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"What queues there are could not be loaded; try again"
     uv_mutex_lock(&reload_lock)
-    if reload_said != NULL:
-        why = verdict_text(text, b"What queues there are could not be loaded", reload_said)
+    if reload_error != NULL:
+        why = sqlstate_text(text, b"What queues there are could not be loaded", reload_error)
     uv_mutex_unlock(&reload_lock)
     if not e.want_reload and not reload_running:
         e.want_reload = True
@@ -42,26 +42,26 @@ cdef void reload_waits(Engine* e) noexcept nogil:
         job = joblist_take(&e.wait_reload)
         if not job_outlasts(job, &e.wait_reload, now):
             if lost:
-                job.kind.refuse(job, 503, doubt_why())
+                job.kind.refuse(job, 503, health_why())
             elif e.unready_since == 0 and now - job.born_us > 2 * e.patience_us:
                 job.kind.refuse(job, 503, why)
             else:
                 joblist_add(&e.wait_reload, job)
 
 cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    global reload_running, reload_at, reload_of, reload_said
+    global reload_running, reload_at, reload_of, reload_error
     cdef Engine* e = c.engine
     cdef int i
     cdef bint missed = False
     cdef InboxMsg* m
     cdef PopJob* wake = NULL
     if outcome == SLOT_OK:
-        catalog_take(res, &wake)
+        retire_apply(res, &wake)
     elif outcome == SLOT_ERROR:
         log_line(b"error", b"reload_refused", pg_error(res))
     uv_mutex_lock(&reload_lock)
     reload_running = False
-    reload_said = verdict_of(res) if outcome == SLOT_ERROR else NULL
+    reload_error = sqlstate_of(res) if outcome == SLOT_ERROR else NULL
     reload_at = clock_mono_us()
     if outcome == SLOT_OK:
         reload_of = reload_sent
@@ -70,42 +70,42 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
         return
-    book_reloaded(e.worker, wake)
+    reload_wake_changed(e.worker, wake)
     for i in range(e.settings.workers):
         if i == e.worker.index:
-            engine_reloaded(e.worker, NULL)
+            reload_applied(e.worker, NULL)
         else:
             m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
             if m == NULL:
                 missed = True
                 continue
-            m.run = engine_reloaded
+            m.run = reload_applied
             if not worker_post(e.worker.process.workers[i], m):
                 free(m)
     if missed:                # no memory for the message: reloads once more
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
 
-cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
+cdef void reload_wake_changed(Worker* w, PopJob* wake) noexcept nogil:
     # Wakes the pops parked on changed queues, to look at names and options again; also those in `wake`.
-    catalog_book_lock()
-    book_wake_queues(False, &wake)
-    catalog_book_unlock(w, wake)
+    index_lock_all()
+    reload_wake_queues(False, &wake)
+    index_unlock_all(w, wake)
 
-cdef void book_wake_queues(bint all_, PopJob** wake) noexcept nogil:
+cdef void reload_wake_queues(bint all_, PopJob** wake) noexcept nogil:
     # Adds to `wake` the pops parked on all queues, buried ones too, or on the queues that a reload changed. Requires
     # catalog.lock and book.lock.
     cdef Queue* q
     cdef int side
     for side in range(3):
-        q = catalog.graves[side].queues if side < 2 else catalog.list
+        q = catalog.retired[side].queues if side < 2 else catalog.list
         while q != NULL:
             if all_ or q.changed:
                 q.changed = False
-                book_wake_queue(q, wake)
+                waiters_wake_queue(q, wake)
             q = q.next
 
-cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
+cdef void reload_applied(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef Job* job = e.wait_reload.first
     cdef Job* following
@@ -128,41 +128,98 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
         job.next = NULL
         job.kind.retry(e, job)
         job = following
-    for i in range(streams_all):
-        if streams[i].worker is w:
-            stream_reloaded(&streams[i])
-    discover_loaded(e)
+    for i in range(appenders_all):
+        if appenders[i].worker is w:
+            requeue_reloaded(&appenders[i])
+    poll_loaded(e)
 
-cdef void engine_notify(Slice name, bint moved) noexcept nogil:
+cdef void reload_notify(Slice name, bint moved) noexcept nogil:
     # Has the catalog read again, and wakes the pops parked on the queue. moved: cursors or partitions changed too, so
     # its groups are scanned. New options move nothing, and every starting client may set them again. Any thread.
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
-    catalog_book_lock()
+    index_lock_all()
     q = catalog_queue(name)
     if q != NULL:
         g = q.group_list if moved else NULL
         while g != NULL:
-            scan_again(g)
+            group_rescan(g)
             g = g.next
-        book_wake_queue(q, &wake)
-    catalog_book_unlock(NULL, wake)
-    tell_flags(NOTICE_LOOK)
-    boss_post(engine_changed)      # the first worker runs the scans
+        waiters_wake_queue(q, &wake)
+    index_unlock_all(NULL, wake)
+    outbox_flags(NOTICE_LOOK)
+    waiters_post_leader(reload_on_change)  # the first worker runs the scans
 
-cdef void engine_look() noexcept nogil:
-    # Starts a look: another program committed something that this process was not told of. Any thread.
-    tell_flags(NOTICE_LOOK)
-    boss_post(engine_looks)
-
-cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
-    cdef Discover* d = &engine_of(w).discover
-    free(m)
-    d.due_us = 0
-    discover_tick(engine_of(w), clock_mono_us())      # or at the next tick
-
-cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:
+cdef void reload_on_change(Worker* w, InboxMsg* m) noexcept nogil:
     # Reloads the catalog, which is known to be outdated, before a statement finds out.
     free(m)
-    engine_reload(w)
+    catalog_want_reload(w)
+
+# Another server, or a restarted one (pg/incarnation): this process may remember commits that the server lacks. In: a
+# call of the pg room, on the thread of the worker that connected first. Out: an empty catalog and empty caches.
+# Each worker continues when its own first connection is established (reload_on_server). Statements wait until the
+# catalog
+# is loaded again, because until then none has a version that the database accepts.
+
+cdef void reload_forget_all(int64_t number) noexcept nogil:
+    # Drops all remembered facts. Requires incarnation.lock for writing: no answer is being processed.
+    # Work in flight meets the change in one of three places. An answer of the earlier server counts as lost. Held
+    # partitions and groups are marked dead. Held numbers belong to another incarnation (Job.server, PushBatch.server,
+    # Round.server), so their names are looked up again.
+    global reload_running
+    cdef Group* g
+    cdef Queue* q
+    dbclock_open()            # another server has another clock
+    uv_rwlock_wrlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    while rowcache.first != NULL:
+        rowcache_drop(rowcache.first.partition)
+    while unacked.oldest != NULL:
+        unacked_forget(unacked.oldest)
+    book.looked = False
+    while book.scan_first != NULL:
+        book.scan_first.scan_listed = False
+        book.scan_first = book.scan_first.scan_next
+    book.n_scans = 0
+    q = catalog.list
+    while q != NULL:
+        g = q.group_list
+        while g != NULL:
+            g.dead = True
+            g = g.next
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    while catalog.list != NULL:
+        catalog_retire(catalog.list)
+    catalog.cleanings += 1    # look-ups in flight are void
+    catalog.version = VERSION_NONE
+    catalog.incarnation = number
+    uv_rwlock_wrunlock(&catalog.lock)
+    uv_mutex_lock(&idsets.lock)
+    while idsets.oldest != NULL:
+        idset_drop(idsets.oldest)
+    uv_mutex_unlock(&idsets.lock)
+    uv_mutex_lock(&reload_lock)
+    reload_running = False    # a reload that waits for the earlier server would delay the next one
+    uv_mutex_unlock(&reload_lock)
+
+cdef void reload_on_server(void* owner) noexcept nogil:
+    # Adapts this worker to the server, before its first connection to it serves.
+    cdef Engine* e = <Engine*>owner
+    cdef int i
+    cdef bint known
+    uv_rwlock_rdlock(&catalog.lock)
+    known = catalog.loaded and catalog.version != VERSION_NONE
+    uv_rwlock_rdunlock(&catalog.lock)
+    e.incarnation = e.slots.incarnation
+    e.version = VERSION_NONE
+    poll_forget(e)
+    if known:
+        reload_applied(e.worker, NULL)        # another worker has loaded it
+        return
+    for i in range(appenders_all):
+        if appenders[i].worker is e.worker:
+            appenders[i].stale = True
+    e.reload_pause = 0
+    catalog_want_reload(e.worker)

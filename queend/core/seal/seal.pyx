@@ -1,3 +1,55 @@
+# Keeps the keys of encrypted queues: read once before the threads start, constant until they have ended. The first key
+# seals, all open. A key is known by its id, which is public and stands beside every logrecord it sealed.
+
+cdef enum:
+    SEAL_KEYS = 16
+    SEAL_ID_MOST = 32         # characters of a key's id
+
+cdef struct SealKey:
+    char[SEAL_ID_MOST + 1] id # NUL-terminated
+    unsigned char[32] key
+
+cdef struct SealRing:
+    int n                     # 0: nothing can be sealed or opened
+    bint refuses              # plain payloads of encrypted queues are not delivered
+    SealKey[SEAL_KEYS] keys
+
+cdef SealRing sealring
+
+cdef void seal_ring_close() noexcept nogil:
+    OPENSSL_cleanse(&sealring, sizeof(sealring))
+
+cdef inline Slice seal_ring_id(int i) noexcept nogil:
+    return slice_lit(sealring.keys[i].id)
+
+cdef inline int seal_ring_find(Slice id) noexcept nogil:
+    # Returns the place of the key with this id, -1 if it is unknown.
+    cdef int i
+    for i in range(sealring.n):
+        if slice_is(id, sealring.keys[i].id):
+            return i
+    return -1
+
+cdef int seal_ring_load(str text) except -1:
+    # Reads `id:hex,id:hex`. A ValueError names the place, never the text.
+    cdef bytes id, key
+    cdef list given = [one for one in text.split(",") if one]
+    seal_ring_close()
+    if len(given) > SEAL_KEYS:
+        raise ValueError(f"seal_keys: at most {SEAL_KEYS} keys")
+    for place, one in enumerate(given, 1):
+        name, _, hex = one.partition(":")
+        try:
+            id, key = name.encode("ascii"), bytes.fromhex(hex)
+        except ValueError:
+            raise ValueError(f"seal_keys: key {place} is not id:hex") from None
+        if not 0 < len(id) <= SEAL_ID_MOST or len(key) != 32:
+            raise ValueError(f"seal_keys: key {place} is not 32 bytes with an id of 1 to {SEAL_ID_MOST} characters")
+        memcpy(sealring.keys[sealring.n].id, <const char*>id, len(id))
+        memcpy(sealring.keys[sealring.n].key, <const char*>key, 32)
+        sealring.n += 1
+    return 0
+
 # Seals payloads and opens them again, by AES-256-GCM. In: a payload. Out: the envelope that Queen MQ stores, itself
 # JSON:
 #   {"encrypted":"<base64>","iv":"<base64 of 16 bytes>","authTag":"<base64 of 16 bytes>"}
@@ -11,7 +63,7 @@ cdef enum:
     SEAL_CHUNK = 6144
     SEAL_IVS = 64             # taken from the system at once
     SEAL_MOST = 1 << 30       # bytes of a payload, far beyond any request
-    SEAL_TOLD_US = 10000000   # between two log lines about envelopes that cannot be opened
+    SEAL_LOG_US = 10000000    # between two log lines about envelopes that cannot be opened
 
 cdef const char* SEAL_BOUND = b"queend seal 1:"       # the additional data before the queue's name
 
@@ -124,7 +176,7 @@ cdef struct Envelope:
     unsigned char[18] iv
     unsigned char[18] tag
 
-cdef inline bint envelope_short(Slice raw, unsigned char* out) noexcept nogil:
+cdef inline bint seal_parse_short(Slice raw, unsigned char* out) noexcept nogil:
     # Reads a literal of 24 characters of base64: 16 bytes, and two of padding.
     return (raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'='
             and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18)
@@ -136,7 +188,7 @@ cdef enum:
     ENVELOPE_TAG = 4
     ENVELOPE_WHOLE = 7
 
-cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
+cdef bint seal_parse(Slice payload, Envelope* e) noexcept nogil:
     # Reads an object with exactly these three members, in any order. Returns False if the payload has another form.
     cdef Json j
     cdef bint first = True
@@ -151,9 +203,9 @@ cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
         if not seen & ENVELOPE_TEXT and slice_is(key, b'"encrypted"'):
             seen |= ENVELOPE_TEXT
             e.text = slice_of(value.p + 1, value.n - 2)
-        elif not seen & ENVELOPE_IV and slice_is(key, b'"iv"') and envelope_short(value, e.iv):
+        elif not seen & ENVELOPE_IV and slice_is(key, b'"iv"') and seal_parse_short(value, e.iv):
             seen |= ENVELOPE_IV
-        elif not seen & ENVELOPE_TAG and slice_is(key, b'"authTag"') and envelope_short(value, e.tag):
+        elif not seen & ENVELOPE_TAG and slice_is(key, b'"authTag"') and seal_parse_short(value, e.tag):
             seen |= ENVELOPE_TAG
         else:
             return False
@@ -184,12 +236,12 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
     cdef Json j
     cdef size_t n
     cdef int i
-    cdef int named = sealring_find(id) if id.n else -1
-    if not envelope_read(payload[0], &e):
+    cdef int named = seal_ring_find(id) if id.n else -1
+    if not seal_parse(payload[0], &e):
         return SEAL_BROKEN if id.n else SEAL_PLAIN
     if e.text.n > 2 * <size_t>SEAL_MOST:
         return SEAL_BROKEN
-    if not scratch_room(&s.room, e.text.n // 4 * 6 + 32):
+    if not memory_scratch(&s.room, e.text.n // 4 * 6 + 32):
         s.short_of_memory = True
         return SEAL_BROKEN
     n = <size_t>EVP_DecodeBlock(<unsigned char*>s.room.p, <const unsigned char*>e.text.p, <int>e.text.n)
@@ -222,7 +274,7 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     # without a key. Returns SEAL_REFUSED with a text in payload if the operator wants that, else `result`.
     cdef char[400] text
     cdef int64_t now = clock_mono_us()
-    if s.plain_us == 0 or now - s.plain_us > SEAL_TOLD_US:
+    if s.plain_us == 0 or now - s.plain_us > SEAL_LOG_US:
         s.plain_us = now
         snprintf(text, sizeof(text), b"queue %.*s: %s", <int>queue.n, queue.p,
                  b"not given to consumers (QUEEND_REFUSE_PLAIN)" if sealring.refuses
@@ -234,8 +286,9 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     return SEAL_REFUSED
 
 cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # Opens a payload for an answer, if the queue is encrypted or the record has a key. A payload that cannot be opened
-    # is given as it is stored, and logged at most once in SEAL_TOLD_US.
+    # Opens a payload for an answer, if the queue is encrypted or the logrecord has a key. A payload that cannot be
+    # opened
+    # is given as it is stored, and logged at most once in SEAL_LOG_US.
     cdef Envelope e
     cdef char[400] text
     cdef int64_t now
@@ -243,10 +296,10 @@ cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept no
     cdef int result = seal_open(s, queue, id, payload)
     if result == SEAL_OPENED:
         return result
-    if result == SEAL_PLAIN or sealring.refuses and not envelope_read(payload[0], &e):
+    if result == SEAL_PLAIN or sealring.refuses and not seal_parse(payload[0], &e):
         return seal_plain(s, queue, result, payload)
     now = clock_mono_us()
-    if s.told_us == 0 or now - s.told_us > SEAL_TOLD_US:
+    if s.told_us == 0 or now - s.told_us > SEAL_LOG_US:
         s.told_us = now
         if result == SEAL_BROKEN:
             why = b"it was changed, or is of another queue"
@@ -254,3 +307,37 @@ cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept no
                  <int>id.n, id.p, why)
         log_line(b"error", b"envelope_not_opened", text)
     return result
+
+# Seals and opens payloads for the control plane, which is off the hot path. Owns one context, guarded by the GIL.
+
+cdef Seal seal_python
+
+def seal_payload(str queue, bytes payload):
+    """The payload (JSON) sealed for this queue: (envelope, id of the key). LookupError when there is no key, ValueError
+    for a name no queue has."""
+    cdef bytes name = queue.encode()
+    cdef bytes out
+    if sealring.n == 0:
+        raise LookupError("there is no key")
+    if len(name) > 255:
+        raise ValueError("no queue has such a name")
+    out = b" " * seal_size(len(payload))
+    if not seal_write(&seal_python, slice_of(name, len(name)), slice_of(payload, len(payload)), <char*>out):
+        raise MemoryError()
+    return out, sealring.keys[0].id.decode()
+
+def seal_opened(str queue, str key, bytes payload):
+    """What an envelope of this queue holds, None where it cannot be opened; a text in place of one that is refused.
+    key: the id that stands beside the record; None: sealed by another program, which any of the keys may open."""
+    cdef bytes name = queue.encode()
+    cdef bytes id = (key or "").encode()
+    cdef Slice text = slice_of(payload, len(payload))
+    cdef int result = seal_reveal(&seal_python, slice_of(name, len(name)), slice_of(id, len(id)), &text)
+    if result != SEAL_OPENED and result != SEAL_REFUSED:
+        return None
+    return text.p[:text.n]
+
+def seal_envelope(bytes payload):
+    """Has it the form of an envelope?"""
+    cdef Envelope e
+    return bool(seal_parse(slice_of(payload, len(payload)), &e))

@@ -6,7 +6,7 @@
 
 # ---- choice of the statement ---------------------------------------------------------------------------------------
 
-cdef void pops_drain(Engine* e) noexcept nogil:
+cdef void claimcall_drain(Engine* e) noexcept nogil:
     # Woken waiters choose candidates first; then calls are sent while permits and slots last.
     cdef Job* j
     cdef int n = e.woken.n
@@ -15,19 +15,19 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         j = joblist_take(&e.woken)
         pop_try(e.worker, <PopJob*>j)
     if not slotpool_ready(e.slots):
-        claims_expire(e)
-        leased_expire(e)
-        pops_expire(e)
-    while turn_fires(e) and claimcall_send(e):
+        claimcall_expire(e)
+        leasedack_expire(e)
+        popcall_expire(e)
+    while claimcall_fires(e) and claimcall_send(e):
         pass
-    while e.pops.jobs.n and hold_fires(e, &e.pops) and popcall_send(e):
+    while e.pops.jobs.n and linger_fires(e, &e.pops) and popcall_send(e):
         pass
 
-cdef bint turn_fires(Engine* e) noexcept nogil:
+cdef bint claimcall_fires(Engine* e) noexcept nogil:
     # Returns True if a call should leave. Claims and the acknowledgments that travel with them wait together.
-    # Acknowledgments alone may linger up to HOLD_SPARE_US (leased_spare).
+    # Acknowledgments alone may linger up to LINGER_SPARE_US (leasedack_may_linger).
     cdef JobQueue* q = &e.claims
-    cdef const Hold* hold = &q.hold
+    cdef const Linger* hold = &q.hold
     cdef Job* oldest = q.jobs.first
     cdef int n = q.jobs.n + e.leased.n
     cdef int64_t wait, now
@@ -35,23 +35,23 @@ cdef bint turn_fires(Engine* e) noexcept nogil:
         return False
     if q.jobs.n == 0:
         now = clock_mono_us()
-        wait = hold_spare(n, e.turned_us, now)
-        if wait > 0 and leased_spare(e, now):
-            hold_look(e, wait)
+        wait = linger_spare(n, e.turned_us, now)
+        if wait > 0 and leasedack_may_linger(e, now):
+            linger_arm(e, wait)
             return False
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
         oldest = e.leased.first
     # The hold that the operator set for acknowledgments applies if no claim travels with them.
     if q.jobs.n == 0 and e.acks.hold.patient:
         hold = &e.acks.hold
-    return not hold_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
+    return not linger_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
 
-cdef void claims_expire(Engine* e) noexcept nogil:
-    # Moves the jobs to e.pops while there is no connection: pops_expire handles their patience.
+cdef void claimcall_expire(Engine* e) noexcept nogil:
+    # Moves the jobs to e.pops while there is no connection: popcall_expire handles their patience.
     cdef PopJob* j
     while e.claims.jobs.first != NULL:
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        takens_release(j.taken, j.n_cursors)
+        rowcache_release_all(j.taken, j.n_cursors)
         joblist_add(&e.pops.jobs, &j.job)
 
 # ---- statement -----------------------------------------------------------------------------------------------------
@@ -73,13 +73,13 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        if j.gone or j.group.dead or j.group.paused or pop_outdated(j):
-            takens_release(j.taken, j.n_cursors)
-            pop_turn_away(e, j)
+        if j.gone or j.group.dead or j.group.paused or popend_token_stale(j):
+            rowcache_release_all(j.taken, j.n_cursors)
+            popend_turn_away(e, j)
         else:
             claimcall_add(call, claims, j)
     if acks:
-        leased_gather(call, a)
+        leasedack_gather(call, a)
     if call.base.jobs.n == 0 and call.n_leased == 0:
         call_drop(&call.base)
         return False
@@ -100,14 +100,14 @@ cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
         pgarray_int4(&a.group, j.cursors[i].group.id)
         pgarray_int8(&a.first, t.first)
         pgarray_int4(&a.take, t.take)
-        pgarray_int8(&a.base, taken_base(t, t.first + t.take if j.req.auto_ack else t.first))
+        pgarray_int8(&a.base, popjob_base(t, t.first + t.take if j.req.auto_ack else t.first))
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else j.lease_us)
 
 cdef void claimcall_untake(PopCall* call) noexcept nogil:
     cdef Job* job = call.base.jobs.first
     while job != NULL:
-        takens_release((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
+        rowcache_release_all((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
         job = job.next
 
 cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
@@ -115,16 +115,16 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef int row = 0
     if e.claims.limit.in_flight == 0 and outcome < SLOT_UNSENT:
-        hold_answered(&e.claims.hold, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
-                      c.ended_us)
+        linger_answered(&e.claims.hold, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
+                        c.ended_us)
     if call.n_leased == 0:
         pass
     elif outcome == SLOT_OK:
-        row = leased_done(call, res)
+        row = leasedack_done(call, res)
     elif res == NULL and outcome < SLOT_UNSENT:
-        leased_lost(call)
+        leasedack_lost(call)
     else:
-        leased_home(call)
+        leasedack_answer(call)
     if outcome != SLOT_OK or row < PQntuples(res) and pg_int4(res, row, TURN_PART) < 0:
         claimcall_untake(call)
         popcall_trouble(call, res, outcome)
@@ -158,7 +158,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
         job = job.next
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
-        popjobs_wake(call.base.engine.worker, wake)
+        waiters_send(call.base.engine.worker, wake)
 
 cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
     # Keeps the candidates whose claims were made; the others become ready again. Requires book.lock.
@@ -170,29 +170,29 @@ cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
         t = &j.taken[i]
         c = j.cursors[i]
         if not t.made:
-            taken_release(t)
+            rowcache_release(t)
             cursor_move(c, CURSOR_READY, 0)
         else:
             cursor_claimed(c, j, j.gone, t.first + t.take, now)
             if j.req.auto_ack:
-                pop_consumed(j, n, t.first, t.first + t.take)
+                popend_consumed(j, n, t.first, t.first + t.take)
             else:
                 unacked_cached(c, j, t)
             j.cursors[n] = c
             j.taken[n] = t[0]
             n += 1
         if c.state == CURSOR_READY:
-            book_wake_cursor(c, wake)
+            waiters_wake_cursor(c, wake)
     j.n_cursors = n
 
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     if j.n_made and not j.gone:
         delivery_cached(e.worker, j)
         return
-    takens_release(j.taken, j.n_cursors)
+    rowcache_release_all(j.taken, j.n_cursors)
     if j.n_made == 0:
         # the cursor was moved without the book's knowledge: the full way finds the reason
         job_queue(&j.job, &e.pops.jobs)
     else:
-        pop_give_back(e, j)
-        pop_forget(j)
+        popend_give_back(e, j)
+        popend_forget(j)

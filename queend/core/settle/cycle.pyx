@@ -34,8 +34,8 @@ cdef struct CycleCall:
 cdef JobKind CYCLE_JOB
 CYCLE_JOB.op = OP_OTHER
 CYCLE_JOB.ask = cycle_ask
-CYCLE_JOB.barred = cycle_barred
-CYCLE_JOB.retry = cycle_go
+CYCLE_JOB.name_refused = cycle_name_refused
+CYCLE_JOB.retry = cycle_resolve
 CYCLE_JOB.refuse = cycle_refuse
 CYCLE_JOB.reloads = True
 
@@ -43,15 +43,15 @@ cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, cycle_read_body, cycle_taken):
+    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, cycle_read_body, cycle_taken):
         cycle_taken(w, r, j, cycle_read_body(r, j, &w.tools), &w.tools.error)
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef CycleReq* q = &(<CycleJob*>job).req
-    if not cycle_parse(r.body, &r.arena, t.uuids, q, &t.error):
+    if not cyclebody_parse(r.body, &r.arena, t.uuids, q, &t.error):
         return False
     if r.asks & ASK_TRACE:
-        pushreq_trace(r.headers_raw, &r.arena, q.push.items, q.push.n)
+        trace_items(r.headers_raw, &r.arena, q.push.items, q.push.n)
     return True
 
 cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
@@ -62,7 +62,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
         cycle_deny(r, e.status, j.req.code, e.text)
     elif r.grant == NULL or gate_push(r, &j.req.push, &lacks):
         job_open(&j.job, r, &CYCLE_JOB, r.body.n)
-        cycle_go(engine_of(w), &j.job)
+        cycle_resolve(engine_of(w), &j.job)
     else:
         cycle_deny(r, 403, b"forbidden", gate_lacking(text, b"push", lacks, slice_of(NULL, 0)))
 
@@ -75,7 +75,7 @@ cdef void cycle_deny(Request* r, int status, const char* code, const char* text)
         return
     buf_init(&body)
     buf_text(&body, b"{\"error\":")
-    json_escape(&body, slice_lit(text))
+    text_escape(&body, slice_lit(text))
     buf_text(&body, b",\"code\":\"")
     buf_text(&body, code)
     buf_text(&body, b"\"}")
@@ -86,7 +86,7 @@ cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
     # Returns True if the queues of the query and the partition must be looked up first.
     return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
 
-cdef void cycle_go(Engine* e, Job* job) noexcept nogil:
+cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     # Resolves the names of sinks to partitions; then the job waits for a connection.
     cdef CycleJob* j = <CycleJob*>job
     cdef PushItem* it
@@ -94,8 +94,8 @@ cdef void cycle_go(Engine* e, Job* job) noexcept nogil:
     cdef bint missing = False
     cdef int i
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog.server:
-        j.job.server = catalog.server
+    if j.job.incarnation != catalog.incarnation:
+        j.job.incarnation = catalog.incarnation
         j.job.tries = 0
         j.looked = False
         j.made = False
@@ -114,8 +114,8 @@ cdef void cycle_go(Engine* e, Job* job) noexcept nogil:
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
-        if item_bare(it) and not item_seal(e.worker, &j.job, it):
-            job_unsealed(&j.job)
+        if sealing_needs(it) and not sealing_item(e.worker, &j.job, it):
+            sealing_refuse(&j.job)
             return
     job_queue(&j.job, &e.cycles.jobs)
 
@@ -126,11 +126,11 @@ cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
         if q.items[i].partition == NULL:
             ask_names(e, ASK_RESOLVE, q.items[i].queue, q.items[i].part, 0)
 
-cdef bint cycle_barred(Round* r, Job* job) noexcept nogil:
+cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
     cdef int i
     for i in range(q.n):
-        if q.items[i].partition == NULL and refused_is(r, job, False, q.items[i].queue, q.items[i].part):
+        if q.items[i].partition == NULL and ask_is_refused(r, job, False, q.items[i].queue, q.items[i].part):
             return True
     return False
 
@@ -150,14 +150,14 @@ cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
     cdef Request* r = job_end(&j.job)
     if r.worker.spans.every and r.asks & ASK_TRACE:
         cycle_spans(r, &j.req, queue, 200 if error.p == NULL else 409)
-    cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
+    cyclebody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)
 
 # ---- cycles that wait for the end of a lease -----------------------------------------------------------------------
 
-cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
+cdef bint cycle_flush_wait(Engine* e, CycleJob* j) noexcept nogil:
     # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a
-    # connection nor the worker; flushes_drain tries it again. Returns False if the daemon stops or 256 cycles wait
+    # connection nor the worker; cycle_flush_drain tries it again. Returns False if the daemon stops or 256 cycles wait
     # already.
     if e.stopping or e.flushes.n >= FLUSHES_MOST:
         return False
@@ -165,7 +165,7 @@ cdef bint flush_wait(Engine* e, CycleJob* j) noexcept nogil:
     joblist_add(&e.flushes, &j.job)
     return True
 
-cdef void flushes_drain(Engine* e) noexcept nogil:
+cdef void cycle_flush_drain(Engine* e) noexcept nogil:
     # Retries cycles that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle). A cycle
     # whose client has left ends here, undone.
     cdef int n = e.flushes.n
@@ -177,6 +177,140 @@ cdef void flushes_drain(Engine* e) noexcept nogil:
         if e.stopping or j.job.r.conn == NULL:
             cycle_answer(j, slice_of(NULL, 0), slice_lit(CYCLE_CONSUMED))
         elif now >= j.again_us:
-            cycle_go(e, &j.job)
+            cycle_resolve(e, &j.job)
         else:
             joblist_add(&e.flushes, &j.job)
+
+# The answer to a cycle that was done: offsets of its items, and the changes in the book. In: a row of
+# queend.stream_cycle, or the rows for its items (settle/transaction). Out: the request's answer.
+
+cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
+    # Takes the results: offsets for the items, changes for the book.
+    cdef CycleJob* j = call.job
+    cdef CycleReq* q = &j.req
+    cdef Worker* w = call.base.engine.worker
+    cdef PgIter bases, moments
+    cdef int64_t base = 0
+    cdef int64_t at = 0
+    cdef int i
+    cdef Partition* p
+    cdef Group* g = NULL
+    cdef PopJob* wake = NULL
+    if not pg_null(res, 0, CYCLE_STALE):
+        cyclecall_stale(call.base.engine, j)
+        return
+    if pg_bool(res, 0, CYCLE_WAITS) and cycle_flush_wait(call.base.engine, j):
+        return
+    if pg_bool(res, 0, CYCLE_GONE):
+        q.gone = True
+        cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), slice_of(NULL, 0))
+        return
+    if not pg_null(res, 0, CYCLE_ERROR):
+        cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), pg_bytes(res, 0, CYCLE_ERROR))
+        return
+    if (not pg_array(res, 0, CYCLE_BASE, OID_INT8, &bases) or not pg_array(res, 0, CYCLE_CREATED_AT, OID_INT8, &moments)
+            or bases.left != call.batch.n_chunks or moments.left != call.batch.n_chunks):
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        return
+    cycle_dups(call, pg_bytes(res, 0, CYCLE_DUPS))
+    index_lock_all()
+    for i in range(call.batch.n_chunks):
+        pg_next8(&bases, &base)
+        pg_next8(&moments, &at)
+        tx_push_stored(&call.batch.chunks[i], base, at, &wake)
+    p = catalog_partition_id(cyclecall_partition(q)) if q.has_ack else NULL
+    if p != NULL:
+        p.queue.tally[w.index].ack_requests += 1
+        if q.dead:
+            p.queue.tally[w.index].ack_failed += 1
+            w.counters.dead_lettered += 1
+        else:
+            p.queue.tally[w.index].ack_done += <uint64_t>q.count
+        g = catalog_group_id(p.queue, pg_int4_or(res, 0, CYCLE_GROUP, 0))
+    if g != NULL:
+        index_acked(g, p, call.base.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+    index_unlock_all(w, wake)
+    cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
+
+cdef void cycle_dups(CycleCall* call, Slice told) noexcept nogil:
+    # Marks items that were stored before. told: {row: [[offset, or -1 of a new item, ...], [moment, ...]]}.
+    cdef Json j, moments
+    cdef Slice key, raw, at
+    cdef bint first = True
+    cdef bint outer
+    cdef int64_t row
+    if told.p == NULL:
+        return
+    json_open(&j, told, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key):
+        if not ident_whole(slice_of(key.p + 1, key.n - 2), &row):
+            return
+        outer = True
+        json_enter(&j, b'[')
+        if (not json_element(&j, &outer) or not json_skip(&j, &raw)
+                or not json_element(&j, &outer) or not json_skip(&j, &at)):
+            return
+        json_element(&j, &outer)
+        if not 0 <= row < call.batch.n_chunks:
+            continue
+        json_open(&moments, at, JSON_DEPTH)
+        json_enter(&moments, b'[')
+        cycle_dups_row(call.batch.chunks[row].first, call.batch.chunks[row].n, raw, &moments)
+
+cdef void cycle_dups_row(PushItem* it, int n, Slice offsets, Json* moments) noexcept nogil:
+    cdef Json j
+    cdef Slice raw, at
+    cdef bint first = True
+    cdef bint beside = True
+    cdef int k
+    json_open(&j, offsets, JSON_DEPTH)
+    json_enter(&j, b'[')
+    for k in range(n):
+        if (not json_element(&j, &first) or not json_skip(&j, &raw)
+                or not json_element(moments, &beside) or not json_skip(moments, &at)):
+            return
+        if raw.p[0] != b'-':
+            it.status = ITEM_DUPLICATE
+            it.of_deleted = at.p[0] == b'-'
+            if it.of_deleted:
+                at = slice_of(at.p + 1, at.n - 1)
+            ident_whole(raw, &it.offset)
+            ident_whole(at, &it.created_us)
+        it = it.next
+
+cdef void cycle_done(CycleCall* call, Slice queue) noexcept nogil:
+    # Answers a cycle that was done; its items have their offsets. queue: of its partition, p NULL: unknown.
+    cdef PushReq* q = &call.job.req.push
+    cdef PushPartition* g = call.batch.first
+    cdef PushItem* it
+    cdef Tally* t = NULL
+    cdef Queue* before = NULL
+    cdef int i
+    while g != NULL:
+        it = g.dups           # items with the id of an earlier item of the cycle
+        while it != NULL:
+            it.offset = it.original.offset
+            it.created_us = it.original.created_us
+            it.of_deleted = it.original.of_deleted
+            it = it.next
+        g = g.next
+    for i in range(q.n):
+        it = &q.items[i]
+        tx_push_names(it)
+        if it.partition.queue is not before:
+            before = it.partition.queue
+            t = &before.tally[call.base.engine.worker.index]
+            t.push_requests += 1
+        t.push_messages += 1
+    cycle_answer(call.job, queue, slice_of(NULL, 0))
+
+cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept nogil:
+    # Writes one span for the cycle, and one for the items stored in each queue.
+    cdef Slice parent, state
+    if trace_request(r.headers_raw, &r.arena, &parent, &state):
+        span_put(r.worker, SPAN_CYCLE, parent, span_began(r), status, q.count if q.has_ack else 1, queue,
+                 slice_of(NULL, 0), q.group, -1)
+        if not q.gone:
+            push_spans(r, &q.push, status)

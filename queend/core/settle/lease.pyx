@@ -35,7 +35,7 @@ cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not lease_parse(r.path, r.body, &r.arena, &j.req, &err):
+    if not leasebody_parse(r.path, r.body, &r.arena, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
     job_open(&j.job, r, &LEASE_JOB, r.body.n)
@@ -51,7 +51,7 @@ cdef void lease_asks_drain(Engine* e) noexcept nogil:
     call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks.limit, lease_asks_done)
     if call == NULL:
         return
-    leases_take(call, &e.lease_asks.jobs, LEASE_ASKS, &e.args.at[0], NULL)
+    lease_take(call, &e.lease_asks.jobs, LEASE_ASKS, &e.args.at[0], NULL)
     call_send(call)
 
 cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
@@ -80,21 +80,21 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 
 # ---- extension -----------------------------------------------------------------------------------------------------
 
-cdef void leases_drain(Engine* e) noexcept nogil:
+cdef void lease_drain(Engine* e) noexcept nogil:
     jobs_expire(e, &e.leases.jobs)
-    while hold_fires(e, &e.leases) and leasecall_send(e):
+    while linger_fires(e, &e.leases) and lease_send(e):
         pass
 
-cdef bint leasecall_send(Engine* e) noexcept nogil:
-    cdef Call* call = call_open(e, sizeof(Call), STMT_RENEW, &e.leases.limit, leases_done)
+cdef bint lease_send(Engine* e) noexcept nogil:
+    cdef Call* call = call_open(e, sizeof(Call), STMT_RENEW, &e.leases.limit, lease_done)
     cdef RenewArgs* a = <RenewArgs*>e.args.at
     if call == NULL:
         return False
-    leases_take(call, &e.leases.jobs, e.leases.hold.max_jobs, &a.lease, &a.seconds)
+    lease_take(call, &e.leases.jobs, e.leases.hold.max_jobs, &a.lease, &a.seconds)
     e.worker.counters.op[OP_LEASE].calls += 1
     return call_send(call)
 
-cdef void leases_take(Call* call, JobList* list, int most, PgArray* leases, PgArray* seconds) noexcept nogil:
+cdef void lease_take(Call* call, JobList* list, int most, PgArray* leases, PgArray* seconds) noexcept nogil:
     cdef LeaseJob* j
     while call.jobs.n < most and list.first != NULL:
         j = <LeaseJob*>joblist_take(list)
@@ -103,18 +103,18 @@ cdef void leases_take(Call* call, JobList* list, int most, PgArray* leases, PgAr
             pgarray_int4(seconds, j.req.seconds)
         joblist_add(&call.jobs, &j.job)
 
-cdef void lease_longer(LeaseReq* q, int64_t now) noexcept nogil:
+cdef void lease_extend_fed(LeaseReq* q, int64_t now) noexcept nogil:
     # Extends the leases held by feeds: their messages count against the credit for longer.
-    cdef Fed* x
+    cdef FeedLease* x
     uv_mutex_lock(&book.lock)
-    x = fed_of(q.lease)
+    x = unacked_feed_find(q.lease)
     while x != NULL:
         if x.cursor.state == CURSOR_LEASED:
             cursor_move(x.cursor, CURSOR_LEASED, now + q.expires_us - dbclock_now())
         x = x.alike
     uv_mutex_unlock(&book.lock)
 
-cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+cdef void lease_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef LeaseJob* j
     cdef Request* r
     cdef Buf* out
@@ -134,10 +134,10 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             j.req.status = LEASE_EXPIRED      # this process was suspended for longer than the extension
             j.req.renewed = 0
         if j.req.status == LEASE_EXTENDED:
-            lease_longer(&j.req, c.ended_us)
+            lease_extend_fed(&j.req, c.ended_us)
         r = job_end(&j.job)
         r.worker.counters.op[OP_LEASE].items += 1
         out = reply_begin(r, 200, JSON_TYPE)
-        lease_reply(out, &j.req)
+        leasebody_reply(out, &j.req)
         reply_end(r)
         i += 1

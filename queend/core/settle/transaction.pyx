@@ -1,3 +1,88 @@
+# Trace spans (net/spans) of transactions and cycles. In: an answered transaction or cycle. Out: spans.
+# Neighbouring pushes of one queue and trace share a span, and so do neighbouring acknowledgments of one queue and
+# group.
+
+cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
+    # Writes the spans: pushes follow the traceparents of their items, acknowledgments that of the request.
+    cdef Slice parent, state, other
+    cdef int64_t began = span_began(r)
+    cdef int n
+    cdef int at = 0
+    cdef TxOp* op
+    if not (r.asks & ASK_TRACE and trace_request(r.headers_raw, &r.arena, &parent, &state)):
+        parent = slice_of(NULL, 0)
+    while at < q.n:
+        op = &q.ops[at]
+        n = 1
+        while at + n < q.n and tx_ops_alike(op, &q.ops[at + n]):
+            n += 1
+        at += n
+        if op.kind == TX_PUSH:
+            other = tx_op_parent(op)
+            if other.p != NULL:
+                span_put(r.worker, SPAN_SEND, other, began, status, n, op.push.queue, op.push.part,
+                         slice_of(NULL, 0), op.push.offset if n == 1 and status < 400 else -1)
+        elif op.kind == TX_ACK and parent.p != NULL and op.ack.partition != NULL:
+            span_put(r.worker, SPAN_SETTLE, parent, began, status, n, op.ack.partition.queue.name,
+                     op.ack.partition.name, op.ack.group_name, -1)
+
+cdef inline Slice tx_op_parent(TxOp* op) noexcept nogil:
+    return span_parent(op.push.more.headers) if op.push.more != NULL else slice_of(NULL, 0)
+
+cdef bint tx_ops_alike(TxOp* a, TxOp* b) noexcept nogil:
+    if a.kind != b.kind:
+        return False
+    if a.kind == TX_PUSH:
+        return slice_eq(a.push.queue, b.push.queue) and slice_eq(tx_op_parent(a), tx_op_parent(b))
+    return (a.kind == TX_ACK and a.ack.partition != NULL and b.ack.partition != NULL
+            and a.ack.partition.queue is b.ack.partition.queue and slice_eq(a.ack.group_name, b.ack.group_name))
+
+# Pushes of a transaction or a cycle. In: items whose partitions are known; rows of an answer. Out: a batch; items with
+# their offsets, which the book takes over.
+# After a lost answer the items show whether it was done: either all of them are stored or none (queend.pushed).
+
+cdef bint tx_push_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
+    # Adds an item to the batch. groups: of the batch, by partition. Returns False if memory ran out.
+    cdef PushPartition* g = <PushPartition*>table_get(groups, <uint32_t>it.partition.id)
+    if g == NULL:
+        g = batch_partition(b, it.partition)
+        if g == NULL or not table_put(groups, <uint32_t>it.partition.id, g):
+            return False
+    it.status = ITEM_QUEUED
+    batch_place(b, g, it)
+    return True
+
+cdef void tx_push_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
+    # Notes a stored row. The items have consecutive offsets, except those that were stored before. Requires
+    # catalog.lock and book.lock.
+    cdef PushItem* it = c.first
+    cdef int64_t following = base
+    cdef int k
+    for k in range(c.n):
+        if it.status == ITEM_QUEUED:
+            it.offset = following
+            it.created_us = created_us
+            following += 1
+        it = it.next
+    if following > base:
+        index_stored(c.group.partition, following, wake)
+
+cdef void tx_push_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
+    # Takes the rows of queend.pushed: all items are stored.
+    cdef PopJob* wake = NULL
+    cdef int row, i
+    index_lock_all()
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if 0 <= i < b.n_chunks:
+            tx_push_stored(&b.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
+    index_unlock_all(w, wake)
+
+cdef inline void tx_push_names(PushItem* it) noexcept nogil:
+    # Fills in the names for the answer.
+    it.partition_uuid = it.partition.uuid
+    uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
+
 # Transactions: acknowledgments and pushes that take effect together or not at all. In: a request. Out: its job,
 # resolved and queued for its statement (settle/txcall); its answer.
 
@@ -6,8 +91,8 @@ cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transa
 cdef JobKind TX_JOB
 TX_JOB.op = OP_TRANSACTION
 TX_JOB.ask = tx_ask
-TX_JOB.barred = tx_barred
-TX_JOB.retry = tx_go
+TX_JOB.name_refused = tx_name_refused
+TX_JOB.retry = tx_resolve
 TX_JOB.refuse = tx_refuse
 TX_JOB.reloads = True
 
@@ -16,18 +101,18 @@ cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
     r.op = OP_TRANSACTION
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, tx_read_body, tx_taken):
+    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, tx_read_body, tx_taken):
         tx_taken(w, r, j, tx_read_body(r, j, &w.tools), &w.tools.error)
 
 cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef TxReq* q = &(<TxJob*>job).req
     cdef int i
-    if not tx_read(r.headers_raw, r.body, t.unzip, &r.arena, t.uuids, t.settings.max_items, q, &t.error):
+    if not txbody_read(r.headers_raw, r.body, t.unzip, &r.arena, t.uuids, t.settings.max_items, q, &t.error):
         return False
     if r.asks & ASK_TRACE:
         for i in range(q.n):
             if q.ops[i].kind == TX_PUSH:
-                pushreq_trace(r.headers_raw, &r.arena, q.ops[i].push, 1)
+                trace_items(r.headers_raw, &r.arena, q.ops[i].push, 1)
     return True
 
 cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
@@ -46,7 +131,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
     if j.req.n == 0 and j.req.n_required == 0:
         tx_answer(j, TX_DONE)
         return
-    tx_go(engine_of(w), &j.job)
+    tx_resolve(engine_of(w), &j.job)
 
 cdef int tx_static_fault(TxJob* j) noexcept nogil:
     # Returns the first operation that is invalid without asking the database: an unknown type or status, or a malformed
@@ -66,7 +151,7 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
             return i
     return -1
 
-cdef void tx_go(Engine* e, Job* job) noexcept nogil:
+cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
     # Resolves names to ids; then the job waits for a slot.
     cdef TxJob* j = <TxJob*>job
     cdef int i
@@ -76,8 +161,8 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
     cdef bint missing = False
     cdef AckItem* lacks = NULL
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog.server:
-        j.job.server = catalog.server
+    if j.job.incarnation != catalog.incarnation:
+        j.job.incarnation = catalog.incarnation
         j.job.tries = 0
         j.asked = False
         j.cleared = False
@@ -90,7 +175,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
                 missing = True
         else:
             op.ack.partition_id = ACK_PARTITION_UNREAD
-            ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
+            ack_find_item(op.ack, op.ack.group_name, j.asked, &ask)
             if lacks == NULL and not gate_ack(j.job.r, op.ack, op.ack.group_name):
                 lacks = op.ack
     uv_rwlock_rdunlock(&catalog.lock)
@@ -115,7 +200,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_ACK and ackitem_gone(op.ack):
+        if op.kind == TX_ACK and ack_item_removed(op.ack):
             op.ack.code = ACKED_OK | ACKED_NOOP
         elif op.kind == TX_ACK and op.ack.partition == NULL:
             op.fault = TX_FAULT_NOT_FOUND
@@ -129,7 +214,7 @@ cdef void tx_go(Engine* e, Job* job) noexcept nogil:
     if i >= 0:
         tx_answer(j, i)
         return
-    if catalog.n_sealed and not tx_seal(e.worker, j):
+    if catalog.n_sealed and not sealing_tx(e.worker, j):
         return
     job_queue(&j.job, &e.txs.jobs)
 
@@ -180,7 +265,7 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
         elif op.kind == TX_PUSH and op.push.partition.queue.capacity.wanted:
             ask_names(e, ASK_SIZE, op.push.queue, op.push.queue, op.push.partition.queue.id)
         elif op.kind == TX_ACK:
-            ackitem_ask(e, op.ack, op.ack.group_name)
+            ack_ask_item(e, op.ack, op.ack.group_name)
 
 cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
     # Adds the transaction to the counts of its queues, once per run of operations on the same queue.
@@ -212,7 +297,7 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition != NULL:
-            pushed_named(op.push)
+            tx_push_names(op.push)
         if op.kind == TX_ACK and op.ack.code & ACKED_DLQ:
             r.worker.counters.dead_lettered += 1
     job_end(&j.job)
@@ -222,16 +307,17 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     if r.worker.spans.every:
         tx_spans(r, &j.req, 200 if fault == TX_DONE else 409)
     out = reply_begin(r, 200, JSON_TYPE)
-    tx_reply(out, &j.req, fault)
+    txbody_reply(out, &j.req, fault)
     reply_end(r)
 
-cdef bint tx_barred(Round* r, Job* job) noexcept nogil:
+cdef bint tx_name_refused(Round* r, Job* job) noexcept nogil:
     cdef TxJob* j = <TxJob*>job
     cdef TxOp* op
     cdef int i
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_PUSH and op.push.partition == NULL and refused_is(r, job, False, op.push.queue, op.push.part):
+        if op.kind == TX_PUSH and op.push.partition == NULL and ask_is_refused(r, job, False, op.push.queue,
+                                                                               op.push.part):
             return True
     return False
 

@@ -12,7 +12,7 @@ cdef struct TxCall:
     # it pushes to missing partitions: first checks whether the rest would be refused
     bint dry
 
-cdef void txs_drain(Engine* e) noexcept nogil:
+cdef void txcall_drain(Engine* e) noexcept nogil:
     while e.txs.jobs.n:
         if not txcall_send(e):
             jobs_expire(e, &e.txs.jobs)
@@ -25,49 +25,49 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     if call == NULL:
         return False
     j = <TxJob*>joblist_take(&e.txs.jobs)
-    if not tx_current(j, &call.dry):
+    if not txcall_current(j, &call.dry):
         call_drop(&call.base)
-        tx_go(e, &j.job)
+        tx_resolve(e, &j.job)
         return True
     call.job = j
     j.job.at = JOB_FETCHING
     call.asks = j.doubt and not call.dry
-    call.batch.unsure = j.unsure
+    call.batch.check_ids = j.check_ids
     arena_open(&call.batch.arena, &e.worker.chunks)
-    if not tx_gather(call, j):
+    if not txcall_gather(call, j):
         arena_close(&call.batch.arena)
         call_drop(&call.base)
         return True           # already answered: the transaction contradicts itself
     if call.asks:
         call_asks(&call.base, STMT_PUSHED)
-        batch_ask(&call.batch, <PushedArgs*>e.args.at)
+        rows_ask(&call.batch, <PushedArgs*>e.args.at)
     else:
         call.base.statement = STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION
-        tx_encode(call, <TxArgs*>e.args.at)
+        txcall_encode(call, <TxArgs*>e.args.at)
         e.worker.counters.op[OP_TRANSACTION].calls += 1
     return call_send(&call.base)
 
-cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
+cdef bint txcall_current(TxJob* j, bint* dry) noexcept nogil:
     # Returns True if the names are still valid. False: a queue was deleted since the look-up, or is encrypted now, or
     # the server changed. Sets dry if the transaction pushes to missing partitions.
     cdef PushItem* it
     cdef int i
-    if j.job.server != catalog.server:
+    if j.job.incarnation != catalog.incarnation:
         return False
     for i in range(j.req.n):
         it = j.req.ops[i].push
         if j.req.ops[i].kind == TX_PUSH and it.partition == NULL:
             dry[0] = True
-        elif j.req.ops[i].kind == TX_PUSH and (it.partition.dead or item_bare(it)):
+        elif j.req.ops[i].kind == TX_PUSH and (it.partition.dead or sealing_needs(it)):
             return False
     return True
 
-cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
+cdef void txcall_encode(TxCall* call, TxArgs* a) noexcept nogil:
     cdef TxJob* j = call.job
     cdef int i
     if call.batch.has_other:
-        batch_known(&call.batch, &a.known)
-    batch_encode(&call.batch, &a.rows, &a.known, NULL, &call.base.engine.pack)
+        idset_batch_known(&call.batch, &a.known)
+    rows_encode(&call.batch, &a.rows, &a.known, NULL, &call.base.engine.pack)
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
     for i in range(j.req.n_required):
         pgarray_uuid(&a.required, j.req.required + 16 * i)
@@ -79,8 +79,8 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
             pgarray_null(&a.group)
     arg_bool(&a.dry, call.dry)
 
-cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
-    # Makes record batches and acknowledgment rows of the operations. Returns False if the job was answered.
+cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
+    # Makes logrecord batches and acknowledgment rows of the operations. Returns False if the job was answered.
     cdef Table seen
     cdef TxOp* op
     cdef int fault = TX_FAULT_NONE
@@ -93,29 +93,29 @@ cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind != TX_PUSH and op.ack.partition != NULL:
-            fault = tx_gather_ack(call, &seen, op.ack)
+            fault = txcall_gather_ack(call, &seen, op.ack)
         elif op.kind != TX_PUSH:
             continue              # its partition was removed: it counts as done
         elif op.push.partition != NULL:
-            fault = tx_gather_push(call, &seen, op.push)
+            fault = txcall_gather_push(call, &seen, op.push)
         if fault:
             break
     table_free(&seen)
     if fault > TX_FAULT_NONE:
         op.fault = fault
         tx_answer(j, i)
-    elif fault or not batch_chunks(&call.batch):
+    elif fault or not rows_cut(&call.batch):
         job_refuse(&j.job, 503, "Out of memory")
         fault = TX_FAULT_MEMORY
     return fault == TX_FAULT_NONE
 
-cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
+cdef int txcall_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
     # Adds a push. Returns TX_FAULT_*.
-    if not pushed_add(&call.batch, seen, it):
+    if not tx_push_add(&call.batch, seen, it):
         return TX_FAULT_MEMORY
     return TX_FAULT_DUPLICATE if it.status != ITEM_QUEUED else TX_FAULT_NONE
 
-cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
+cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
     # Adds an acknowledgment. Returns TX_FAULT_*. An unknown group holds no lease: the database refuses its row.
     cdef int32_t group = it.group.id if it.group != NULL else 0
     cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>group
@@ -153,40 +153,40 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         pass
     elif outcome != SLOT_OK and (res == NULL or call.asks):
         if not call.asks:
-            rows_unsure(c.engine, call.rows, call.n_rows)      # the next look finds what it may have stored
-        tx_doubt(call)
+            ack_uncertain(c.engine, call.rows, call.n_rows)    # the next look finds what it may have stored
+        txcall_lost(call)
     elif outcome != SLOT_OK:
-        tx_error(call, res)
+        txcall_error(call, res)
     elif call.asks:
-        tx_recovered(call, res)
+        txcall_recovered(call, res)
     elif PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
-        tx_stale(c.engine, j)
-    elif tx_learn(call, res):
+        txcall_stale(c.engine, j)
+    elif txcall_learn(call, res):
         job_queue_first(&j.job, &c.engine.txs.jobs)
     else:
-        tx_end(call, tx_take(call, res))
+        txcall_end(call, txcall_take(call, res))
     arena_close(&call.batch.arena)
 
-cdef void tx_end(TxCall* call, int fault) noexcept nogil:
-    # Ends a transaction, or sends it again. fault: result of tx_take.
+cdef void txcall_end(TxCall* call, int fault) noexcept nogil:
+    # Ends a transaction, or sends it again. fault: result of txcall_take.
     cdef TxJob* j = call.job
     if fault == TX_CLEAR:
         j.cleared = True
-        tx_go(call.base.engine, &j.job)
-    elif fault != TX_DONE and j.unsure and call.batch.n_chunks:
+        tx_resolve(call.base.engine, &j.job)
+    elif fault != TX_DONE and j.check_ids and call.batch.n_chunks:
         j.doubt = True        # it may be refused because it was done before
-        j.unsure = False
+        j.check_ids = False
         j.fault = fault + TX_FAULTS
         job_queue_first(&j.job, &call.base.engine.txs.jobs)
     else:
         tx_answer(j, fault)
 
-cdef void tx_stale(Engine* e, TxJob* j) noexcept nogil:
+cdef void txcall_stale(Engine* e, TxJob* j) noexcept nogil:
     j.asked = False
     joblist_add(&e.wait_reload, &j.job)
-    engine_reload(e.worker)
+    catalog_want_reload(e.worker)
 
-cdef void tx_doubt(TxCall* call) noexcept nogil:
+cdef void txcall_lost(TxCall* call) noexcept nogil:
     # Handles a lost answer: asks for the pushed items, which show whether the transaction took effect. If there is no
     # push, only the client can find out.
     cdef TxJob* j = call.job
@@ -199,7 +199,7 @@ cdef void tx_doubt(TxCall* call) noexcept nogil:
     e.pause_until = now + TROUBLE_PAUSE_US
     job_queue(&j.job, &e.txs.jobs)
 
-cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
+cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
     # Ends a transaction with a lost answer. If all its items are stored, it was done. If no item is stored, it is sent
     # again and every id is looked up.
     cdef TxJob* j = call.job
@@ -210,10 +210,10 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
         tx_answer(j, j.fault - TX_FAULTS)
         return
     if PQntuples(res) == 0:
-        j.unsure = True
-        tx_go(call.base.engine, &j.job)
+        j.check_ids = True
+        tx_resolve(call.base.engine, &j.job)
         return
-    pushed_take(call.base.engine.worker, &call.batch, res)
+    tx_push_take(call.base.engine.worker, &call.batch, res)
     for i in range(j.req.n):
         op = &j.req.ops[i]
         op.fault = TX_FAULT_NONE
@@ -221,26 +221,27 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
             op.ack.code = ACKED_OK | (ACKED_DLQ if ACK_FAILED <= op.ack.status <= ACK_DLQ else 0)
     tx_answer(j, TX_DONE)
 
-cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
+cdef void txcall_error(TxCall* call, PGresult* res) noexcept nogil:
     # Handles an error of the server: nothing took effect.
-    cdef const Verdict* v = verdict_of(res)
+    cdef const Verdict* v = sqlstate_of(res)
     cdef TxJob* j = call.job
     cdef Engine* e = call.base.engine
     cdef char[VERDICT_TEXT] text
-    if job_again(&j.job, v.blame, call.base.ended_us):
+    if job_may_retry(&j.job, v.error_class, call.base.ended_us):
         e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
         if v.reload:
-            tx_stale(e, j)
+            txcall_stale(e, j)
         else:
             job_queue(&j.job, &e.txs.jobs)
         return
     log_line(b"error", b"transaction_refused", pg_error(res))
-    if v.blame == BLAME_DATA:
-        job_refuse(&j.job, 500, verdict_text(text, b"The transaction was refused", v))
+    if v.error_class == ERROR_DATA:
+        job_refuse(&j.job, 500, sqlstate_text(text, b"The transaction was refused", v))
     else:
-        job_refuse(&j.job, 503, verdict_text(text, b"The transaction could not be taken, nothing of it took effect", v))
+        job_refuse(&j.job, 503,
+                   sqlstate_text(text, b"The transaction could not be taken, nothing of it took effect", v))
 
-cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
+cdef bint txcall_learn(TxCall* call, PGresult* res) noexcept nogil:
     # Learns the ids in the answer. Returns True if more ids must be learned first, and nothing was done.
     cdef int row, i
     cdef bint again = False
@@ -249,12 +250,12 @@ cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
             again = again or pg_int2(res, row, TX_STATUS) == TX_ROW_REFUSED
-            chunk_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
-                        pg_int8(res, row, TX_CREATED_AT), NULL)
+            idset_row_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
+                            pg_int8(res, row, TX_CREATED_AT), NULL)
     uv_mutex_unlock(&idsets.lock)
     return again
 
-cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
+cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
     # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at
     # fault.
     cdef int row, i
@@ -264,30 +265,30 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
-            refused = tx_take_push(&call.batch.chunks[i], res, row) or refused
+            refused = txcall_take_push(&call.batch.chunks[i], res, row) or refused
         elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            refused = tx_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
+            refused = txcall_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
         elif pg_int2(res, row, TX_KIND) == TX_ROW_LEASE:
             lease = True
     if refused or lease:
-        return tx_fault(&call.job.req)
+        return txcall_fault(&call.job.req)
     if call.dry:
         return TX_CLEAR
-    catalog_book_lock()
+    index_lock_all()
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
-            book_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
-                        &wake)
+            index_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
+                         &wake)
         elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
-                       pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
-                       &wake)
-    catalog_book_unlock(call.base.engine.worker, wake)
+            index_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
+                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
+                        &wake)
+    index_unlock_all(call.base.engine.worker, wake)
     return TX_DONE
 
-cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
-    # Takes the results of one row. Returns True if a record is a duplicate.
+cdef bint txcall_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
+    # Takes the results of one row. Returns True if a logrecord is a duplicate.
     cdef PushItem* it = c.first
     cdef bint refused = False
     cdef int k
@@ -301,7 +302,7 @@ cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
         it = it.next
     return refused
 
-cdef bint tx_take_ack(AckRow* row, Slice codes) noexcept nogil:
+cdef bint txcall_take_ack(AckRow* row, Slice codes) noexcept nogil:
     cdef AckItem* a = row.first
     cdef bint refused = False
     cdef size_t k = 0
@@ -312,7 +313,7 @@ cdef bint tx_take_ack(AckRow* row, Slice codes) noexcept nogil:
         a = a.next
     return refused
 
-cdef int tx_fault(TxReq* q) noexcept nogil:
+cdef int txcall_fault(TxReq* q) noexcept nogil:
     # Returns the first operation at fault; TX_LEASE if none is.
     cdef TxOp* op
     cdef int i

@@ -41,11 +41,11 @@ cdef struct Spool:
     JobList gather_jobs
     SpoolStep step
     bint stepping
-    int64_t at                # offset of the next record in the first segment
+    int64_t at                # offset of the next logrecord in the first segment
     SharedInt64 pending         # records not drained yet
     SharedInt64 bytes           # of all segments
     SharedInt64 failed          # records and pieces in the quarantine
-    SharedInt64 oldest_us       # wall clock: since when the next record waits
+    SharedInt64 oldest_us       # wall clock: since when the next logrecord waits
     SharedInt64 taken           # records ever taken
     SharedInt64 drained
     SharedFlag trouble              # the last write failed
@@ -74,7 +74,7 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     spool.pause_us = <int64_t>pause_ms * 1000
     spool.number = <uint64_t>clock_wall_us()
     table_init(&spool.waiting)
-    uuidgen_open(&g)
+    uuid_open(&g)
     spool.seed = g.state
     spool.gate = GATE_SHUT    # until the engine sets it
 
@@ -88,9 +88,9 @@ cdef void spool_close() noexcept nogil:
         following = s.next
         free(s)
         s = following
-    file_close(&spool.fd)
-    file_close(&spool.step.fd)
-    file_close(&spool.dir_fd)
+    segment_close(&spool.fd)
+    segment_close(&spool.step.fd)
+    segment_close(&spool.dir_fd)
     free(spool.spare)
     buf_free(&spool.gather)
     buf_free(&spool.write.bytes)
@@ -122,7 +122,7 @@ cdef uint64_t spool_number() noexcept nogil:
     spool.number = wall if wall > spool.number else spool.number + 1
     return spool.number
 
-cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
+cdef SpoolSegment* spool_add(uint64_t number) noexcept nogil:
     # Appends a segment, the spare one if there is one. Returns NULL if memory ran out.
     cdef SpoolSegment* s = spool.spare
     if s == NULL:
@@ -142,16 +142,16 @@ cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
         spool.number = number
     return s
 
-cdef void segment_drop() noexcept nogil:
+cdef void spool_drop() noexcept nogil:
     # Drops the first segment, which is drained; the next step deletes its file.
     cdef SpoolSegment* s = spool.first
     spool.step.drop = True
     spool.step.drop_number = s.number
     spool.step.note = False
-    file_close(&spool.step.fd)
+    segment_close(&spool.step.fd)
     if s == spool.last:
         spool.last = NULL
-        file_close(&spool.fd)
+        segment_close(&spool.fd)
     spool.first = s.next
     spool.at = SEGMENT_HEAD
     spool.bytes -= s.size
@@ -177,7 +177,7 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     spool.gather_records = 0
     joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     if spool.fd >= 0 and (spool.last.size >= SPOOL_SEGMENT or spool.last.records >= spool.per_file):
-        file_close(&spool.fd)
+        segment_close(&spool.fd)
     t.dir_fd = spool.dir_fd
     t.fd = spool.fd
     if t.fd < 0:
@@ -192,7 +192,7 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     if t.fd < 0 and spool.spare == NULL:
         t.error = ENOMEM      # before the file is created: its content must be counted
         done(&t.work, 0)
-    elif uv_queue_work(loop, &t.work, spool_write_run, done) != 0:
+    elif uv_queue_work(loop, &t.work, segment_write_run, done) != 0:
         t.error = EIO
         done(&t.work, 0)
 
@@ -204,7 +204,7 @@ cdef void spool_write_end() noexcept nogil:
     spool.fd = t.fd
     if t.error == 0:
         if fresh:
-            segment_add(t.number)
+            spool_add(t.number)
             spool.bytes += SEGMENT_HEAD
         spool.last.size += <int64_t>t.bytes.len
         spool.last.records += t.records
@@ -222,6 +222,12 @@ cdef void spool_write_end() noexcept nogil:
     if t.bytes.cap > 4 * SPOOL_WINDOW:
         buf_free(&t.bytes)
 
-cdef inline bint spill_hurries() noexcept nogil:
+cdef inline bint spool_fails_fast() noexcept nogil:
     # Returns True if pushes do not wait for an unavailable database, because there is a buffer.
     return spool.on and spool.gate == GATE_SHUT
+
+cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
+    # Returns the key of a partition, from its names; never 0. Partitions with equal keys wait for each other, without
+    # other effects.
+    cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
+    return h if h else 1

@@ -1,0 +1,22 @@
+# Keeps why a request is refused: a status and a text. Written where the reason is known, sent to the client with the
+# answer (net/reply).
+
+cdef struct ApiError:
+    int status
+    char[240] text            # NUL-terminated UTF-8 without control characters
+
+cdef inline void refuse_set(ApiError* e, int status, const char* text) noexcept nogil:
+    e.status = status
+    strncpy(e.text, text, 239)
+    e.text[239] = 0
+
+cdef bint refuse(ApiError* e, const char* text) noexcept nogil:
+    refuse_set(e, 400, text)
+    return False
+
+cdef bint refuse_memory(ApiError* e) noexcept nogil:
+    refuse_set(e, 503, b"Out of memory")
+    return False
+
+cdef extern from "error.h" nogil:
+    bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # like printf; status 400, returns False

@@ -1,0 +1,389 @@
+# The way of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Its states are
+# places (JobAt): PENDING → RESOLVING, ASKING (names, group) → LEASING (candidates) → FETCHING → its answer (completed,
+# empty or failed). In FETCHING one statement claims and reads for many pops (deliver/popcall), or claims records in
+# memory (settle/claimcall). A long poll that is empty goes to PARKED in the book, then to WOKEN and RETRYING.
+
+cdef JobKind POP_JOB
+POP_JOB.op = OP_POP
+POP_JOB.ask = pop_ask
+POP_JOB.name_refused = pop_name_refused
+POP_JOB.retry = pop_retry
+POP_JOB.refuse = popend_refuse
+POP_JOB.until = popend_until
+POP_JOB.expire = popend_expire
+
+cdef enum:
+    POP_TRIES = 20            # look-ups of names since the pop was last woken
+
+# ---- in ------------------------------------------------------------------------------------------------------------
+
+cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef PopJob* j = <PopJob*>arena_zero(&r.arena, sizeof(PopJob))
+    cdef ApiError err
+    r.op = OP_POP
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not popquery_parse(route, r.path, r.query, &r.arena, e.settings, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    if r.asks & ASK_EVENTS and not j.req.frames:
+        j.req.events = (j.req.events or header_accept(r.headers_raw, EVENTS_TYPE)
+                        >= max(1, header_accept(r.headers_raw, JSON_TYPE)))
+    if r.grant != NULL and route != ROUTE_POP_ANY and not gate_pops(r, j.req.queue, j.req.group):
+        gate_refuse_pop(r, j.req.queue, j.req.group)
+        return
+    pop_begin(w, r, j)
+
+cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
+    # Begins a pop whose parameters are read and allowed.
+    job_open(&j.job, r, &POP_JOB, r.body.n)
+    j.deadline.owner = j
+    j.any_queue = j.req.route == ROUTE_POP_ANY
+    if req_has_partition(j.req.route):
+        j.want_partition = j.req.partition
+    if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
+        # 50 ms early (timeouts of at least 1 s), so that the answer reaches clients that count to the same number
+        j.until_us = r.started_us + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
+        if r.grant != NULL:
+            j.until_us = gate_until(r, j.until_us)
+    if j.req.autopilot and not j.req.partitions_given:
+        j.req.partitions = PILOT_PARTITIONS
+    j.width = 1 if j.want_partition.p != NULL else j.req.partitions
+    j.cursors = <Cursor**>arena_alloc(&r.arena, j.width * sizeof(Cursor*))
+    if j.req.auto_ack:
+        j.spans = <PopSpan*>arena_alloc(&r.arena, j.width * sizeof(PopSpan))
+    if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
+        job_refuse(&j.job, 503, "Out of memory")
+        return
+    r.on_gone = popend_client_gone
+    if j.until_us:
+        r.on_end = popend_eof
+    if pops_paused:
+        popend_pause(w, j)
+    else:
+        pop_try(w, j)
+
+cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
+    # Makes one attempt: looks up names, then chooses candidates. The pop ends in a call, in a look-up, parked, or
+    # answered.
+    cdef Engine* e = engine_of(w)
+    j.rate_limited = False
+    if j.gone:
+        pop_pass(w, j)
+        popend_forget(j)
+        return
+    if e.stopping:
+        popend_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        return
+    if popend_token_stale(j):
+        pop_pass(w, j)
+        popend_verify(j)
+        return
+    if not pop_names(w, j):
+        return
+    if j.req.sub_new and (j.any_queue or j.queue == NULL):
+        pop_note_awaited(j)
+    if j.group == NULL:
+        pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
+        return
+    pop_claim(w, j)
+
+cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
+    # Returns the key of what a pop waits for by name (ready/namewaiters).
+    return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                                 j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
+
+cdef void pop_note_awaited(PopJob* j) noexcept nogil:
+    # Notes that its group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
+    uv_mutex_lock(&book.lock)
+    namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
+    uv_mutex_unlock(&book.lock)
+
+cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
+    # Passes on the wake-up of a pop that will not take messages: wakes one waiter for each partition that it might have
+    # had.
+    cdef PopJob* wake = NULL
+    cdef int n
+    if j.group == NULL:
+        return
+    uv_mutex_lock(&book.lock)
+    rate_settle(j, 0, &wake)
+    if j.only != NULL and j.only.state == CURSOR_READY:
+        waiters_wake_cursor(j.only, &wake)
+    for n in range(min(j.width, j.group.n_ready) if not j.group.paused else 0):
+        if j.group.wait_first != NULL:
+            waiters_wake(j.group.wait_first, &wake)
+    uv_mutex_unlock(&book.lock)
+    waiters_send(w, wake)
+
+cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
+    # Looks up queue, group and (for a specific pop) partition. Returns False if the pop waits for the database. If a
+    # name is unknown, returns True with group NULL.
+    cdef bint ask = False
+    if j.reserved:
+        return True           # woken with tokens: keeps its queue and group
+    j.partition = NULL
+    j.only = NULL
+    j.group = NULL
+    j.queue = NULL
+    j.n_cursors = 0
+    j.known = False
+    j.named = True
+    j.job.r.pin = <uint8_t>epoch_renew(j.job.r.worker.pins, j.job.r.pin)
+    uv_rwlock_rdlock(&catalog.lock)
+    if j.any_queue:
+        ask = not popany_choose(j)
+    else:
+        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &j.partition)
+        j.known = j.queue != NULL
+        if j.queue == NULL:
+            # one reload (see catalog_reload_allowed) answers for all unknown names
+            ask = catalog.version == VERSION_NONE or (not j.asked and catalog_reload_allowed())
+        elif j.group == NULL:
+            ask = True
+        elif j.partition == NULL and j.want_partition.p != NULL:
+            ask = not j.asked
+            j.group = j.group if ask else NULL
+    uv_rwlock_rdunlock(&catalog.lock)
+    if not ask:
+        return True
+    if j.job.tries >= POP_TRIES:
+        return True
+    j.job.tries += 1
+    j.asked = True
+    if j.queue == NULL:
+        joblist_add(&engine_of(w).wait_reload, &j.job)
+        catalog_want_reload(w)
+    else:
+        joblist_add(&engine_of(w).resolving, &j.job)
+    return False
+
+cdef void pop_choose(PopJob* j) noexcept nogil:
+    # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
+    # partitions as fill its batch. Requires book.lock.
+    cdef Handling* seen = &j.group.handling
+    if not j.req.batch_given:
+        j.req.batch = autopilot_batch(seen, j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us)
+    if not j.req.partitions_given and j.group.n_ready:
+        j.req.partitions = autopilot_width(seen, j.req.batch, j.group.n_ready, j.group.n_wait)
+    elif not j.req.partitions_given:
+        j.req.partitions = autopilot_fills(seen, j.req.batch)
+
+cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
+    # Takes candidates from the book. If there is none, the pop parks or is answered. This is decided under the same
+    # lock, so no wake-up is missed.
+    cdef Engine* e = engine_of(w)
+    cdef int take
+    cdef bint parked = False
+    cdef bint looks_on = False
+    cdef const char* refused = NULL
+    cdef bint cached = False
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    if j.req.autopilot:
+        pop_choose(j)
+    take = index_take(j)
+    if j.n_cursors == 0:
+        rate_settle(j, 0, &wake)
+    if j.n_cursors:
+        cached = pop_take_cached(j, &wake)
+    elif take == TAKE_DONE or take == TAKE_PAUSED or take == TAKE_RATE:
+        if take == TAKE_RATE:
+            # Parks until the database has said whether there are tokens. If there are none, a long poll parks until
+            # there are, or by name if another queue may have messages.
+            j.rate_limited = not rate_empty(j.group) or not j.any_queue
+            parked = not rate_empty(j.group) or j.until_us > clock_mono_us()
+        elif j.only == NULL and j.group.scan != SCAN_DONE and take == TAKE_DONE:
+            parked = True         # not scanned yet: the scan wakes it, even if it finds nothing
+        elif j.until_us > clock_mono_us():
+            parked = not j.any_queue
+            looks_on = j.any_queue
+        else:
+            book.missed_us = clock_mono_us()
+        refused = pop_park(e, j) if parked else NULL
+    uv_mutex_unlock(&book.lock)
+    if wake != NULL:
+        waiters_send(w, wake)
+    if take == TAKE_SHORT:
+        refused = "Out of memory"
+    if refused != NULL:
+        popend_fail(j, 503, refused)
+    elif looks_on:
+        pop_wait_or_answer(w, j, j.why)       # another queue may have something
+    elif parked:
+        return                    # another thread may have taken it out of the book: no field may be read
+    elif j.n_cursors:
+        job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
+    elif take == TAKE_STALE:
+        job_queue(&j.job, &e.woken)
+    else:
+        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
+    # Chooses rows in memory for the candidates. Returns False if they cannot answer all of them. The rows are
+    # referenced until the claim is made and the answer is written (settle/claimcall). Candidates beyond the pop's
+    # budget become ready again. Requires book.lock.
+    cdef int64_t stop, got, now
+    cdef int left = j.req.batch
+    cdef size_t bytes = 0
+    cdef int i
+    cdef int n = 0
+    cdef CachedRow* r
+    cdef Taken* t
+    if j.job.alone or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
+        return False
+    now = clock_mono_us()
+    for i in range(j.n_cursors):
+        if j.cursors[i].open or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+            return False
+    if j.taken == NULL:
+        j.taken = <Taken*>arena_alloc(&j.job.r.arena, j.width * sizeof(Taken))
+        if j.taken == NULL:
+            return False
+    while n < j.n_cursors and left and bytes < CLAIM_BYTES:
+        t = &j.taken[n]
+        r = rowcache_find(j.cursors[n].partition, j.cursors[n].next_offset, now)
+        t.row = r
+        t.first = j.cursors[n].next_offset
+        t.made = False
+        stop = t.first
+        while r != NULL and left and bytes < CLAIM_BYTES:
+            got = r.base + r.n - stop
+            if got > left:
+                got = left
+            stop += got
+            left -= <int>got
+            bytes += r.bytes
+            r.refs += 1
+            r = r.newer
+        t.take = <int>(stop - t.first)
+        n += 1
+    j.taken_bytes = bytes
+    for i in range(n, j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        waiters_wake_cursor(j.cursors[i], wake)
+    j.n_cursors = n
+    return True
+
+cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
+    # Parks a pop: other threads may take it out of the book from now on. Returns NULL, or why it does not wait.
+    # Requires book.lock.
+    cdef int64_t until = j.until_us
+    if j.until_us and not j.job.long_polls and job_crowded(&j.job):
+        e.worker.counters.not_parked += 1
+        return "Too many pops are waiting; try again"
+    if popend_token_stale(j):
+        until = 0             # popend_deadline lets its token be verified
+    elif not until:
+        until = clock_mono_us() + e.patience_us
+    if not heap_add(&e.deadlines, &j.deadline, until):
+        return "Out of memory"
+    if not waiters_park(j):
+        heap_del(&e.deadlines, &j.deadline)
+        return "Out of memory"
+    if j.until_us and not j.job.long_polls:
+        job_count_poll(&j.job)
+    job_park(&j.job)
+    return NULL
+
+cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
+    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Another worker
+    # may have made what it waits for since it looked, so it looks again under the locks under which it parks.
+    cdef const char* refused = NULL
+    cdef bint again
+    if j.until_us <= clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        book.missed_us = clock_mono_us()
+        uv_mutex_unlock(&book.lock)
+        popend_empty(j, WHY_EXPIRED if j.until_us else why)
+        return
+    index_lock_all()
+    again = j.job.tries < POP_TRIES and pop_exists_now(j)
+    if not again:
+        refused = pop_park(engine_of(w), j)
+    index_unlock_all(w, NULL)
+    if again:
+        job_queue(&j.job, &engine_of(w).woken)
+    elif refused != NULL:
+        popend_fail(j, 503, refused)
+
+cdef bint pop_exists_now(PopJob* j) noexcept nogil:
+    # Returns True if what the pop did not find exists now. Requires catalog.lock and book.lock.
+    cdef Queue* q
+    if j.any_queue:
+        q = catalog.list
+        while q != NULL and not popany_has_work(j, q):
+            q = q.next
+        return q != NULL
+    q = catalog_queue(j.req.queue)
+    return q != NULL and (j.queue == NULL or j.want_partition.p != NULL
+                          and catalog_partition(q, j.want_partition) != NULL)
+
+cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
+    # Parks or answers a specific pop whose statement found nothing: it waits for its cursor to become ready.
+    cdef bint parked = False
+    cdef const char* refused = NULL
+    cdef bint again = False
+    if j.until_us > clock_mono_us() and not e.stopping:       # else no event would wake it
+        uv_mutex_lock(&book.lock)
+        if j.only.state == CURSOR_READY or index_pop_stale(j):
+            again = True
+        else:
+            parked = True
+            refused = pop_park(e, j)
+        uv_mutex_unlock(&book.lock)
+    if again:
+        job_queue(&j.job, &e.woken)
+    elif refused != NULL:
+        popend_fail(j, 503, refused)
+    elif not parked:
+        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+# ---- missing names -------------------------------------------------------------------------------------------------
+
+cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
+    cdef PopJob* j = <PopJob*>job
+    if j.queue == NULL or j.queue.dead:
+        return
+    if j.any_queue:
+        popany_ask(e, j)
+    elif catalog_group(j.queue, j.req.group) == NULL:
+        pop_ask_group(e, j, j.queue)
+    if j.want_partition.p != NULL and catalog_partition(j.queue, j.want_partition) == NULL:
+        ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
+
+cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
+    # Asks for the pop's group in a queue, with the start that it requests. If a group with start `new` had to wait for
+    # the queue, it begins with its first request (pop_first_us). Requires catalog.lock.
+    cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and dbclock_known() else 0
+    if first_us:
+        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, dbclock_at(first_us))
+    else:
+        ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
+                  j.req.sub_from_us)
+
+cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
+    # Returns when the pop's group first asked for the queue by name, or by namespace and task (monotonic). Returns 0 if
+    # it did not ask before the queue was there, or a group of the queue was deleted or moved since. Requires
+    # catalog.lock.
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t first_us = 0
+    cdef Awaited* a
+    uv_mutex_lock(&book.lock)
+    a = namewaiters_first(namewaiters_first_key(False, q.name, slice_of(NULL, 0), j.req.group), now)
+    if a != NULL:
+        first_us = a.first_us
+    a = namewaiters_first(pop_awaited_key(j), now) if j.any_queue else NULL
+    if a != NULL and (first_us == 0 or a.first_us < first_us):
+        first_us = a.first_us
+    uv_mutex_unlock(&book.lock)
+    return first_us if first_us > q.moved_us else 0
+
+cdef bint pop_name_refused(Round* r, Job* job) noexcept nogil:
+    cdef PopJob* j = <PopJob*>job
+    return j.queue != NULL and ask_is_refused(r, job, True, j.queue.name, j.req.group)
+
+cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
+    job_queue(job, &e.woken)

@@ -1,0 +1,160 @@
+# Frees what was deleted. In: what the catalog buried. Out: its memory, two moves of the epoch later (base/epoch).
+# Cached
+# rows, leases, remembered ids, and places in the heap of due times and the list of scans go with it. Owner: the first
+# worker, from its timer and at the end of a turn of its loop, when no caller holds a pointer. Locks: book.lock and
+# idsets.lock, for a slice at a time; a turn frees at most RECLAIM_SLICES, so that no thread waits long.
+
+cdef enum:
+    RECLAIM_SLICE = 256       # cursors or partitions freed under one lock
+    RECLAIM_SLICES = 16       # slices in a turn
+
+cdef void reclaim_seen(Worker* w, InboxMsg* m) noexcept nogil:
+    # Notes that this worker has ended all it did before the move of the epoch.
+    pin_set(&w.epoch_seen, epoch_now)
+
+cdef bint reclaim_settled(Process* p) noexcept nogil:
+    # Returns True if every worker has ended what it did before the last move of the epoch.
+    cdef int i
+    for i in range(p.n):
+        if p.workers[i] is not leader and pin_count(&p.workers[i].epoch_seen) != epoch_now:
+            return False
+    return True
+
+cdef bint reclaim_is_pinned(Process* p) noexcept nogil:
+    # Returns True if a request or thread is pinned to another epoch than the current one. Requires book.lock.
+    cdef int other = <int>((epoch_now + 1) & 1)
+    cdef int i
+    for i in range(p.n):
+        if pin_count(&p.workers[i].pins[other]):
+            return True
+    return pin_count(&epoch_outside[other]) != 0
+
+cdef void reclaim_tick(Worker* w) noexcept nogil:
+    # Moves the epoch on if that frees memory. Runs twice a second.
+    global epoch_now, epoch_blocked
+    cdef Process* p = w.process
+    cdef PopJob* wake = NULL
+    cdef bint moved = False
+    cdef bint buried
+    cdef int i
+    if w is not leader or not retire_is_empty(&catalog.due) or not reclaim_settled(p):
+        return
+    uv_rwlock_wrlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    retire_forgotten(&wake)
+    retire_unused(&wake)
+    buried = not (retire_is_empty(&catalog.retired[0]) and retire_is_empty(&catalog.retired[1]))
+    epoch_blocked = buried and reclaim_is_pinned(p)
+    if buried and not epoch_blocked:
+        moved = True
+        epoch_now += 1
+        catalog.due = catalog_retired()[0]
+        memset(catalog_retired(), 0, sizeof(Retired))
+        w.reclaims = True
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_wrunlock(&catalog.lock)
+    waiters_send(w, wake)
+    if not moved:
+        return
+    for i in range(p.n):
+        if p.workers[i] is not w:
+            p.workers[i].epoch_msg.run = reclaim_seen
+            # a worker that has ended sees no epoch: the close frees what is left
+            worker_post(p.workers[i], &p.workers[i].epoch_msg)
+
+# ---- freeing -------------------------------------------------------------------------------------------------------
+
+cdef void reclaim_turn(Worker* w) noexcept nogil:
+    cdef int i
+    if w.ending or not reclaim_settled(w.process):
+        return
+    for i in range(RECLAIM_SLICES):
+        w.reclaims = reclaim_slice(&catalog.due)
+        if not w.reclaims:
+            return
+    uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
+
+cdef bint reclaim_slice(Retired* grave) noexcept nogil:
+    # Frees one slice of a grave. Returns False if nothing is left.
+    cdef Queue* q = grave.queues
+    cdef Group* g = grave.groups
+    if g != NULL:
+        if reclaim_group(g):
+            grave.groups = g.next
+            catalog_free_group(g)
+    elif grave.partitions != NULL:
+        reclaim_partitions(&grave.partitions)
+    elif q != NULL:
+        g = q.group_list
+        if g != NULL:
+            # cursors of all groups go before the partitions that they lead to
+            if reclaim_group(g):
+                q.group_list = g.next
+                catalog_free_group(g)
+        elif q.all_partitions != NULL:
+            reclaim_partitions(&q.all_partitions)
+        else:
+            grave.queues = q.next
+            catalog_free_queue(q)
+            catalog.n_queues -= 1
+    return not retire_is_empty(grave)
+
+cdef bint reclaim_group(Group* g) noexcept nogil:
+    # Frees some cursors of a group. Returns True if all are freed; the group has left all lists.
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    group_unlist_scan(g)
+    group_unlist(g)
+    for i in range(RECLAIM_SLICE):
+        if g.all_cursors != NULL:
+            cursor_free(g.all_cursors)
+    uv_mutex_unlock(&book.lock)
+    return g.all_cursors == NULL
+
+cdef void reclaim_partitions(Partition** list) noexcept nogil:
+    # Frees at most RECLAIM_SLICE partitions, with their ids, their cached rows and the cursors that were buried with
+    # them.
+    cdef Partition* p = list[0]
+    cdef Partition* following
+    cdef Cursor* c
+    cdef int n = 0
+    uv_mutex_lock(&idsets.lock)
+    while p != NULL and n < RECLAIM_SLICE:
+        if p.idset != NULL:
+            idset_drop(p.idset)
+        p = p.all_next
+        n += 1
+    uv_mutex_unlock(&idsets.lock)
+    p = list[0]
+    uv_mutex_lock(&book.lock)
+    while n:
+        n -= 1
+        while p.cache_first != NULL:
+            rowcache_drop(p)
+        while p.retired_cursors != NULL:
+            c = p.retired_cursors
+            p.retired_cursors = c.all_next
+            cursor_free(c)
+        following = p.all_next
+        catalog_free_partition(p)
+        p = following
+    uv_mutex_unlock(&book.lock)
+    list[0] = p
+
+cdef void reclaim_all(Retired* grave) noexcept nogil:
+    # Frees a whole grave at once. Requires that no worker runs.
+    while reclaim_slice(grave):
+        pass
+
+cdef void reclaim_close() noexcept nogil:
+    # Frees the catalog, in the order of burial. Requires that no worker runs.
+    reclaim_all(&catalog.due)
+    reclaim_all(&catalog.retired[(epoch_now + 1) & 1])
+    reclaim_all(catalog_retired())
+    catalog.due.queues = catalog.list
+    reclaim_all(&catalog.due)
+    table_free(&catalog.by_name)
+    table_free(&catalog.by_id)
+    table_free(&catalog.partitions)
+    catalog.loaded = False
+    uv_rwlock_destroy(&catalog.lock)

@@ -1,0 +1,144 @@
+# Looks for what other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out:
+# heads in the book. All groups are scanned if too much time has passed, or a transaction may have been passed over.
+
+# Columns of recent.
+cdef enum:
+    RECENT_PARTITION = 0
+    RECENT_QUEUE
+    RECENT_HEAD
+
+# Rows of recent. The first two hold moments in RECENT_HEAD.
+cdef enum:
+    RECENT_ROW_SINCE = 0      # where the next look begins; its RECENT_QUEUE is 1 if that moment is a guess
+    RECENT_ROW_WRITER         # the start of the oldest transaction that may have written a pause
+    RECENT_ROW_FIRST          # the first partition with its head; the others follow
+
+cdef void scanner_next(Engine* e) noexcept nogil:
+    # Takes the next group to be scanned. Leaves out groups that can be found no more.
+    cdef Polling* d = &e.polling
+    cdef Group* g
+    uv_mutex_lock(&book.lock)
+    # The first look begins before the first scan. A worker takes groups only once it has met this server: on meeting
+    # it, the worker forgets what it has in hand (poll_forget).
+    while book.looked and e.incarnation == catalog.incarnation and book.scan_first != NULL and d.scanning == NULL:
+        g = book.scan_first
+        book.scan_first = g.scan_next
+        book.n_scans -= 1
+        if g.dead or g.queue.dead:
+            g.scan = SCAN_WANTED
+            g.scan_listed = False
+            continue
+        g.scan = SCAN_RUNNING
+        d.scanning = g
+        d.pin = epoch_pin(e.worker.pins)
+    uv_mutex_unlock(&book.lock)
+
+cdef void scanner_release(Engine* e) noexcept nogil:
+    # Lets go of the scanned group and its pin.
+    e.polling.scanning = NULL
+    epoch_unpin(e.worker.pins, e.polling.pin)
+    e.polling.pin = 0
+
+cdef void scanner_yield(Engine* e) noexcept nogil:
+    # Leaves the running scan to the next worker that has a free connection.
+    uv_mutex_lock(&book.lock)
+    group_yield_scan(e.polling.scanning)
+    uv_mutex_unlock(&book.lock)
+    scanner_release(e)
+
+cdef void scanner_send(Engine* e) noexcept nogil:
+    cdef Group* g = e.polling.scanning
+    cdef ScanArgs* a = <ScanArgs*>e.args.at
+    uv_mutex_lock(&book.lock)
+    e.polling.moves = book.moves
+    uv_mutex_unlock(&book.lock)
+    poll_begin(e, STMT_POP_SCAN, scanner_done, FIND_SCAN)
+    arg_int4(&a.queue, g.queue.id)
+    arg_int4(&a.group, g.id)
+    arg_int4(&a.after, g.scan_after)
+    arg_int4(&a.most, SCAN_PAGE)
+    call_send(&e.polling.call)
+
+cdef void scanner_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
+    cdef Polling* d = &e.polling
+    cdef Found* f
+    cdef int row
+    cdef int32_t last = -1
+    cdef bint more = False
+    d.finding = FIND_NOTHING
+    uv_mutex_lock(&book.lock)
+    book.scan_error = sqlstate_of(res) if outcome == SLOT_ERROR else NULL
+    uv_mutex_unlock(&book.lock)
+    if outcome != SLOT_OK:
+        if outcome == SLOT_ERROR:
+            if sqlstate_of(res).error_class >= ERROR_UNFIT:
+                log_line(b"error", b"scan_refused", pg_error(res))
+            d.pause_until = clock_mono_us() + SCAN_PAUSE_US
+        else:
+            scanner_yield(e)
+        return                # the same page is read again
+    if not poll_found_room(d, PQntuples(res)):
+        return
+    for row in range(PQntuples(res)):
+        last = pg_int4(res, row, POP_SCAN_PARTITION)
+        if pg_int8_or(res, row, POP_SCAN_HEAD, -1) >= 0:
+            f = poll_found_add(d, last)
+            f.next_offset = pg_int8_or(res, row, POP_SCAN_NEXT, -1)
+            f.head = pg_int8_or(res, row, POP_SCAN_HEAD, 0)
+            f.leased_until = pg_int8_or(res, row, POP_SCAN_LEASE_UNTIL, 0)
+        else:
+            more = pg_int8_or(res, row, POP_SCAN_HEAD, 0) == POP_SCAN_MORE
+    d.page_end = last
+    d.last_page = not more
+    poll_find_names(e, FIND_SCAN)
+
+cdef bint scanner_apply(Polling* d, Found* f, Partition* p, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
+    # Applies a row of a scan to the group's cursor. Returns False if memory ran out. Requires catalog.lock and
+    # book.lock.
+    cdef Cursor* c = cursor_get(d.scanning, p)
+    if c == NULL:
+        return False
+    if <int32_t>(c.moved - d.moves) > 0:
+        # The cursor has moved since the row was read: only the head can be news.
+        index_head_found(p, f.head, wake)
+        if c.state == CURSOR_IDLE and c.next_offset < p.head:
+            cursor_move(c, CURSOR_READY, 0)
+            waiters_wake_cursor(c, wake)
+        return True
+    if f.next_offset >= 0 and c.state != CURSOR_BUSY:
+        c.next_offset = f.next_offset
+    index_head_found(p, f.head, wake)
+    if f.leased_until > wall:
+        if c.state == CURSOR_IDLE:
+            cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
+    elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
+        # LEASED: the answer to a claim, or to an earlier scan, may be older than the move that ended the lease. If this
+        # scan is the older one, a try in vain tells.
+        cursor_move(c, CURSOR_READY, 0)
+        waiters_wake_cursor(c, wake)
+    return True
+
+cdef void scanner_end(Engine* e) noexcept nogil:
+    # Ends a scan. Pops that waited only to learn whether there are messages are answered now; long polls stay.
+    cdef Group* g = e.polling.scanning
+    cdef PopJob* j
+    cdef PopJob* following
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    g.scan = SCAN_DONE
+    g.scan_listed = False
+    if g.scan_twice:
+        g.scan_twice = False
+        group_rescan(g)
+    j = g.wait_first
+    while j != NULL:
+        following = j.wait_next
+        if j.until_us == 0:
+            waiters_wake(j, &wake)
+        j = following
+    if book.n_name_waiters:
+        namewaiters_wake_queue(g.queue, slice_of(NULL, 0), &wake)
+    uv_mutex_unlock(&book.lock)
+    scanner_release(e)
+    waiters_send(e.worker, wake)

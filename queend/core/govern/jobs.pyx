@@ -1,0 +1,175 @@
+# A job: one request on its way through the engine. In: requests, and outcomes of calls. Out: exactly one answer for
+# each. Owner: the request's worker; what another thread does for a job comes back through the inbox. A job stands in
+# its request's arena.
+
+cdef enum:
+    PARKED_UNIT = 16384       # a long poll counts as one more for each so many bytes
+
+cdef int64_t jobs_long_polls    # long polls of all workers that were parked and are not answered yet
+
+cdef void job_park(Job* j) noexcept nogil:
+    # Counts a long poll as parked, until job_unpark.
+    j.parked = True
+    held_drop(j.r)            # long polls have a bound of their own
+    j.r.worker.counters.parked += 1
+    engine_of(j.r.worker).queued_jobs -= 1
+
+cdef inline void job_unpark(Job* j) noexcept nogil:
+    if j.parked:
+        j.parked = False
+        held_count(j.r)
+        j.r.worker.counters.parked -= 1
+        engine_of(j.r.worker).queued_jobs += 1
+
+cdef inline bint job_crowded(Job* j) noexcept nogil:
+    # Returns True if a long poll may not park: max_parked are parked. The second half is kept for connections with one
+    # request in hand.
+    cdef int64_t n = atomic_get64(&jobs_long_polls)
+    cdef int64_t most = j.r.worker.settings.max_parked
+    return n >= most or n >= (most + 1) // 2 and j.r.conn != NULL and j.r.conn.owed > 1
+
+cdef inline void job_count_poll(Job* j) noexcept nogil:
+    # Counts a long poll that parks for the first time. One with a large head counts as several.
+    j.long_polls = 1 + <int>(j.r.arena.size // PARKED_UNIT)
+    atomic_add64(&jobs_long_polls, j.long_polls)
+
+cdef bint job_may_retry(Job* j, int blame, int64_t now) noexcept nogil:
+    # Returns True if a job is tried once more after an error that was not its own.
+    j.errors += 1 if j.errors < 255 else 0
+    return sqlstate_retries(blame, j.errors, now - j.born_us, engine_of(j.r.worker).patience_us)
+
+cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexcept nogil:
+    # Opens a job, which counts as waiting until it is parked or ends. bytes: of its body, unpacked.
+    memset(j, 0, sizeof(Job))
+    j.r = r
+    j.kind = kind
+    j.born_us = r.started_us
+    j.bytes = bytes
+    j.client = <uint64_t>r.conn if r.conn != NULL else CLIENT_NONE
+    if r.arriving:
+        request_settle(r)
+    if r.pin == 0:
+        r.pin = <uint8_t>epoch_pin(r.worker.pins)
+    r.job = j
+    r.op = kind.op
+    r.worker.counters.live_jobs += 1
+    engine_of(r.worker).queued_jobs += 1
+    held_count(r)
+
+cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
+    # Lets a job wait for a statement, or to be tried next.
+    job_unpark(j)
+    j.queued_us = clock_mono_us()
+    joblist_add(list, j)
+
+cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
+    j.queued_us = clock_mono_us()
+    joblist_front(list, j)
+
+cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
+    # Puts jobs that were not sent back in front of the list, in their order. They keep the time they have waited.
+    cdef Job* j = jobs.first
+    if j == NULL:
+        return
+    while j != NULL:
+        j.at = list.at
+        j = j.next
+    jobs.last.next = list.first
+    if list.last == NULL:
+        list.last = jobs.last
+    list.first = jobs.first
+    list.n += jobs.n
+    joblist_open(jobs, <JobAt>jobs.at)
+
+cdef void job_done(Job* j) noexcept nogil:
+    # Takes a job out of the counts.
+    job_unpark(j)
+    if j.long_polls:
+        atomic_add64(&jobs_long_polls, -j.long_polls)
+        j.long_polls = 0
+    j.r.worker.counters.live_jobs -= 1
+    engine_of(j.r.worker).queued_jobs -= 1
+
+cdef Request* job_end(Job* j) noexcept nogil:
+    # Ends a job. Returns its request, which is answered next, or leaves the engine.
+    cdef Request* r = j.r
+    job_done(j)
+    r.job = NULL
+    r.on_gone = NULL
+    return r
+
+cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
+    reply_error(job_end(j), status, text)
+
+cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* texts) noexcept nogil:
+    # Puts each job of a failed call back into its list, or refuses it.
+    cdef Engine* e = c.engine
+    cdef const Verdict* v = sqlstate_of(res)
+    cdef bint shared = c.jobs.n > 1 and sqlstate_isolates(v.error_class)
+    cdef Job* job
+    cdef bint refused
+    cdef char[VERDICT_TEXT] text
+    e.want_reload = e.want_reload or v.reload
+    if res != NULL:
+        e.pause_until = c.ended_us + TROUBLE_PAUSE_US
+    while c.jobs.first != NULL:
+        job = joblist_take(&c.jobs)
+        if res == NULL:
+            job_refuse(job, 503, texts.unknown)
+        elif job_may_retry(job, v.error_class, c.ended_us) or shared and not job.alone:
+            job.alone = job.alone or sqlstate_isolates(v.error_class)
+            job_queue(job, list)
+        else:
+            log_line(b"error", texts.event, pg_error(res))
+            refused = v.error_class == ERROR_DATA and texts.refused != NULL
+            sqlstate_text(text, texts.refused if refused else texts.put_off, v)
+            job_refuse(job, 500 if refused else 503, text)
+
+cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) noexcept nogil:
+    # Puts the job of a call that was not sent back into its list, or refuses it. Returns False if the call was sent.
+    # large: the answer if PostgreSQL takes no message of that size.
+    if outcome == SLOT_UNSENT:
+        job_queue_first(job, list)
+    elif outcome == SLOT_TOO_LARGE:
+        job.kind.refuse(job, 413, large)
+    elif outcome == SLOT_NO_MEMORY:
+        job.kind.refuse(job, 503, b"Out of memory")
+    return outcome >= SLOT_UNSENT
+
+cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const CallTexts* texts) noexcept nogil:
+    # Puts each job of a call that was not sent, or failed, back into its list or refuses it. Returns False if it was
+    # answered.
+    if outcome >= SLOT_UNSENT:
+        jobs_queue_first(&c.jobs, list)
+    elif outcome != SLOT_OK:
+        jobs_failed(c, res, list, texts)
+    return outcome != SLOT_OK
+
+cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
+    # Lets a long poll outlast a database that is away: it waits on in the list until its own deadline. Returns False
+    # for any other job.
+    cdef const JobKind* t = job.kind
+    cdef int64_t until = t.until(job) if t.until != NULL else 0
+    if until == 0:
+        return False
+    if now < until:
+        joblist_add(list, job)
+    else:
+        t.expire(job)
+    return True
+
+cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
+    # Refuses jobs of a list that waited for a connection for longer than the patience.
+    cdef int n = list.n
+    cdef Job* job
+    cdef int64_t now
+    if slotpool_ready(e.slots):
+        return
+    now = clock_mono_us()
+    while n > 0:
+        n -= 1
+        job = joblist_take(list)
+        if now - job.born_us > e.patience_us:
+            job.kind.refuse(job, 503, health_why())
+        else:
+            joblist_add(list, job)

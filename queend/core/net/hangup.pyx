@@ -1,0 +1,85 @@
+# Notices that a client has left, whatever it has in hand. In: a connection. Out: conn_close, or on_end of its requests.
+# A connection that is read learns it by reading. A paused connection (too many requests or answers in hand, or ended
+# input) is polled at every tick, so its end is noticed within TICK_MS. POLLRDHUP tells of an end behind bytes that were
+# not read yet.
+#
+# Reset (the kernel knows that the peer is gone): the connection is closed. Messages claimed for it, and not handed to
+# the kernel, are given back.
+#
+# End of input (FIN): the client has left, or has shut only its sending side and reads on (`nc -N`, HTTP/1.0 clients).
+# Both look alike. So its requests are done and answered, but its long polls end at once (on_end), with an empty answer.
+# Messages claimed for them meanwhile are given back. Requests that were sent and are still unread are read; their polls
+# do not wait. An incomplete request is dropped. The connection is closed after its last answer, or after HALF_MS. A
+# slow database or control plane must not hold the descriptor of a client that left.
+
+cdef enum:
+    LOOK_AT_ONCE = 64
+    HALF_MS = 15000
+
+cdef void hangup_add(Conn* c) noexcept nogil:
+    cdef Worker* w = c.worker
+    c.paused = True
+    c.unread_prev = NULL
+    c.unread_next = w.unread
+    if w.unread != NULL:
+        w.unread.unread_prev = c
+    w.unread = c
+
+cdef void hangup_del(Conn* c) noexcept nogil:
+    if not c.paused:
+        return
+    c.paused = False
+    if c.unread_prev != NULL:
+        c.unread_prev.unread_next = c.unread_next
+    else:
+        c.worker.unread = c.unread_next
+    if c.unread_next != NULL:
+        c.unread_next.unread_prev = c.unread_prev
+
+cdef void hangup_poll(Worker* w) noexcept nogil:
+    # Polls the connections that are not read, and closes or ends those whose client has left.
+    cdef pollfd[LOOK_AT_ONCE] fds
+    cdef Conn* conns[LOOK_AT_ONCE]
+    cdef Conn* c = w.unread
+    cdef int i, n
+    while c != NULL:
+        n = 0
+        while c != NULL and n < LOOK_AT_ONCE:
+            fds[n].fd = conn_fd(c)
+            fds[n].events = 0 if c.half else POLLRDHUP
+            fds[n].revents = 0
+            conns[n] = c
+            n += 1
+            c = c.unread_next
+        poll(fds, n, 0)
+        for i in range(n):
+            if fds[i].revents & (POLLERR | POLLHUP) or hangup_overdue(conns[i]):
+                conn_close(conns[i])
+            elif fds[i].revents & POLLRDHUP:
+                hangup_half_closed(conns[i])
+
+cdef inline bint hangup_overdue(Conn* c) noexcept nogil:
+    return c.half and uv_now(&c.worker.loop) - c.half_since >= HALF_MS
+
+cdef void hangup_half_closed(Conn* c) noexcept nogil:
+    # Notes the end of the connection's input, perhaps behind requests that were not read yet. Ends its long polls.
+    cdef Request* r = c.first
+    c.half = True
+    c.half_since = uv_now(&c.worker.loop)
+    while r != NULL:
+        if r.on_end != NULL:
+            r.on_end(r)       # may answer the request, which stays in its place
+        r = r.next
+
+cdef void hangup_on_eof(Conn* c) noexcept nogil:
+    # Handles the end of the connection's input, once all of it was read. Answers that are owed are still given.
+    conn_drop(c)
+    c.owes_continue = False
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.read_out = True
+    conn_pause(c)
+    if not c.half:
+        hangup_half_closed(c)
+    conn_dirty(c)
+    conn_settle(c)

@@ -1,0 +1,95 @@
+# Reads large bodies beside the loop: a body of many MiB takes 0.1 s, in which other clients would wait. In: a request
+# with a body of OFFLOAD_LEAST or more. Out: a call of `taken` on the worker's thread. A worker reads one body at a
+# time,
+# in order, on a thread of libuv's pool.
+#
+# That thread shares nothing with the worker. It owns the request, whose arena takes no blocks of the worker's
+# meanwhile, and has tools of its own. The connection's next request is taken after the body is read, so the order of a
+# client's requests stays. The body keeps its place in the budget of what arrives until its request is a job; the engine
+# has bounds of its own. A request of the control plane keeps its place until it is closed.
+
+cdef enum:
+    OFFLOAD_LEAST = 1 << 20   # bytes of a body
+
+cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
+    # Queues the request's body to be read beside the loop. `read` parses it on any thread; `taken` is called later on
+    # the worker's thread. Returns False if the caller must read the body at once with the worker's tools, as it does
+    # with every body below OFFLOAD_LEAST.
+    cdef Offload* x = <Offload*>arena_zero(&r.arena, sizeof(Offload))
+    if x == NULL:
+        return False
+    x.r = r
+    x.job = job
+    x.read = read
+    x.taken = taken
+    x.work.data = x
+    if w.beside == NULL:
+        if not offload_begin(w, x):
+            return False
+        w.beside = x
+    else:
+        w.beside_last.next = x
+    w.beside_last = x
+    if r.conn != NULL:
+        r.conn.beside = True
+        r.arriving += r.conn.arriving
+        r.conn.arriving = 0
+    return True
+
+cdef bint offload_begin(Worker* w, Offload* x) noexcept nogil:
+    x.answered = offload_answered(w)
+    x.r.arena.pool = NULL
+    uuid_open(&x.uuids)
+    x.tools.unzip = &x.unzip
+    x.tools.uuids = &x.uuids
+    x.tools.settings = w.settings
+    if uv_queue_work(&w.loop, &x.work, offload_run, offload_done) == 0:
+        return True
+    x.r.arena.pool = &w.chunks
+    return False
+
+cdef void offload_run(uv_work_t* work) noexcept nogil:
+    # Runs on a thread of the pool.
+    cdef Offload* x = <Offload*>work.data
+    x.good = x.read(x.r, x.job, &x.tools)
+    unzip_close(&x.unzip)
+
+cdef void offload_done(uv_work_t* work, int status) noexcept nogil:
+    cdef Offload* x = <Offload*>work.data
+    cdef Worker* w = x.r.worker
+    cdef Offload* following = x.next
+    w.counters.read_beside += 1
+    w.counters.answered_beside += offload_answered(w) - x.answered
+    x.r.arena.pool = &w.chunks
+    offload_shift(w, following)
+    # the request, and x with it, may be freed by this call; an unpacked body is queued again, to be parsed
+    offload_finish(w, x, x.good)
+    while following != NULL and (w.ending or not offload_begin(w, following)):
+        x = following
+        following = x.next
+        offload_shift(w, following)
+        refuse_set(&x.tools.error, 503, b"Out of memory")
+        offload_finish(w, x, False)
+
+cdef inline void offload_shift(Worker* w, Offload* following) noexcept nogil:
+    # Removes the first entry of the list, whose body has been read.
+    w.beside = following
+    if following == NULL:
+        w.beside_last = NULL
+
+cdef void offload_finish(Worker* w, Offload* x, bint good) noexcept nogil:
+    cdef Request* r = x.r
+    if r.conn != NULL:
+        r.conn.beside = False
+        conn_dirty(r.conn)
+    if w.ending:
+        reply_error(r, 503, b"The server is shutting down")
+    else:
+        x.taken(w, r, x.job, good, &x.tools.error)
+
+cdef uint64_t offload_answered(Worker* w) noexcept nogil:
+    cdef uint64_t n = 0
+    cdef int i
+    for i in range(OP_COUNT):
+        n += w.counters.op[i].requests
+    return n

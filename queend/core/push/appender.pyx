@@ -1,0 +1,353 @@
+# A push stream writes messages to the log, one statement after another. In: items whose partitions are known. Out:
+# items with offset, time and status, back to their requests after the commit. Owner: the thread of the stream's worker.
+#
+# A stream has at most one batch in flight and gathers the next meanwhile. It has no timer: the batch grows with the
+# database's latency. Batches are grouped by partition, so rows grow by themselves as load does. A fixed number of
+# streams is divided among the workers. A partition always goes through the same stream. The lane of a partition is its
+# id mod 64; PostgreSQL locks a lane as one. The stream of a partition is its lane mod number of streams. So parts of
+# requests are sent to the streams of their partitions.
+
+cdef enum:
+    LINGER_ITEMS = 512        # items of a batch that waits for clients to return
+    BUFFER_TRIES = 4          # tries of a batch that the database cannot take; then the failover buffer gets it
+
+cdef Appender* appenders      # process-wide: n_appenders with lanes, then the side of each
+cdef int n_appenders
+cdef int appenders_all
+
+cdef bint appender_open(Process* p) noexcept nogil:
+    global appenders, n_appenders, appenders_all
+    cdef int i
+    cdef int n = min(p.settings.push_streams, p.settings.types[<int>TYPE_PUSH].max_concurrent)
+    appenders = <Appender*>calloc(2 * n, sizeof(Appender))
+    if appenders == NULL:
+        return False
+    n_appenders = n
+    appenders_all = 2 * n
+    for i in range(n):
+        appenders[i].index = i
+        appenders[i].side = &appenders[n + i]
+        appenders[n + i].index = n + i
+        appenders[n + i].main = &appenders[i]
+        appenders[i].worker = p.workers[i % p.n]
+        appenders[n + i].worker = appenders[i].worker
+        linger_of_type(&p.settings, &appenders[i].hold, TYPE_PUSH, &LINGER_PUSH)
+        linger_of_type(&p.settings, &appenders[n + i].hold, TYPE_PUSH, &LINGER_PUSH)
+        appenders[n + i].hold.patient = False     # its items have waited already
+    return True
+
+cdef inline int appender_count(Worker* w) noexcept nogil:
+    # Returns the number of streams that work in w.
+    cdef int workers = w.settings.workers
+    return n_appenders // workers + (w.index < n_appenders % workers)
+
+cdef inline Appender* appender_main(Appender* s) noexcept nogil:
+    # Returns the stream that keeps the pushers: s itself, or the stream whose side s is.
+    return s if s.main == NULL else s.main
+
+cdef void appender_close() noexcept nogil:
+    global appenders
+    cdef int i
+    cdef Appender* s
+    for i in range(appenders_all):
+        s = &appenders[i]
+        batch_free(s.gather)
+        batch_free(s.flying)
+        pushers_close(s)
+    free(appenders)
+    appenders = NULL
+
+# ---- sending -------------------------------------------------------------------------------------------------------
+
+cdef void appender_drain(Appender* s) noexcept nogil:
+    # Sends the next batch, if a slot is free. Requires that nothing is in flight.
+    if s.stale:
+        appender_expire(s)
+        return
+    if s.retry_at and clock_mono_us() < s.retry_at:
+        return
+    if s.again == NULL and appender_lingers(s):
+        return
+    if slotpool_take(engine_of(s.worker).slots) == NULL:
+        appender_expire(s)
+        return
+    appender_send(s, appender_next(s))
+
+cdef bint appender_lingers(Appender* s) noexcept nogil:
+    # Returns True if the gathering batch waits, for others or for clients that return.
+    return linger_waits(engine_of(s.worker), &s.hold, &s.hold, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items,
+                        NULL)
+
+cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
+    # Updates the hold. Clients that wait for their answers send again when they have them. Without a hold they fall
+    # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
+    # spread that cost.
+    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
+    s.hold.expected = 0
+    if s.again == NULL and b.n_items + waiting <= LINGER_ITEMS:
+        linger_answered(&s.hold, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
+
+cdef PushBatch* appender_next(Appender* s) noexcept nogil:
+    cdef PushBatch* b = s.again
+    s.retry_at = 0
+    if b != NULL:
+        s.again = b.next
+        b.next = NULL
+        return b
+    b = appender_take(s)
+    if appender_main(s).pushers != NULL:
+        pushers_turn(appender_main(s))
+    return b
+
+cdef PushBatch* appender_take(Appender* s) noexcept nogil:
+    # Takes the batch that was gathered. The partitions gather in the next batch from now on.
+    cdef PushBatch* b = s.gather
+    cdef PushPartition* g = b.first
+    s.gather = NULL
+    s.hold.expected = 0
+    while g != NULL:
+        g.partition.open = NULL
+        g = g.next
+    return b
+
+cdef void appender_expire(Appender* s) noexcept nogil:
+    # Fails batches that lacked a connection, or the catalog, for longer than the patience. Requests do not wait without
+    # end.
+    cdef PushBatch* b
+    cdef int64_t limit = engine_of(s.worker).patience_us
+    cdef int64_t now
+    if slotpool_ready(engine_of(s.worker).slots) and not s.stale:
+        return
+    if spool_fails_fast():
+        appender_fail_all(s)
+        return
+    now = clock_mono_us()
+    while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
+        b = s.again
+        s.again = b.next
+        results_fail_all(s, b, FAILED_UNREACHED)
+    if s.gather != NULL:
+        if s.gather.since_us == 0:
+            s.gather.since_us = now
+        elif now - s.gather.since_us > limit:
+            b = appender_next(s)
+            results_fail_all(s, b, FAILED_UNREACHED)
+
+cdef void appender_fail_all(Appender* s) noexcept nogil:
+    # Fails everything that waits, in its order. The requests send it into the failover buffer.
+    while s.again != NULL or s.gather != NULL:
+        results_fail_all(s, appender_next(s), FAILED_UNREACHED)
+
+cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
+    # Encodes and sends a batch. A batch that could not be sent is kept for later.
+    cdef Engine* e = engine_of(s.worker)
+    cdef PushArgs* a = <PushArgs*>e.args.at
+    if catalog.n_sealed or catalog.n_limited:
+        requeue_unfit(s, b)
+        if b.first == NULL:
+            appender_drop(s, b)
+            return
+    if b.incarnation != catalog.incarnation:
+        # The batch gathered for partitions of a server that was replaced: they are looked up on the new one.
+        b.incarnation = catalog.incarnation
+        requeue_evict(s, b)
+        if b.first == NULL:
+            appender_drop(s, b)
+            return
+    if s.main != NULL and idloader_load(s, b):
+        return
+    if b.since_us == 0:
+        b.since_us = clock_mono_us()
+    if not rows_cut(b):
+        results_fail_all(s, b, FAILED_UNREACHED)
+        return
+    s.flying = b
+    call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, appender_done)
+    if spool.on and b.hurried:
+        s.call.deadline_ms = min(s.call.deadline_ms, ANSWER_MS)
+    if b.has_other:
+        idset_batch_known(b, &a.known)
+    if handover_begin(s, b, &a.claims) and b.has_other:
+        idset_batch_known(b, &a.known)  # the batch may have fewer rows now
+    logend_choose(b, slotpool_take(e.slots))
+    rows_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
+    arg_bool(&a.compares, not b.plain)
+    s.worker.counters.op[OP_PUSH].calls += 1
+    if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
+        call_send_single(&s.call, STMT_PUSH_ONE)
+    else:
+        call_send(&s.call)
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    # Handles the answer to a push. Sends the next batch first, then scatters the results of this one. So the database
+    # never waits for our replies, unless their receivers are worth waiting for (appender_lingers).
+    cdef Appender* s = <Appender*>c
+    cdef PushBatch* b = s.flying
+    cdef PushBatch* again
+    s.flying = NULL
+    if outcome != SLOT_OK:
+        appender_error(s, b, res, outcome)
+        return
+    if PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_STALE:
+        # The catalog changed elsewhere: reload, find the names again, send again.
+        handover_undo(s, b, False)
+        s.stale = True
+        appender_first(s, b)
+        catalog_want_reload(s.worker)
+        return
+    spool.doubt = False
+    # without a row the batch was empty, because memory ran out
+    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
+    idset_batch_learn(b, res)
+    logend_learn(b, res, s.call.sent_us)
+    if appender_refuses(res):
+        if s.main == NULL:
+            idloader_take(s, b, res)
+        results_compare(b, res)
+        again = requeue_refused(s, b, res)
+        if again != NULL:
+            appender_first(s, again)
+    if s.main != NULL:
+        idloader_return(s, b)
+    appender_answered(s, b)
+    s.leaving = True
+    if s.again != NULL or s.gather != NULL and not appender_lingers(s):
+        appender_send(s, appender_next(s))
+    s.leaving = False
+    results_scatter(s, b, res)
+    while s.dropped != NULL:
+        again = s.dropped
+        s.dropped = again.next
+        batch_free(again)
+
+cdef inline bint appender_refuses(PGresult* res) noexcept nogil:
+    # Returns True if nothing was stored of some partition. More has to be known first, its rows have to be plain, or
+    # its ids have to be compared.
+    cdef int row
+    cdef int status
+    for row in range(PQntuples(res)):
+        status = pg_int2(res, row, PUSH_STATUS)
+        if status == PUSH_REFUSED or status == PUSH_COMPARE:
+            return True
+    return False
+
+cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
+    # Puts a batch before everything that was gathered.
+    b.next = s.again
+    s.again = b
+
+cdef void appender_drop(Appender* s, PushBatch* b) noexcept nogil:
+    # Frees a batch that is empty or has failed. A batch that was cut off the batch to be scattered next keeps that
+    # one's memory (requeue_divide): it is freed after the scatter.
+    if s.leaving:
+        b.next = s.dropped
+        s.dropped = b
+    else:
+        batch_free(b)
+
+cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
+    cdef int64_t now = clock_mono_us()
+    cdef const Verdict* v = sqlstate_of(res)
+    cdef bint refuted = logend_conflict(b, res)
+    b.server_error = v if res != NULL else NULL
+    handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
+    if outcome == SLOT_UNSENT:
+        appender_first(s, b)
+        s.retry_at = now + 20000
+        return
+    if outcome > SLOT_UNSENT:
+        results_fail_all(s, b, FAILED_UNREACHED)
+        return
+    if refuted:
+        appender_first(s, b)      # at once: nothing was stored
+        return
+    b.tries += 1
+    if outcome != SLOT_ERROR:
+        # The connection broke with the batch in flight. Unless the server said that nothing was stored, the batch may
+        # be stored. Sent again with every id checked, it is stored exactly once.
+        if res == NULL:
+            b.check_ids = True
+        if outcome == SLOT_DEADLINE and s.call.deadline_ms >= ANSWER_MS:
+            health_check_commits(s.call.sent_us, now)  # the sweep may not have seen the statement after 5 s
+        if outcome == SLOT_DEADLINE and appender_lags_alone(s, b, now):
+            b.hurried = False
+            # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
+            # single item is sent again until the patience is over. While commits hang, both would be in vain.
+            if b.n_items > 1 and not (b.n_groups == 1 and appender_from_buffer(b.first)):
+                requeue_bisect(s, b)
+            elif now - b.since_us > engine_of(s.worker).patience_us:
+                appender_give_up(s, b, FAILED_UNCLEAR)
+            else:
+                appender_first(s, b)
+                s.retry_at = now + 20000
+            return
+        if outcome == SLOT_DEADLINE and spool.on:
+            # Other connections may hang just as long: no push waits for that. Draining the buffer shows whether the
+            # records are stored.
+            spool.doubt = True
+            appender_give_up(s, b, FAILED_UNREACHED)
+            appender_fail_all(s)
+            return
+        if now - b.since_us > engine_of(s.worker).patience_us:
+            appender_give_up(s, b, FAILED_UNREACHED)
+            return
+        appender_first(s, b)
+        s.retry_at = now + 20000
+    elif appender_retries(s, b, v.error_class, now):
+        appender_first(s, b)
+        s.retry_at = now + sqlstate_pause_us(b.tries)
+        if v.reload:
+            s.stale = True
+            catalog_want_reload(s.worker)
+    elif (v.error_class == ERROR_DATA and b.n_items > 1
+            or v.error_class == ERROR_UNCLEAR
+          and (b.n_groups > 1 or b.n_items > 1 and not appender_from_buffer(b.first))):
+        requeue_bisect(s, b)
+    elif v.error_class == ERROR_DATA:
+        log_line(b"error", b"push_refused", pg_error(res))
+        results_fail_all(s, b, FAILED_REFUSED)
+    elif v.error_class == ERROR_UNCLEAR:
+        log_line(b"error", b"push_unclear", pg_error(res))
+        appender_give_up(s, b, FAILED_UNCLEAR)
+    else:
+        log_line(b"error", b"push_put_off", pg_error(res))
+        spool.doubt = spool.on
+        appender_give_up(s, b, FAILED_UNREACHED)
+
+cdef bint appender_lags_alone(Appender* s, PushBatch* b, int64_t now) noexcept nogil:
+    # Returns True if only b had no answer before its deadline: the database answered other statements meanwhile. If
+    # there is a failover buffer and b was hurried, or commits hang, the database must have stored something for them.
+    if spool.on and (b.hurried or atomic_get64(&doubt.commits)):
+        return health_others_store(s.call.sent_us, now)
+    return health_others_answered(s.call.sent_us, now)
+
+cdef void appender_give_up(Appender* s, PushBatch* b, int failed) noexcept nogil:
+    # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
+    # stored in its place: it comes again in its order.
+    cdef PushBatch** at = &s.again
+    cdef PushBatch* other
+    cdef bint ordered = b.n_groups == 1 and appender_from_buffer(b.first)
+    while ordered and at[0] != NULL:
+        other = at[0]
+        if other.n_groups == 1 and other.first.partition is b.first.partition:
+            at[0] = other.next
+            results_fail_all(s, other, failed)
+        else:
+            at = &other.next
+    results_fail_all(s, b, failed)
+
+cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
+    # Returns True if some item of the group is from the failover buffer.
+    cdef PushItem* it = g.first
+    while it != NULL and not it.of_part.job.drain:
+        it = it.next
+    return it != NULL
+
+cdef bint appender_retries(Appender* s, PushBatch* b, int blame, int64_t now) noexcept nogil:
+    # Returns True if a batch is sent again after an error that is no fault of its items. If there is a failover buffer
+    # and the database is away or unfit, it is sent BUFFER_TRIES times.
+    if spool.on and (blame == ERROR_AWAY or blame == ERROR_UNFIT):
+        return b.tries < BUFFER_TRIES
+    return sqlstate_retries(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)

@@ -1,0 +1,260 @@
+# Splits a batch that cannot stay one: its push would do more than one statement may, or an error belongs to one of its
+# items. In: a batch. Out: two batches, each sent by itself, until the item that is to blame stands alone. Owner: the
+# stream's thread.
+
+cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
+    # Moves the rows from `end` on, where a partition begins, into the next batch. Returns False if memory ran out: b
+    # stays whole.
+    cdef PushBatch* rest = batch_new(s)
+    cdef PushPartition* last = b.chunks[end - 1].group
+    if rest == NULL:
+        return False
+    requeue_divide(b, rest, last)
+    rest.plain = b.plain
+    rest.hurried = b.hurried
+    b.n_chunks = end
+    rest.next = s.again
+    s.again = rest
+    return True
+
+cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
+    # Moves the groups behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of both.
+    cdef PushPartition* g = last.next
+    cdef Arena arena = rest.arena
+    rest.first = g
+    rest.last = b.last
+    last.next = NULL
+    b.last = last
+    while g != NULL:
+        rest.n_groups += 1
+        rest.n_items += g.n
+        g = g.next
+    b.n_groups -= rest.n_groups
+    b.n_items -= rest.n_items
+    rest.arena = b.arena
+    b.arena = arena
+
+cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
+    # Splits a batch with an error that belongs to one item. Each half is sent by itself, until that item stands alone.
+    cdef PushBatch* half = batch_new(s)
+    cdef PushPartition* g
+    cdef PushPartition* other
+    cdef PushItem* it
+    cdef PushItem* following
+    cdef int i, n
+    if half == NULL:
+        results_fail_all(s, b, FAILED_UNREACHED)
+        return
+    half.since_us = b.since_us
+    half.check_ids = b.check_ids
+    half.hurried = b.hurried
+    half.plain = b.plain
+    g = b.first
+    if b.n_groups > 1:
+        for i in range(b.n_groups // 2 - 1):
+            g = g.next
+        requeue_divide(b, half, g)
+    else:
+        runitem_expand_all(g)
+        other = <PushPartition*>arena_zero(&half.arena, sizeof(PushPartition))
+        if other == NULL:
+            batch_free(half)
+            results_fail_all(s, b, FAILED_UNREACHED)
+            return
+        other[0] = g[0]
+        other.slots = NULL
+        n = g.n // 2
+        it = g.first
+        for i in range(n - 1):
+            it = it.next
+        following = it.next
+        it.next = NULL
+        g.last = it
+        other.first = following
+        other.n = g.n - n
+        g.n = n
+        g.slots = NULL
+        requeue_bisect_dups(g, other)
+        half.first = other
+        half.last = other
+        half.n_groups = 1
+        half.n_items = other.n
+        b.n_items = n
+        # lo and hi stay those of both halves: a wider range only costs a look-up
+    half.next = s.again
+    b.next = half
+    s.again = b
+
+cdef void requeue_bisect_dups(PushPartition* g, PushPartition* other) noexcept nogil:
+    # Assigns each duplicate to the half of its first occurrence.
+    cdef PushItem* it = g.dups
+    cdef PushItem* following
+    cdef PushItem* at
+    g.dups = NULL
+    other.dups = NULL
+    while it != NULL:
+        following = it.next
+        at = g.first
+        while at != NULL and at is not <PushItem*>it.original:
+            at = at.next
+        if at != NULL:
+            it.next = g.dups
+            g.dups = it
+        else:
+            it.next = other.dups
+            other.dups = it
+        it = following
+
+# Takes items out of batches after a reload of the catalog. Their partition is gone, their queue got a bound and they
+# hold no room, or their queue became encrypted and they are plain. In: the batches of a stream. Out: items sent back to
+# their requests, which look up their names again. Owner: the stream's thread.
+
+cdef struct EvictedMsg:
+    InboxMsg msg
+    PushJob* job
+    PushItem* items
+    bint check_ids            # the records may be stored already
+
+cdef void requeue_reloaded(Appender* s) noexcept nogil:
+    # Evicts from all batches of a stream after a reload, on its thread. Groups that can still be sent stay where they
+    # are.
+    cdef PushBatch* b = s.again
+    s.stale = False
+    while b != NULL:
+        requeue_evict(s, b)
+        b = b.next
+    if s.gather != NULL:
+        requeue_evict(s, s.gather)
+    # empty batches are freed, unless the batch in flight may use their memory (requeue_divide)
+    while s.again != NULL and s.again.first == NULL and s.flying == NULL:
+        b = s.again
+        s.again = b.next
+        batch_free(b)
+    if s.gather != NULL and s.gather.first == NULL:
+        b = s.gather
+        s.gather = NULL
+        batch_free(b)
+    if appender_main(s).pushers != NULL and s.gather == NULL:
+        pushers_turn(appender_main(s))
+
+cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
+    cdef PushPartition* g = b.first
+    cdef PushPartition* last = NULL
+    cdef PushPartition* following
+    while g != NULL:
+        following = g.next
+        if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g):
+            batch_unlink(b, last, g)
+            if g.partition.open is g:
+                g.partition.open = NULL
+            if b.check_ids and not g.partition.dead:
+                result_fail(s, g, FAILED_UNREACHED, NULL)     # they may be stored already, in clear
+            else:
+                requeue_items(s, g.first, b.check_ids)
+                requeue_items(s, g.dups, b.check_ids)  # after the records that they repeat
+        else:
+            last = g
+        g = following
+
+cdef void requeue_items(Appender* s, PushItem* it, bint unsure) noexcept nogil:
+    # Sends a chain of items back to their requests. Consecutive items of one part travel in one message; a part without
+    # items left follows them.
+    cdef EvictedMsg* m
+    cdef PushItem* last
+    cdef PushPart* part
+    while it != NULL:
+        m = <EvictedMsg*>calloc(1, sizeof(EvictedMsg))
+        if m == NULL:
+            last = it
+            it = it.next
+            result_refuse(s, last)
+            continue
+        part = it.of_part
+        part.parted = True
+        m.job = part.job
+        m.items = it
+        m.check_ids = unsure
+        last = it
+        while True:
+            last.status = ITEM_QUEUED
+            last.original = NULL
+            part.left -= 1
+            it = last.next
+            if it == NULL or it.of_part is not part:
+                break
+            last = it
+        last.next = NULL
+        m.msg.run = requeue_arrive
+        worker_post(part.job.job.r.worker, &m.msg)
+        if part.left == 0:
+            part.msg.run = push_part_return
+            worker_post(part.job.job.r.worker, &part.msg)
+
+cdef void requeue_arrive(Worker* w, InboxMsg* msg) noexcept nogil:
+    cdef EvictedMsg* m = <EvictedMsg*>msg
+    cdef PushJob* j = m.job
+    cdef PushItem* items = m.items
+    cdef PushItem** end = &j.unresolved
+    j.check_ids = j.check_ids or m.check_ids
+    free(m)
+    if not j.held:
+        j.held = True
+        j.parts_left += 1
+        j.unresolved = items
+        push_resolve(w, j)
+        return
+    # the job's other items are being looked up already: these are appended to them
+    while end[0] != NULL:
+        end = &end[0].next
+    end[0] = items
+
+cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
+    # Takes the partitions of which nothing was stored out of the batch. Returns them as a batch that is sent once more,
+    # plain; NULL if all were answered. Either a compressed row holds a duplicate, or the compared rows of the log lack
+    # one of the records (push/results).
+    cdef PushBatch* again
+    cdef PushPartition* g
+    cdef PushPartition* other
+    cdef PushPartition* last = NULL
+    cdef PushPartition* following
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
+            b.chunks[i].group.refused = True
+    g = b.first
+    while g != NULL and not g.refused:
+        g = g.next
+    again = batch_new(s) if g != NULL else NULL
+    if again == NULL:
+        return NULL       # or no memory: the refused groups stay unanswered and are failed
+    again.since_us = b.since_us
+    again.check_ids = b.check_ids
+    again.hurried = b.hurried
+    again.plain = True
+    g = b.first
+    while g != NULL:
+        following = g.next
+        other = batch_partition(again, g.partition) if g.refused else NULL
+        if other == NULL:
+            last = g
+        else:
+            batch_unlink(b, last, g)
+            runitem_expand_all(g)
+            batch_pour(g, again, other)
+        g = following
+    if again.n_groups == 0:
+        batch_free(again)
+        return NULL
+    return again
+
+cdef void requeue_unfit(Appender* s, PushBatch* b) noexcept nogil:
+    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
+    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
+    # items too. They return to their requests and come again.
+    cdef PushPartition* g = b.first
+    while g != NULL:
+        if sealing_needs_any(g) or capacity_lacks(g):
+            requeue_evict(s, b)
+            return
+        g = g.next

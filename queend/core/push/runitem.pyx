@@ -1,0 +1,200 @@
+# Runs: many records of one partition that go through the engine as one item and become one row of the log
+# (route/pushrun makes them). A run is opened when one of its records has to be handled alone: its records become items
+# of their own. The reasons: its id was seen before in the batch, the database holds it already, it has to be sealed, or
+# has no room.
+
+cdef void runitem_expand(PushItem* it) noexcept nogil:
+    # Opens a run: its records become items of their own.
+    pushrun_expand(it.run, it, it.run.items)
+    it.run.open = True
+
+cdef inline bint runitem_expanded(const PushItem* it) noexcept nogil:
+    return it.run != NULL and it.run.open
+
+cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
+    # Opens a run of a chain and links its last logrecord to the rest of the chain. Returns the first logrecord, which
+    # the
+    # caller links in the run's place.
+    cdef PushItem* first = it.run.items
+    runitem_expand(it)
+    first[it.run.n - 1].next = it.next
+    return first
+
+# Iterates over all records of a request; a run that was not opened counts as one.
+
+cdef inline void runitem_begin(EachItem* at, PushReq* q) noexcept nogil:
+    at.q = q
+    at.i = 0
+    at.k = 0
+
+cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
+    # Returns the next logrecord, NULL after the last one.
+    cdef PushItem* it = &at.q.items[at.i]
+    if at.i == at.q.n:
+        return NULL
+    if not runitem_expanded(it):
+        at.i += 1
+        return it
+    it = &it.run.items[at.k]
+    at.k += 1
+    if at.k == at.q.items[at.i].run.n:
+        at.k = 0
+        at.i += 1
+    return it
+
+# ---- in a batch ----------------------------------------------------------------------------------------------------
+
+cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
+    # Puts a run into its partition's group: whole, or logrecord by logrecord if the group has an id of it already.
+    cdef PushRun* run = it.run
+    cdef int k
+    if g.n and not run.made and not (run.has_v7 and not run.has_other and g.has_v7 and memcmp(run.lo, g.hi, 16) > 0):
+        for k in range(run.n):
+            if batch_seen(b, g, run.ids + 16 * k).it != NULL:
+                runitem_spread(b, g, it)
+                return
+    if run.has_v7:
+        batch_range(g, run.lo)
+        batch_range(g, run.hi)
+    if run.has_other:
+        g.has_other = True
+    if not run.made:
+        g.has_client = True
+    batch_chain(g, it)
+    g.n += run.n
+    g.runs += 1
+    g.bytes += run.bytes
+    b.n_items += run.n
+    b.bytes += run.bytes + 64 + 16 * <size_t>run.n
+    if g.slots != NULL:
+        batch_hash_add(b, g, it)
+
+cdef void runitem_spread(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
+    # Places the records of a run that stands in no chain, one by one.
+    cdef PushItem* at
+    cdef PushItem* following
+    runitem_expand_part(it)
+    at = it.run.items
+    while at != NULL:
+        following = at.next
+        batch_place(b, g, at)
+        at = following
+
+cdef void runitem_expand_part(PushItem* it) noexcept nogil:
+    # Opens a run. The part then waits for the records instead of the run.
+    runitem_expand(it)
+    it.of_part.left += it.run.n - 1
+
+cdef void runitem_expand_all(PushPartition* g) noexcept nogil:
+    # Opens all runs of a chain. Duplicates of their records become duplicates of items.
+    cdef PushItem* it = g.first
+    cdef PushItem* before = NULL
+    cdef PushItem* following
+    if g.runs == 0:
+        return
+    while it != NULL:
+        following = it.next
+        if it.run != NULL:
+            runitem_expand_part(it)
+            if before != NULL:
+                before.next = it.run.items
+            else:
+                g.first = it.run.items
+            before = &it.run.items[it.run.n - 1]
+            before.next = following
+        else:
+            before = it
+        it = following
+    g.last = before
+    g.runs = 0
+    it = g.dups
+    while it != NULL:
+        if it.original.run != NULL:
+            it.original = &it.original.run.items[it.original_at]
+        it = it.next
+
+cdef int64_t runitem_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
+    # Sets the results of a run whose ids were looked up, from one row. Only a plain run can have been stored in part.
+    # Returns the offset after the last logrecord that was stored now.
+    cdef StoredBefore before
+    cdef int64_t off
+    cdef bint whole = True
+    cdef int k
+    result_before(&before, res, row)
+    for k in range(it.run.n):
+        off = -1
+        pg_next8(&before.offsets, &off)
+        whole = whole and off < 0
+    it.offset = base
+    it.created_us = created
+    if whole:
+        return base + it.run.n
+    runitem_expand(it)  # its part still waits for the run itself
+    result_before(&before, res, row)
+    for k in range(it.run.n):
+        result_item(&it.run.items[k], &before, created, &base)
+    return base
+
+cdef int64_t runitem_head(PushItem* it) noexcept nogil:
+    # Returns the offset after the last of its records, whenever they were stored.
+    cdef int64_t head = 0
+    cdef int k
+    if not it.run.open:
+        return it.offset + it.run.n
+    for k in range(it.run.n):
+        head = max(head, it.run.items[k].offset + 1)
+    return head
+
+# ---- records in memory, whether they came alone or in runs ---------------------------------------------------------
+
+cdef inline void runitem_read_begin(Records* r, PushItem* first) noexcept nogil:
+    r.it = first
+    r.at = 0
+
+cdef bint runitem_read_next(Records* r, PopMessage* m) noexcept nogil:
+    # Writes the next stored logrecord of a chain as a message: everything but names and lease. Returns False at the
+    # end.
+    cdef PushItem* it = r.it
+    cdef PushRun* run
+    cdef const unsigned char* id
+    cdef Extras x
+    if it == NULL:
+        return False
+    run = it.run
+    m.created_us = it.created_us
+    m.offset = it.offset + r.at
+    pushitem_extras(it, &m.extras)
+    uuid_message(it.created_us, it.partition.id, m.offset, m.id)
+    if run == NULL:
+        memcpy(m.record_id, it.id, 16)
+        m.payload = it.payload
+    else:
+        memcpy(m.record_id, run.ids + 16 * r.at, 16)
+        m.extras.text.n = 0
+        if run.codec == BODY_V1:
+            m.payload = run.payloads[r.at]
+        else:
+            if r.at == 0:
+                batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True,
+                               slice_of(NULL, 0), run.n)
+            batchrow_record(&r.row, &id, &m.payload, &x)
+            m.extras.text = x.text      # a client's frames have no other extras
+            memcpy(m.id, r.row.message, 16)
+        r.at += 1
+    if run == NULL or r.at == run.n:
+        r.it = it.next
+        r.at = 0
+    return True
+
+cdef bint runitem_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
+    cdef PushRun* run = it.run
+    cdef bint stored = False
+    cdef int k
+    if run.open:
+        for k in range(run.n):
+            stored = result_answer(&run.items[k], q, counters) or stored
+        return stored
+    if it.partition != NULL:
+        it.partition_uuid = it.partition.uuid
+        run.partition_id = it.partition.id
+    return it.status <= ITEM_DUPLICATE

@@ -1,0 +1,326 @@
+# Writes columns as one Arrow IPC stream: schema, dictionaries, one logrecord batch, end. No column has nulls.
+# Columns of records, as wanted: queue and partition (dictionaries of utf8, indices int32), offset (int64), ts
+# (timestamp, µs, UTC), transactionId, payload and id (utf8), headers (utf8, a JSON object or empty). The schema's
+# metadata holds the entries: marks, errors, next offsets.
+
+cdef enum:
+    IPC_SCHEMA = 1          # message types
+    IPC_DICTIONARY = 2
+    IPC_RECORDS = 3
+    IPC_INT = 2             # column types
+    IPC_UTF8 = 5
+    IPC_TIMESTAMP = 10
+    IPC_COLUMNS = 8         # of records
+    IPC_BUFFERS = 24        # most buffers: validity, ends and bytes per column
+
+cdef enum:                 # bits of `wanted`
+    IPC_QUEUE = 0
+    IPC_PARTITION
+    IPC_OFFSET
+    IPC_TS
+    IPC_TXID
+    IPC_PAYLOAD
+    IPC_ID
+    IPC_HEADERS
+    IPC_USUAL = 63
+
+cdef struct IpcText:
+    Buf ends                  # int32: begin of each text, and end of the last
+    Buf bytes
+
+cdef struct IpcColumn:
+    const char* name
+    uint8_t kind              # column type
+    int bits                  # of IPC_INT
+    IpcText* dictionary       # NULL: no dictionary
+    IpcText text              # of IPC_UTF8 without a dictionary
+    Buf values                # of the other columns: fixed width
+
+cdef struct IpcOut:
+    IpcText queues            # dictionaries
+    IpcText partitions
+    IpcColumn[IPC_COLUMNS] columns
+
+cdef inline void ipc_text_begin(IpcText* t) noexcept nogil:
+    buf_init(&t.ends)
+    buf_init(&t.bytes)
+    buf_le32(&t.ends, 0)
+
+cdef inline void ipc_text_free(IpcText* t) noexcept nogil:
+    buf_free(&t.ends)
+    buf_free(&t.bytes)
+
+cdef inline void ipc_text_end(IpcText* t) noexcept nogil:
+    # Ends a text: the bytes appended since the previous end.
+    buf_le32(&t.ends, <uint32_t>t.bytes.len)
+
+cdef inline bint ipc_text_failed(IpcText* t) noexcept nogil:
+    return t.ends.failed or t.bytes.failed
+
+cdef inline int64_t ipc_text_count(IpcText* t) noexcept nogil:
+    return <int64_t>(t.ends.len // 4) - 1
+
+cdef void ipc_column_open(IpcColumn* c, const char* name, uint8_t kind, int bits, IpcText* dictionary) noexcept nogil:
+    memset(c, 0, sizeof(IpcColumn))
+    c.name = name
+    c.kind = kind
+    c.bits = bits
+    c.dictionary = dictionary
+    if kind == IPC_UTF8 and dictionary == NULL:
+        ipc_text_begin(&c.text)
+
+cdef inline void ipc_column_close(IpcColumn* c) noexcept nogil:
+    ipc_text_free(&c.text)
+    buf_free(&c.values)
+
+cdef inline bint ipc_column_failed(IpcColumn* c) noexcept nogil:
+    return ipc_text_failed(&c.text) or c.values.failed
+
+cdef inline void ipc_column_uuid(IpcColumn* c, const unsigned char* id) noexcept nogil:
+    cdef char* at = buf_reserve(&c.text.bytes, 36)
+    if at != NULL:
+        uuid_format(id, at)
+    ipc_text_end(&c.text)
+
+cdef inline void ipc_column_text(IpcColumn* c, Slice text) noexcept nogil:
+    buf_slice(&c.text.bytes, text)
+    ipc_text_end(&c.text)
+
+cdef void ipc_open(IpcOut* a) noexcept nogil:
+    memset(a, 0, sizeof(IpcOut))
+    ipc_text_begin(&a.queues)
+    ipc_text_begin(&a.partitions)
+    ipc_column_open(&a.columns[IPC_QUEUE], b"queue", IPC_UTF8, 0, &a.queues)
+    ipc_column_open(&a.columns[IPC_PARTITION], b"partition", IPC_UTF8, 0, &a.partitions)
+    ipc_column_open(&a.columns[IPC_OFFSET], b"offset", IPC_INT, 64, NULL)
+    ipc_column_open(&a.columns[IPC_TS], b"ts", IPC_TIMESTAMP, 64, NULL)
+    ipc_column_open(&a.columns[IPC_TXID], b"transactionId", IPC_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_PAYLOAD], b"payload", IPC_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_ID], b"id", IPC_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_HEADERS], b"headers", IPC_UTF8, 0, NULL)
+
+cdef void ipc_close(IpcOut* a) noexcept nogil:
+    cdef int i
+    ipc_text_free(&a.queues)
+    ipc_text_free(&a.partitions)
+    for i in range(IPC_COLUMNS):
+        ipc_column_close(&a.columns[i])
+
+cdef bint ipc_failed(IpcOut* a) noexcept nogil:
+    cdef int i
+    for i in range(IPC_COLUMNS):
+        if ipc_column_failed(&a.columns[i]):
+            return True
+    return ipc_text_failed(&a.queues) or ipc_text_failed(&a.partitions)
+
+# ---- columns -------------------------------------------------------------------------------------------------------
+
+cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
+    cdef ReadRecord r
+    cdef ReadEntry* e
+    cdef Slice queue = slice_of(NULL, 0)
+    cdef unsigned char[16] id
+    cdef int wanted = c.wanted
+    cdef int i
+    for i in range(c.n):
+        e = &c.entries[i]
+        while readentry_next(c, e, a.columns[IPC_PAYLOAD].text.bytes.len + a.columns[IPC_TXID].text.bytes.len
+                             + a.columns[IPC_HEADERS].text.bytes.len + 32 * c.records, &r):
+            if e.records == 1:
+                if queue.p == NULL or not slice_eq(queue, e.queue):
+                    queue = e.queue
+                    buf_slice(&a.queues.bytes, queue)
+                    ipc_text_end(&a.queues)
+                buf_slice(&a.partitions.bytes, e.partition)
+                ipc_text_end(&a.partitions)
+            if wanted >> IPC_QUEUE & 1:
+                buf_le32(&a.columns[IPC_QUEUE].values, <uint32_t>ipc_text_count(&a.queues) - 1)
+            if wanted >> IPC_PARTITION & 1:
+                buf_le32(&a.columns[IPC_PARTITION].values, <uint32_t>ipc_text_count(&a.partitions) - 1)
+            if wanted >> IPC_OFFSET & 1:
+                buf_put(&a.columns[IPC_OFFSET].values, &r.offset, 8)
+            if wanted >> IPC_TS & 1:
+                buf_put(&a.columns[IPC_TS].values, &r.created_us, 8)
+            if wanted >> IPC_TXID & 1:
+                if r.text.n:
+                    ipc_column_text(&a.columns[IPC_TXID], r.text)
+                else:
+                    ipc_column_uuid(&a.columns[IPC_TXID], r.id)
+            if wanted >> IPC_PAYLOAD & 1:
+                ipc_column_text(&a.columns[IPC_PAYLOAD], r.payload)
+            if wanted >> IPC_ID & 1:
+                uuid_message(r.created_us, e.number, r.offset, id)
+                ipc_column_uuid(&a.columns[IPC_ID], id)
+            if wanted >> IPC_HEADERS & 1:
+                ipc_column_text(&a.columns[IPC_HEADERS], r.extras.headers)
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
+    # Begins a message. t: its table, whose header is still to be written. Returns where the flatbuffer starts.
+    cdef size_t base
+    fbs_pad(b, 0, 8)
+    buf_le32(b, <uint32_t>0xffffffff)
+    buf_le32(b, 0)                        # length of the metadata, set by ipc_message_end
+    base = b.len
+    buf_le32(b, 0)                        # the root's reference
+    fbs_table(b, base, base, b"2148", t)
+    fbs_short(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5)
+    fbs_byte(b, t.field[ARROW_MESSAGE_KIND], kind)
+    fbs_long(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body)
+    return base
+
+cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
+    # Ends the metadata; the body follows.
+    fbs_pad(b, base, 8)
+    fbs_int(b, base - 4, <int32_t>(b.len - base))
+
+cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
+    cdef FbsTable t
+    fbs_table(b, base, slot, b"41", &t)
+    fbs_int(b, t.field[ARROW_INT_BITS], bits)
+    fbs_byte(b, t.field[ARROW_INT_SIGNED], True)
+
+cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
+    # dictionary: id of the column's dictionary, if it has one.
+    cdef FbsTable t, of, coding
+    fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
+    fbs_byte(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind)
+    fbs_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
+    if c.kind == IPC_INT:
+        ipc_int(b, base, t.field[ARROW_FIELD_TYPE], c.bits)
+    elif c.kind == IPC_TIMESTAMP:
+        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
+        fbs_short(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS)
+        fbs_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
+    else:
+        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
+    if c.dictionary != NULL:
+        fbs_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
+        fbs_long(b, coding.field[ARROW_ENCODING_ID], dictionary)
+        ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
+    fbs_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
+
+cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice value) noexcept nogil:
+    # Writes the schema. key: of the metadata, NULL: no metadata. Dictionaries have the ids 0, 1, … in the order of
+    # their columns.
+    cdef FbsTable message, schema, pair
+    cdef size_t base = ipc_message(b, IPC_SCHEMA, 0, &message)
+    cdef size_t at
+    cdef int i
+    cdef int dictionaries = 0
+    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"244" if key != NULL else b"24", &schema)
+    at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_FIELDS], n, 4)
+    for i in range(n):
+        ipc_field(b, base, at + 4 * i, columns[i], dictionaries)
+        dictionaries += columns[i].dictionary != NULL
+    if key != NULL:
+        at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_METADATA], 1, 4)
+        fbs_table(b, base, at, b"44", &pair)
+        fbs_string(b, base, pair.field[ARROW_PAIR_KEY], slice_lit(key))
+        fbs_string(b, base, pair.field[ARROW_PAIR_VALUE], value)
+    ipc_message_end(b, base)
+
+cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
+    return <int64_t>((n + 7) & ~<size_t>7)
+
+cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes,
+                    int n) noexcept nogil:
+    # Writes the table of a logrecord batch whose body has n buffers of these sizes, each padded.
+    cdef FbsTable t
+    cdef size_t at
+    cdef int64_t begin = 0
+    cdef int i
+    fbs_table(b, base, slot, b"844", &t)
+    fbs_long(b, t.field[ARROW_BATCH_LENGTH], length)
+    at = fbs_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
+    for i in range(columns):
+        fbs_long(b, at + 16 * i, length)         # no nulls
+    at = fbs_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
+    for i in range(n):
+        fbs_long(b, at + 16 * i, begin)
+        fbs_long(b, at + 16 * i + 8, <int64_t>sizes[i])
+        begin += ipc_padded(sizes[i])
+
+cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
+    buf_put(b, part.data, part.len)
+    fbs_pad(b, 0, 8)
+
+cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
+    cdef FbsTable message, dictionary
+    cdef size_t[3] sizes
+    cdef size_t base = ipc_message(b, IPC_DICTIONARY, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len), &message)
+    sizes[0] = 0
+    sizes[1] = t.ends.len
+    sizes[2] = t.bytes.len
+    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
+    fbs_long(b, dictionary.field[ARROW_PIECE_ID], id)
+    ipc_batch(b, base, dictionary.field[ARROW_PIECE_DATA], ipc_text_count(t), 1, sizes, 3)
+    ipc_message_end(b, base)
+    ipc_body(b, &t.ends)
+    ipc_body(b, &t.bytes)
+
+cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexcept nogil:
+    cdef FbsTable message
+    cdef Buf* parts[16]
+    cdef size_t[IPC_BUFFERS] sizes
+    cdef int64_t body = 0
+    cdef size_t base
+    cdef int i
+    cdef int n_parts = 0
+    cdef int k = 0
+    for i in range(n):
+        sizes[k] = 0                  # validity: no value is null
+        k += 1
+        if columns[i].kind == IPC_UTF8 and columns[i].dictionary == NULL:
+            parts[n_parts] = &columns[i].text.ends
+            parts[n_parts + 1] = &columns[i].text.bytes
+            sizes[k] = columns[i].text.ends.len
+            sizes[k + 1] = columns[i].text.bytes.len
+            n_parts += 2
+            k += 2
+        else:
+            parts[n_parts] = &columns[i].values
+            sizes[k] = columns[i].values.len
+            n_parts += 1
+            k += 1
+    for i in range(n_parts):
+        body += ipc_padded(parts[i].len)
+    base = ipc_message(b, IPC_RECORDS, body, &message)
+    ipc_batch(b, base, message.field[ARROW_MESSAGE_HEADER], length, n, sizes, k)
+    ipc_message_end(b, base)
+    for i in range(n_parts):
+        ipc_body(b, parts[i])
+
+cdef void ipc_stream(Buf* b, IpcColumn** columns, int n, int64_t length, const char* key, Slice value) noexcept nogil:
+    # Writes the whole stream.
+    cdef int i
+    cdef int dictionaries = 0
+    ipc_schema(b, columns, n, key, value)
+    for i in range(n):
+        if columns[i].dictionary != NULL:
+            ipc_dictionary(b, dictionaries, columns[i].dictionary)
+            dictionaries += 1
+    ipc_records(b, columns, n, length)
+    buf_le32(b, <uint32_t>0xffffffff)
+    buf_le32(b, 0)
+
+cdef void ipc_answer(ReadCall* c, Buf* b) noexcept nogil:
+    cdef IpcOut a
+    cdef IpcColumn* columns[8]
+    cdef Buf entries
+    cdef int i
+    cdef int n = 0
+    buf_init(&entries)
+    ipc_open(&a)
+    ipc_gather(&a, c)
+    readentry_list(c, &entries)           # after the records, which determine the next offsets
+    for i in range(IPC_COLUMNS):
+        if c.wanted >> i & 1:
+            columns[n] = &a.columns[i]
+            n += 1
+    ipc_stream(b, columns, n, c.records, b"queend.entries", slice_of(entries.data, entries.len))
+    if entries.failed or ipc_failed(&a):
+        b.failed = True
+    buf_free(&entries)
+    ipc_close(&a)

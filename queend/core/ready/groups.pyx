@@ -1,0 +1,103 @@
+# Groups that want a scan for work this process was not told of; find/poll does it. In: a group. Out: the list of
+# such groups. Guarded by book.lock.
+
+cdef void group_want_scan(Group* g) noexcept nogil:
+    # Adds a group whose scan is wanted to the list. Requires book.lock.
+    if g.scan == SCAN_WANTED and not g.scan_listed:
+        g.scan_listed = True
+        g.scan_after = 0
+        g.scan_next = book.scan_first
+        book.scan_first = g
+        book.n_scans += 1
+
+cdef void group_unlist_scan(Group* g) noexcept nogil:
+    # Takes a group from the list. Requires book.lock.
+    cdef Group** link = &book.scan_first
+    if not g.scan_listed or g.scan == SCAN_RUNNING:
+        return                # its scan may run: that holds a pin
+    while link[0] is not g:
+        link = &link[0].scan_next
+    link[0] = g.scan_next
+    g.scan_listed = False
+    book.n_scans -= 1
+
+cdef void group_rescan(Group* g) noexcept nogil:
+    # Wants another scan, as everything known may be wrong (seek, configure). Requires book.lock.
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED
+        group_want_scan(g)
+    elif g.scan != SCAN_WANTED:
+        g.scan_twice = True
+
+cdef void group_yield_scan(Group* g) noexcept nogil:
+    # Puts a running scan at the head of the list, between two pages. The next worker with a free connection goes on
+    # with it. A dead group leaves the list. Requires book.lock.
+    if g.dead or g.queue.dead:
+        g.scan = SCAN_WANTED
+        g.scan_listed = False
+        return
+    g.scan = SCAN_PAUSED
+    g.scan_next = book.scan_first
+    book.scan_first = g
+    book.n_scans += 1
+
+# Groups in the order of their last pops, so that cursors have a bound. In: a group when a pop looks at it, or when it
+# gets its first cursor. Out: above the bound, groups without a pop in the last 1.5 s, the oldest first; find/retire
+# gives
+# them up. The next pop of such a group finds it by its name and scans it, as after a start. Guarded by book.lock.
+
+cdef enum:
+    CURSORS_KEPT = 200000     # of all groups together, about 50 MB
+    UNUSED_TICKS = 3          # half seconds
+    UNUSED_LOOKED = 64        # groups that one tick looks at
+
+cdef inline void group_used(Group* g) noexcept nogil:
+    # Puts the group in front, once a tick at most.
+    if g.used == book.ticks and g.listed:
+        return
+    group_unlist(g)
+    g.used = book.ticks
+    g.listed = True
+    g.older = book.used_first
+    if g.older != NULL:
+        g.older.newer = g
+    else:
+        book.used_last = g
+    book.used_first = g
+
+cdef void group_unlist(Group* g) noexcept nogil:
+    if not g.listed:
+        return
+    if g.newer != NULL:
+        g.newer.older = g.older
+    else:
+        book.used_first = g.older
+    if g.older != NULL:
+        g.older.newer = g.newer
+    else:
+        book.used_last = g.newer
+    g.newer = NULL
+    g.older = NULL
+    g.listed = False
+
+cdef bint group_needed(Group* g) noexcept nogil:
+    # Returns True if a pop waits for the group or a scan reads it. Also if it has what only it knows: leases of feeds,
+    # tokens of rates.
+    return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
+            or g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED or namewaiters_for_group(g))
+
+cdef Group* group_next_unused() noexcept nogil:
+    # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
+    cdef Group* g
+    cdef int looked
+    for looked in range(UNUSED_LOOKED):
+        g = book.used_last
+        if g == NULL or book.ticks - g.used < UNUSED_TICKS:
+            return NULL
+        group_unlist(g)
+        if g.dead or g.queue.dead:
+            continue          # buried, or its next pop finds it again
+        if not group_needed(g):
+            return g
+        group_used(g)
+    return NULL

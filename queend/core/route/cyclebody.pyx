@@ -1,0 +1,360 @@
+# Reads POST /streams/v1/cycle, a step of a stream (docs/streams.md), and writes its answer. In: the body, for one query
+# and one partition. Out: state changes, messages to push, the acknowledgment of what was read. A malformed request is
+# refused. A cycle that the clients' protocol answers as failed is kept in CycleReq.failed.
+
+cdef enum:
+    CYCLE_OPS = 100000
+    CYCLE_ITEMS = 10000
+    CYCLE_KEY = 2048
+    CYCLE_VALUE = 1048576
+    CYCLE_TXID = 1020         # bytes of a transactionId
+    CYCLE_REASON = 65536      # bytes of why the cycle failed
+
+cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
+    # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
+    # Returns
+    # False.
+    e.status = 400
+    if part == NULL:
+        snprintf(e.text, 239, b"%s %s", name, text)
+    elif place < 0:
+        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
+    else:
+        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
+    return False
+
+cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
+    q.code = b"invalid_json"
+    return json_refuse(e, j)
+
+cdef bint cyclebody_too_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
+    q.code = b"too_many"
+    return refuse_as(e, b"%s has more than %d elements", name, most)
+
+cdef bint cyclebody_typo(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
+                         ApiError* e) noexcept nogil:
+    # Judges an unknown key. Returns True if it was refused.
+    if not typo_key(key, names, part, place, a, e):
+        return False
+    q.code = b"unknown_name"
+    return True
+
+cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
+                         Slice* out, ApiError* e) noexcept nogil:
+    # Reads a text, p NULL if it is absent or null. Returns False if it is no text, too short, too long, or has a NUL.
+    cdef bint half = False
+    cdef char[80] text
+    out[0] = slice_of(NULL, 0)
+    if raw.p == NULL or slice_is(raw, b"null"):
+        return True
+    if (raw.p[0] == b'"' and text_unescape(raw, a, out, &half) and not half and least <= out.n <= most
+            and memchr(out.p, 0, out.n) == NULL):
+        return True
+    snprintf(text, sizeof(text), b"must be a text of %s%d bytes without NUL", b"1 to " if least else b"at most ",
+             <int>most)
+    return cyclebody_refuse(e, part, place, name, text)
+
+cdef void cyclebody_fail(CycleReq* q, Arena* a, const char* text, Slice what) noexcept nogil:
+    # Marks a well-formed cycle as failed; the first reason counts.
+    cdef size_t n = strlen(text)
+    cdef char* out
+    if q.failed.p != NULL:
+        return
+    if what.n > 200:
+        what.n = 200
+        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # cut in front of a character
+            what.n -= 1
+    out = <char*>arena_alloc(a, n + what.n)
+    if out == NULL:
+        q.failed = slice_lit(b"Out of memory")
+        return
+    memcpy(out, text, n)
+    if what.n:
+        memcpy(out + n, what.p, what.n)
+    q.failed = slice_of(out, n + what.n)
+
+cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef Slice group = slice_of(NULL, 0)
+    cdef Slice ack = slice_of(NULL, 0)
+    cdef Slice release = slice_of(NULL, 0)
+    cdef int c
+    memset(q, 0, sizeof(CycleReq))
+    q.code = b"invalid_request"
+    if not json_body(&j, body, e):
+        q.code = b"empty_body"
+        return False
+    if json_peek(&j) != b'{':
+        if not json_skip(&j, NULL) or not json_end(&j):
+            return cyclebody_no_json(q, &j, e)
+        return refuse(e, b"request body must be a JSON object")
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        c = json_peek(&j)
+        if member_is(key, b"state_ops") and c != b'n':
+            if not cycleops_read(&j, a, q, e):
+                return False
+            continue
+        if member_is(key, b"push_items") and c != b'n':
+            if not cyclebody_items(&j, a, g, q, e):
+                return False
+            continue
+        if not json_skip(&j, &value):
+            break
+        if member_is(key, b"query_id"):
+            q.query_json = value
+        elif member_is(key, b"partition_id"):
+            q.partition_json = value
+        elif member_is(key, b"consumer_group"):
+            group = value
+        elif member_is(key, b"release_lease"):
+            release = value
+        elif member_is(key, b"ack"):
+            ack = value
+        elif cyclebody_typo(q, key, CYCLE_NAMES, b"body", -1, a, e):
+            return False
+    if j.error != NULL or not json_end(&j):
+        return cyclebody_no_json(q, &j, e)
+    return cyclebody_ids(q, a, e) and cyclebody_rest(q, a, group, release, ack, e)
+
+cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
+    cdef Slice text
+    if q.query_json.p == NULL or q.query_json.p[0] != b'"' or q.query_json.n == 2:
+        return cyclebody_refuse(e, NULL, 0, b"query_id", b"is required")
+    if q.partition_json.p == NULL or q.partition_json.p[0] != b'"' or q.partition_json.n == 2:
+        return cyclebody_refuse(e, NULL, 0, b"partition_id", b"is required")
+    if not cyclebody_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
+        return False
+    q.has_query = uuid_parse(text, q.query, NULL)
+    if not q.has_query:
+        cyclebody_fail_query(q, a, text)
+    return cyclebody_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
+
+cdef void cyclebody_fail_query(CycleReq* q, Arena* a, Slice text) noexcept nogil:
+    # Marks the cycle as failed: query_id is no UUID. Uses the words of the control plane's state route
+    # (control/streams).
+    cdef char* out = <char*>arena_alloc(a, text.n + 1)
+    if out == NULL:
+        q.failed = slice_lit(b"Out of memory")
+        return
+    memcpy(out, text.p, text.n)
+    out[text.n] = b'"'
+    q.failed = slice_of(NULL, 0)
+    cyclebody_fail(q, a, b"query_id is no UUID: \"", slice_of(out, text.n + 1))
+
+cdef bint cyclebody_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slice ack, ApiError* e) noexcept nogil:
+    if not cyclebody_text(group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
+        return False
+    if q.group.n == 0:
+        q.group = slice_lit(b"__QUEUE_MODE__")
+    if release.p != NULL and not (release.p[0] == b't' or release.p[0] == b'f' or release.p[0] == b'n'):
+        return cyclebody_refuse(e, NULL, 0, b"release_lease", b"must be true or false")
+    q.keeps = release.p != NULL and release.p[0] == b'f'
+    return ack.p == NULL or slice_is(ack, b"null") or cyclebody_ack(ack, a, q, e)
+
+# ---- the acknowledgment --------------------------------------------------------------------------------------------
+
+cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Slice txid = none
+    cdef Slice lease = none
+    cdef Slice status = none
+    cdef Slice count = none
+    cdef Slice error = none
+    cdef uint8_t kind, keep
+    if raw.p[0] != b'{':
+        return cyclebody_refuse(e, NULL, 0, b"ack", b"must be an object or null")
+    json_open(&j, raw, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        if not json_skip(&j, &value):
+            break
+        if member_is(key, b"transactionId"):
+            txid = value
+        elif member_is(key, b"leaseId"):
+            lease = value
+        elif member_is(key, b"status"):
+            status = value
+        elif member_is(key, b"count"):
+            count = value
+        elif member_is(key, b"error"):
+            error = value
+        elif cyclebody_typo(q, key, CYCLE_ACK_NAMES, b"ack", -1, a, e):
+            return False
+    if (not cyclebody_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
+            or not cyclebody_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
+            or not cyclebody_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
+            or not cyclebody_reason(error, a, q, e)):
+        return False
+    q.has_ack = True
+    q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
+    q.has_lease = lease.n != 0
+    q.count = cyclebody_count(count)
+    if q.error.n == 0:
+        q.error = slice_lit(b"Streaming cycle reported failure")
+    if txid.n == 0:
+        cyclebody_fail(q, a, b"ack.transactionId is required", none)
+        return True
+    ident_record(txid, q.ack, &kind, &keep)
+    if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
+        cyclebody_fail(q, a, b"Unknown ack.status: ", status)
+    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
+        cyclebody_fail(q, a, b"Invalid or expired lease", none)
+    return True
+
+cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # Takes why the cycle failed: a text, or any other JSON as it is spelled.
+    if raw.p == NULL or raw.p[0] == b'"' or raw.p[0] == b'n':
+        return cyclebody_text(raw, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)
+    if raw.n > CYCLE_REASON or not text_is_utf8(raw):
+        return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
+    q.error = raw
+    return True
+
+cdef int cyclebody_count(Slice raw) noexcept nogil:
+    # Returns a whole number from 0; anything else counts as 1.
+    cdef int64_t n
+    return <int>n if ident_whole(raw, &n) and n <= 0x7fffffff else 1
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
+    # Writes the answer. queue: of the source partition, p NULL: unknown. error: why nothing was done, p NULL: success.
+    cdef bint done = error.p == NULL
+    member_bool(b, b"{\"success\":", done)
+    member_raw(b, b",\"query_id\":", q.query_json)
+    member_raw(b, b",\"partition_id\":", q.partition_json)
+    buf_text(b, b",\"queueName\":")
+    if queue.p != NULL:
+        text_escape(b, queue)
+    else:
+        buf_text(b, b"null")
+    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.gone else 0)
+    buf_text(b, b",\"push_results\":")
+    if done and not q.gone:
+        pushreply_items(b, &q.push, q.push.n)
+    else:
+        buf_text(b, b"[]")
+    buf_text(b, b",\"ack_result\":")
+    if q.has_ack and done:
+        member_int(b, b"{\"success\":true,\"count\":", 0 if q.dead else q.count)
+        member_bool(b, b",\"lease_released\":", not q.keeps and not q.dead)
+        member_bool(b, b",\"dlq\":", q.dead)
+        buf_byte(b, b'}')
+    else:
+        buf_text(b, b"null")
+    if not done:
+        member_text(b, b",\"error\":", error)
+    buf_byte(b, b'}')
+
+# Reads what a cycle pushes to its sinks. In: the body's items, one by one. Out: items of a push, and namespace and task
+# for queues that it creates.
+
+cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
+    # Reads the array at the cursor.
+    cdef PushReq* push = &q.push
+    cdef bint first = True
+    cdef int room = 0
+    push.n = 0
+    push.items = NULL
+    q.spaces = NULL
+    if json_peek(j) != b'[':
+        return cyclebody_refuse(e, NULL, 0, b"push_items", b"must be an array")
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if push.n >= CYCLE_ITEMS:
+            return cyclebody_too_many(q, b"push_items", CYCLE_ITEMS, e)
+        push.items = pushitems_grow(a, push.items, push.n, &room, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS)
+        if push.items == NULL:
+            return refuse_memory(e)
+        if not cyclebody_item(j, a, g, q, &push.items[push.n], push.n, e):
+            return False
+        push.n += 1
+    return j.error == NULL or cyclebody_no_json(q, j, e)
+
+cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* it, int place,
+                         ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key, value, text
+    cdef Slice ns = slice_of(NULL, 0)
+    cdef Slice task = slice_of(NULL, 0)
+    cdef ItemRaw raw
+    cdef unsigned char[16] id
+    cdef char[32] where
+    if json_peek(j) != b'{':
+        snprintf(where, sizeof(where), b"push_items[%d]", place)
+        return cyclebody_refuse(e, NULL, 0, where, b"must be an object")
+    memset(&raw, 0, sizeof(ItemRaw))
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        if not json_skip(j, &value):
+            break
+        if member_is(key, b"payload"):
+            raw.payload = value
+        elif member_is(key, b"deliverAt") or member_is(key, b"delayMs"):
+            if not slice_is(value, b"null") and not slice_is(value, b"0"):
+                return cyclebody_refuse(e, b"push_items", place,
+                                        b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
+                                        b"is not supported in a cycle")
+        elif member_is(key, b"queue"):
+            raw.queue = value
+        elif member_is(key, b"partition"):
+            raw.part = value
+        elif member_is(key, b"transactionId"):
+            raw.txid = value
+        elif member_is(key, b"traceId"):
+            raw.trace = value
+        elif member_is(key, b"namespace"):
+            ns = value
+        elif member_is(key, b"task"):
+            task = value
+        elif not slice_is(value, b"null") and typo_unsupported(key) != NULL:
+            return cyclebody_refuse(e, b"push_items", place, typo_unsupported(key).name, b"is not supported in an item")
+        elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, b"push_items", place, a, e):
+            return False
+    if j.error != NULL:
+        return cyclebody_no_json(q, j, e)
+    if not cyclebody_literal(&raw.queue, a, 1, NAME_MAX, place, b"queue", &text, e):
+        return False
+    if text.p == NULL:
+        return cyclebody_refuse(e, b"push_items", place, b"queue", b"is required")
+    if (not cyclebody_literal(&raw.part, a, 0, NAME_MAX, place, b"partition", &text, e)
+            or not cyclebody_literal(&raw.txid, a, 0, CYCLE_TXID, place, b"transactionId", &text, e)):
+        return False
+    if text.p != NULL and not ident_txid_fits(text):
+        return cyclebody_refuse(e, b"push_items", place, b"transactionId", b"must have at most 255 characters")
+    if not cyclebody_literal(&raw.trace, a, 0, NAME_MAX, place, b"traceId", &text, e):
+        return False
+    if text.n and not uuid_parse(text, id, NULL):
+        return cyclebody_refuse(e, b"push_items", place, b"traceId", b"must be a UUID")
+    if (not cyclebody_text(ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &ns, e)
+            or not cyclebody_text(task, a, 0, NAME_MAX, b"push_items", place, b"task", &task, e)):
+        return False
+    if not pushitem_new(a, g, it, &raw, b"null", NULL, it - 1 if place else NULL, b"push_items", place, e):
+        return False
+    return ns.n + task.n == 0 or cyclebody_namespace(q, a, it.queue, ns, task, e)
+
+cdef bint cyclebody_literal(Slice* raw, Arena* a, size_t least, size_t most, int place, const char* name, Slice* text,
+                            ApiError* e) noexcept nogil:
+    # Reads a literal of an item and its text; null is as good as absent.
+    cdef Slice literal = raw[0]
+    if slice_is(literal, b"null"):
+        raw[0] = slice_of(NULL, 0)
+    return cyclebody_text(literal, a, least, most, b"push_items", place, name, text, e)
+
+cdef bint cyclebody_namespace(CycleReq* q, Arena* a, Slice queue, Slice ns, Slice task, ApiError* e) noexcept nogil:
+    # Notes namespace and task of the queue, in case it is created. The newest entry comes first.
+    cdef CycleSpace* s = <CycleSpace*>arena_alloc(a, sizeof(CycleSpace))
+    if s == NULL:
+        return refuse_memory(e)
+    s.next = q.spaces
+    s.queue = queue
+    s.ns = ns if ns.p != NULL else slice_lit(b"")
+    s.task = task if task.p != NULL else slice_lit(b"")
+    q.spaces = s
+    return True

@@ -1,0 +1,365 @@
+# Turns a CloudEvent, read attribute by attribute, into an item of a push. In: attributes and data. Out: an item. The
+# data are the payload. The attributes go into the headers of the logrecord as they came, so that the same event can go
+# out
+# again. Source and id make the transactionId.
+
+cdef enum:
+    EVENT_ATTRIBUTES = 64     # of one event
+    EVENT_BYTES = 32768       # bytes the attributes may take, as JSON
+
+cdef struct EventWhere:       # what a request says of all its events
+    Slice queue
+    Slice partition           # of events without a partitionkey
+    Slice parent              # of events without a traceparent
+    Slice state
+
+cdef struct Event:
+    Slice id
+    Slice source
+    Slice type
+    Slice key                 # partitionkey
+    Slice parent
+    Slice state
+    Slice data                # JSON; p NULL: absent
+    bint base64               # data is a text of base64
+    bint version
+    int n
+    Slice[EVENT_ATTRIBUTES] names
+    Buf json                  # attributes as members
+    int index                 # of the event in its request
+    ApiError* error
+    Arena* arena
+
+cdef bint eventitem_refuse(Event* v, Slice name, const char* text) noexcept nogil:
+    # Refuses an event: `must be a URI reference (event 3, attribute source)`. Returns False.
+    if not text_is_utf8(name) or name.n > 64:
+        name = slice_lit(b"?")
+    return refuse_as(v.error, b"%s (event %d, attribute %.*s)", text, v.index, <int>name.n, name.p)
+
+cdef bint eventitem_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept nogil:
+    # Takes a context attribute. text: p NULL for a number or a boolean. raw: its JSON; p NULL: text is to be escaped.
+    cdef size_t i
+    cdef int k
+    if name.n == 0 or name.n > 64:
+        return eventitem_refuse(v, name, b"the name must have 1 to 64 letters and digits")
+    for i in range(name.n):
+        if not (b'a' <= name.p[i] <= b'z' or b'0' <= name.p[i] <= b'9'):
+            return eventitem_refuse(v, name, b"the name must be of lower-case letters and digits")
+    for k in range(v.n):
+        if slice_eq(v.names[k], name):
+            return eventitem_refuse(v, name, b"given twice")
+    if v.n == EVENT_ATTRIBUTES:
+        return eventitem_refuse(v, name, b"too many attributes")
+    v.names[v.n] = name
+    v.n += 1
+    if name.n > 6 and memcmp(name.p, b"queend", 6) == 0:
+        return True           # set by a delivery, and this is a push
+    if text.p != NULL and (not eventform_clean(text) or not text_is_utf8(text)):
+        return eventitem_refuse(v, name, b"must be text without control characters")
+    if not eventitem_known(v, name, text):
+        return False
+    if slice_is(name, b"traceparent") or slice_is(name, b"tracestate"):
+        return True
+    buf_text(&v.json, b'"' if v.json.len == 0 else b',"')
+    buf_slice(&v.json, name)
+    buf_text(&v.json, b'":')
+    if raw.p != NULL:
+        buf_slice(&v.json, raw)
+    else:
+        text_escape(&v.json, text)
+    if v.json.len > EVENT_BYTES:
+        return eventitem_refuse(v, name, b"the attributes are too long")
+    return True
+
+cdef bint eventitem_known(Event* v, Slice name, Slice text) noexcept nogil:
+    # Checks an attribute that the standard names or that means something here, and keeps it.
+    cdef Slice meant
+    cdef char[80] hint
+    cdef int judged = typo_judge(name, EVENT_NAMES, &meant)
+    if judged != NAME_KNOWN:
+        # an extension may have any name; a name near to the standard's own would be an unnoticed slip
+        if not strict or judged != NAME_NEAR:
+            return True
+        snprintf(hint, sizeof(hint), b"is no attribute of the standard; %.*s is one", <int>meant.n, meant.p)
+        return eventitem_refuse(v, name, hint)
+    if text.p == NULL or text.n == 0:
+        return eventitem_refuse(v, name, b"must be a non-empty string")
+    if slice_is(name, b"id"):
+        v.id = text
+    elif slice_is(name, b"source"):
+        v.source = text
+        return eventform_uri(text, False) or eventitem_refuse(v, name, b"must be a URI reference")
+    elif slice_is(name, b"type"):
+        v.type = text
+    elif slice_is(name, b"specversion"):
+        v.version = True
+        return slice_is(text, b"1.0") or eventitem_refuse(v, name, b"must be 1.0")
+    elif slice_is(name, b"datacontenttype"):
+        return eventform_media_type(text) or eventitem_refuse(v, name, b"must be a media type")
+    elif slice_is(name, b"dataschema"):
+        return eventform_uri(text, True) or eventitem_refuse(v, name, b"must be a URI")
+    elif slice_is(name, b"time"):
+        return eventform_time(text) or eventitem_refuse(v, name, b"must be a time as in RFC 3339")
+    elif slice_is(name, b"partitionkey"):
+        v.key = text
+        return text.n <= NAME_MAX or eventitem_refuse(v, name, b"must have at most 255 bytes")
+    elif slice_is(name, b"traceparent"):
+        v.parent = text
+        return trace_parent_valid(text) or eventitem_refuse(v, name, b"must be one of W3C trace context")
+    elif slice_is(name, b"tracestate"):
+        v.state = text
+        return trace_state_valid(text) or eventitem_refuse(v, name, b"must be one of W3C trace context")
+    return True
+
+cdef void eventitem_open(Event* v, Arena* a, int index, ApiError* e) noexcept nogil:
+    memset(v, 0, sizeof(Event))
+    v.arena = a
+    v.index = index
+    v.error = e
+    e.status = 0
+
+cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept nogil:
+    # Turns the complete event into an item.
+    cdef Buf b
+    cdef Slice pair
+    if not v.version:
+        return eventitem_refuse(v, slice_lit(b"specversion"), b"is missing")
+    if v.id.p == NULL:
+        return eventitem_refuse(v, slice_lit(b"id"), b"is missing")
+    if v.source.p == NULL:
+        return eventitem_refuse(v, slice_lit(b"source"), b"is missing")
+    if v.type.p == NULL:
+        return eventitem_refuse(v, slice_lit(b"type"), b"is missing")
+    if v.state.n and v.parent.n == 0:
+        return eventitem_refuse(v, slice_lit(b"tracestate"), b"needs a traceparent")
+    memset(it, 0, sizeof(PushItem))
+    it.queue = where.queue
+    it.part = v.key if v.key.n else where.partition
+    if v.parent.n == 0:
+        v.parent = where.parent
+        v.state = where.state
+    it.payload = v.data if v.data.p != NULL else slice_lit(b"null")
+    pair = ident_pair(v.source, v.id, v.arena)    # both are without NUL
+    if pair.p == NULL:
+        return refuse_memory(v.error)
+    ident_digest(pair.p, pair.n, it.id)
+    it.id_kind = ID_OTHER
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, v.parent, v.state)
+    if v.base64 or v.data.p == NULL:
+        buf_text(&b, b'"dataEncoding":' if b.len == 1 else b',"dataEncoding":')
+        buf_text(&b, b'"base64"' if v.base64 else b'"none"')
+    buf_text(&b, b'"cloudEvent":{' if b.len == 1 else b',"cloudEvent":{')
+    buf_put(&b, v.json.data, v.json.len)
+    buf_byte(&b, b'}')
+    if v.json.failed or not pushitem_keep_headers(v.arena, &b, it):
+        return refuse_memory(v.error)
+    return True
+
+# Reads POST /api/v1/events/{queue}: CloudEvents 1.0 over HTTP: structured (application/cloudevents+json), batched
+# (application/cloudevents-batch+json) and binary (ce- headers). In: a request. Out: items of a push.
+
+# ---- structured ------------------------------------------------------------------------------------------------------
+
+cdef bint eventitem_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
+    # Reads an attribute's value at the cursor.
+    cdef Slice raw, text
+    cdef size_t i
+    cdef int64_t number = 0
+    cdef bint half = False
+    if c == b'"':
+        if not json_string(j, &raw):
+            return json_refuse(v.error, j)
+        if not text_unescape(raw, v.arena, &text, &half) or half:
+            return eventitem_refuse(v, name, b"must be valid text")
+        return eventitem_attribute(v, name, text, raw)
+    if not json_skip(j, &raw):
+        return json_refuse(v.error, j)
+    if c == b'n':
+        return True           # as good as absent
+    if c == b't' or c == b'f':
+        return eventitem_attribute(v, name, slice_of(NULL, 0), raw)
+    for i in range(1 if c == b'-' else 0, raw.n):
+        if raw.n > 11 or not b'0' <= raw.p[i] <= b'9':
+            return eventitem_refuse(v, name, b"must be a string, a boolean or a whole number")
+        number = number * 10 + raw.p[i] - c'0'
+    if number > (<int64_t>1 << 31) - (0 if c == b'-' else 1):
+        return eventitem_refuse(v, name, b"must be a number of 32 bits")
+    return eventitem_attribute(v, name, slice_of(NULL, 0), raw)
+
+cdef bint eventitem_members(Event* v, Json* j) noexcept nogil:
+    # Reads the event at the cursor.
+    cdef Slice key, name, text
+    cdef bint first = True
+    cdef int c
+    if json_peek(j) != b'{':
+        if j.error != NULL or not json_skip(j, NULL):
+            return json_refuse(v.error, j)
+        return refuse_as(v.error, b"An event must be an object (event %d)", v.index)
+    json_enter(j, b'{')
+    while member_next(j, &first, v.arena, &key):
+        c = json_peek(j)
+        name = slice_of(key.p + 1, key.n - 2)
+        if slice_is(name, b"data") or slice_is(name, b"data_base64"):
+            if v.data.p != NULL:
+                return eventitem_refuse(v, name, b"an event has its data once")
+            if not json_skip(j, &v.data):
+                break
+            v.base64 = name.n > 4
+            if v.base64 and (c != b'"' or not text_unescape(v.data, v.arena, &text, NULL)
+                             or not eventform_base64(text)):
+                return eventitem_refuse(v, name, b"must be base64")
+        elif not eventitem_value(v, j, name, c):
+            return False
+    return True if j.error == NULL else json_refuse(v.error, j)
+
+# ---- binary ----------------------------------------------------------------------------------------------------------
+
+cdef bint eventitem_headers(Event* v, Slice headers) noexcept nogil:
+    # Reads headers `ce-name: value`; values are percent-encoded, perhaps in quotes.
+    cdef const char* p = headers.p
+    cdef const char* end = headers.p + headers.n
+    cdef const char* stop
+    cdef const char* colon
+    cdef Slice value, text
+    cdef char* name
+    cdef char* plain
+    cdef size_t i, n
+    while p < end:
+        stop = <const char*>memchr(p, b'\n', end - p)
+        colon = <const char*>memchr(p, b':', stop - p)
+        if colon - p > 3 and slice_nfolds(p, b"ce-", 3):
+            n = colon - p - 3
+            name = <char*>arena_alloc(v.arena, n)
+            value = slice_trim(slice_of(colon + 1, stop - 1 - colon - 1))
+            if value.n >= 2 and value.p[0] == b'"' and value.p[value.n - 1] == b'"':
+                plain = <char*>arena_alloc(v.arena, value.n)
+                text = slice_of(value.p + 1, value.n - 2)
+                value = slice_of(plain, 0)
+                i = 0
+                while plain != NULL and i < text.n:
+                    if text.p[i] == b'\\' and i + 1 < text.n:
+                        i += 1
+                    plain[value.n] = text.p[i]
+                    value.n += 1
+                    i += 1
+            if name == NULL or value.p == NULL:
+                return refuse_memory(v.error)
+            for i in range(n):
+                name[i] = p[3 + i] | LETTER_SMALL if b'A' <= p[3 + i] <= b'Z' else p[3 + i]
+            if slice_is(slice_of(name, n), b"data") or slice_is(slice_of(name, n), b"datacontenttype"):
+                return eventitem_refuse(v, slice_of(name, n), b"is no header: Content-Type and the body say it")
+            if not uri_decode(value, v.arena, False, &text):
+                return eventitem_refuse(v, slice_of(name, n), b"must be percent-encoded UTF-8")
+            if not eventitem_attribute(v, slice_of(name, n), text, slice_of(NULL, 0)):
+                return False
+        p = stop + 1
+    return True
+
+cdef inline bint eventitem_type_has(Slice kind, const char* ending) noexcept nogil:
+    # Returns True if the subtype has this ending.
+    cdef size_t n = strlen(ending)
+    kind = slice_until(slice_until(kind, b';'), b' ')
+    return kind.n > n and slice_nfolds(kind.p + kind.n - n, ending, n)
+
+cdef bint eventitem_body(Event* v, Slice kind, Slice body) noexcept nogil:
+    # Takes a body: JSON as it is, text as a text, other types in base64. A body without a type is taken as JSON if it
+    # is valid JSON.
+    cdef Json j
+    cdef Buf b
+    if body.n == 0:
+        return True
+    if kind.n == 0 or eventitem_type_has(kind, b"/json") or eventitem_type_has(kind, b"+json"):
+        if pushitem_json(&j, body, &v.data):
+            return True
+        if kind.n:
+            return json_refuse(v.error, &j)
+    buf_init(&b)
+    if (eventitem_type_has(kind, b"/xml") or eventitem_type_has(kind, b"+xml")
+            or (kind.n > 5 and slice_nfolds(kind.p, b"text/", 5))) and text_is_utf8(body):
+        text_escape(&b, body)
+    else:
+        v.base64 = True
+        eventform_put_base64(&b, body)
+    v.data = arena_copy(v.arena, slice_of(b.data, 0 if b.failed else b.len))
+    buf_free(&b)
+    if v.data.n == 0:
+        return refuse_memory(v.error)
+    return True
+
+# ---- a request -------------------------------------------------------------------------------------------------------
+
+cdef bint eventitem_read(Slice headers, bint traced, Slice path, Slice query, Slice body, Arena* a, int max_items,
+                         PushReq* out, ApiError* e) noexcept nogil:
+    # Reads a request. A fault refuses the whole request before any event is used.
+    cdef int type_ = header_media(headers)
+    cdef EventWhere where
+    memset(&where, 0, sizeof(where))
+    memset(out, 0, sizeof(PushReq))
+    # after /api/v1/events/
+    if not uri_decode(slice_from(path, 15), a, False, &where.queue) \
+            or not 1 <= where.queue.n <= NAME_MAX:
+        return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
+    if not pushitems_query_part(query, a, &where.partition, e) or not pushitems_query_format(query, a, &out.counts, e):
+        return False
+    if where.partition.p == NULL:
+        where.partition = slice_lit(b"Default")
+    if traced:
+        trace_request(headers, a, &where.parent, &where.state)
+    if type_ == MEDIA_CLOUD:
+        refuse_set(e, 415,
+                   b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
+                   b"or with ce- headers")
+        return False
+    if type_ == MEDIA_EVENT or type_ == MEDIA_EVENTS:
+        return eventitem_json(type_ == MEDIA_EVENTS, body, &where, a, max_items, out, e)
+    if header_value(headers, b"ce-specversion").p == NULL:
+        return refuse(e, b"Neither a Content-Type of CloudEvents nor a header ce-specversion")
+    return eventitem_binary(headers, header_value(headers, b"content-type"), body, &where, a, out, e)
+
+cdef bint eventitem_binary(Slice headers, Slice kind, Slice body, EventWhere* where, Arena* a, PushReq* out,
+                           ApiError* e) noexcept nogil:
+    cdef Event* v = <Event*>arena_alloc(a, sizeof(Event))
+    cdef bint ok
+    out.items = <PushItem*>arena_alloc(a, sizeof(PushItem))
+    if v == NULL or out.items == NULL:
+        return refuse_memory(e)
+    eventitem_open(v, a, 0, e)
+    ok = (eventitem_headers(v, headers)
+          and (kind.n == 0 or eventitem_attribute(v, slice_lit(b"datacontenttype"), kind, slice_of(NULL, 0)))
+          and eventitem_body(v, kind, body) and eventitem_close(v, where, out.items))
+    buf_free(&v.json)
+    out.n = 1
+    return ok
+
+cdef bint eventitem_json(bint batch, Slice body, EventWhere* where, Arena* a, int max_items, PushReq* out,
+                         ApiError* e) noexcept nogil:
+    cdef Event* v = <Event*>arena_alloc(a, sizeof(Event))
+    cdef Json j
+    cdef bint first = True
+    cdef bint ok
+    cdef int room = 0
+    if v == NULL:
+        return refuse_memory(e)
+    if not json_body(&j, body, e):
+        return False
+    if batch and json_peek(&j) != b'[':
+        if not json_skip(&j, NULL) or not json_end(&j):
+            return json_refuse(e, &j)
+        return refuse(e, b"A batch of events is an array")
+    if batch:
+        json_enter(&j, b'[')
+    while json_element(&j, &first) if batch else out.n == 0:
+        if out.n >= max_items:
+            return refuse_as(e, b"The batch has more than %d events", max_items)
+        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
+        if out.items == NULL:
+            return refuse_memory(e)
+        eventitem_open(v, a, out.n, e)
+        ok = eventitem_members(v, &j) and eventitem_close(v, where, &out.items[out.n])
+        buf_free(&v.json)
+        if not ok:
+            return False
+        out.n += 1
+    return j.error == NULL and json_end(&j) or json_refuse(e, &j)

@@ -1,0 +1,263 @@
+# Reads what path and query of GET /api/v1/pop* and /api/v1/stream/* ask for. In: a request. Out: a pop, or a refusal.
+# The parameters are taken in one walk over the query; a table names them and their kinds.
+
+cdef enum:                    # rows of pop_params
+    ASKED_BATCH
+    ASKED_WAIT
+    ASKED_TIMEOUT
+    ASKED_GROUP
+    ASKED_AUTO_ACK
+    ASKED_ON_DELIVERY
+    ASKED_PARTITIONS
+    ASKED_MODE
+    ASKED_FROM
+    ASKED_NAMESPACE
+    ASKED_TASK
+    ASKED_AUTOPILOT
+    ASKED_FRAMES
+    ASKED_FORMAT
+    ASKED_LEASE
+    ASKED_CONFLATION
+    ASKED_CREDIT
+    ASKED_HEARTBEAT
+    ASKED_RELEASE
+    ASKED_TICKET
+    ASKED_WINDOW
+    POP_PARAMS
+
+cdef enum:
+    OF_POP = 1
+    OF_STREAM = 2
+    OF_BOTH = 3
+
+cdef void popquery_param(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
+    # Fills a row of a table.
+    p.name = slice_lit(name)
+    p.kind = kind
+    p.of = of
+    p.low = low
+    p.high = high
+
+cdef Param[POP_PARAMS] pop_params
+popquery_param(&pop_params[ASKED_BATCH], b"batch", PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
+popquery_param(&pop_params[ASKED_WAIT], b"wait", PARAM_TRUTH, OF_POP, 0, 0)
+popquery_param(&pop_params[ASKED_TIMEOUT], b"timeout", PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS)
+popquery_param(&pop_params[ASKED_GROUP], b"consumerGroup", PARAM_NAME, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_AUTO_ACK], b"autoAck", PARAM_TRUTH, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
+popquery_param(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # names, where no queue is named
+popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
+popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
+popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_TEXT, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_CONFLATION], b"conflation", PARAM_TRUTH, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_CREDIT], b"credit", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
+popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_NUMBER, OF_STREAM, 1, FEED_BEAT_MOST_S)
+popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
+popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
+popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
+
+# ---- the query -----------------------------------------------------------------------------------------------------
+
+cdef bint popquery_params(Slice query, const Param* table, int n, int of, ParamValue* values, Arena* a,
+                          ApiError* e) noexcept nogil:
+    # Reads the parameters of a query. of: which rows are known here. If a name is given twice, the first value counts.
+    cdef Slice name, value
+    cdef int i
+    memset(values, 0, n * sizeof(ParamValue))
+    while uri_next(&query, &name, &value):
+        i = 0
+        while i < n and not (table[i].of & of and slice_eq(table[i].name, name)):
+            i += 1
+        if i == n:
+            if name.n and (strict or a.strict) and popquery_typo(name, table, n, of, a.strict, e):
+                return False
+        elif values[i].found == QUERY_ABSENT:
+            values[i].found = (QUERY_FOUND if uri_decode(value, a, True, &values[i].text)
+                               else QUERY_UNREADABLE)
+            if values[i].found == QUERY_UNREADABLE:
+                values[i].text = slice_of(NULL, 0)
+            if not popquery_value(&table[i], &values[i], e):
+                return False
+    return True
+
+cdef bint popquery_typo(Slice name, const Param* table, int n, int of, bint picky, ApiError* e) noexcept nogil:
+    # Judges a name that no row has. Returns True if it was refused.
+    cdef Slice meant = slice_of(NULL, 0)
+    cdef int i
+    for i in range(n):
+        if table[i].of & of and typo_near(name, table[i].name):
+            meant = table[i].name
+            break
+    if meant.p == NULL and not picky:
+        return False
+    typo_refuse(e, name, meant, NULL, 0)
+    return True
+
+cdef bint popquery_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
+    # Returns True if the value may be a name. Needed for rows of text that are names only sometimes.
+    if v.found != QUERY_UNREADABLE and v.text.n <= NAME_MAX:
+        return True
+    return refuse_as(e, b"%s must be valid text of at most 255 bytes", p.name.p)
+
+cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
+    # Reads a value by its kind. Empty is as good as absent.
+    cdef const char* text = p.name.p
+    cdef size_t i
+    if p.kind == PARAM_NAME:
+        return popquery_name(p, v, e)
+    if p.kind == PARAM_TEXT or v.found == QUERY_FOUND and v.text.n == 0:
+        return True
+    if p.kind == PARAM_TRUTH:
+        v.yes = slice_is(v.text, b"true") or slice_is(v.text, b"1")
+        if v.yes or not strict or slice_is(v.text, b"false") or slice_is(v.text, b"0"):
+            return True
+        return refuse_as(e, b"%s must be true or false", text)
+    v.given = uri_int(v.text, &v.number)
+    if not strict:
+        return True
+    for i in range(v.text.n):
+        v.given = v.given and b'0' <= <unsigned char>v.text.p[i] <= b'9'
+    if v.given and p.low <= v.number <= p.high:
+        return True
+    return refuse_as(e, b"%s must be a whole number from %d to %d", text, p.low, p.high)
+
+# ---- what it asks for ----------------------------------------------------------------------------------------------
+
+cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
+    # what stands after /api/v1/pop/queue/ or /api/v1/stream/
+    cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
+    cdef Slice queue
+    if route == ROUTE_POP_ANY:
+        return True
+    path = slice_from(path, 15 if streams else 18)
+    queue = slice_until(path, b'/')
+    if not uri_decode(queue, a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
+        return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
+    if req_has_partition(route) and (not uri_decode(slice_from(path, queue.n + 11), a, False, &q.partition)
+                                     or q.partition.n > NAME_MAX):
+        return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
+    return True
+
+cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
+                         ApiError* e) noexcept nogil:
+    cdef ParamValue[POP_PARAMS] v
+    return popquery_params(query, pop_params, POP_PARAMS, OF_POP, v, a, e) and popquery_make(route, path, v, a, s, q, e)
+
+cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
+                        ApiError* e) noexcept nogil:
+    # Makes a pop from the values of its parameters.
+    memset(q, 0, sizeof(PopReq))
+    q.route = route
+    if not popquery_path(route, path, a, q, e):
+        return False
+    q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
+    if route == ROUTE_POP_ANY:
+        if (not popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
+                or not popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)):
+            return False
+        q.ns = v[ASKED_NAMESPACE].text
+        q.task = v[ASKED_TASK].text
+        if q.ns.n == 0 and q.task.n == 0:
+            return refuse(e, b"namespace or task is required")
+    if v[ASKED_CONFLATION].yes:
+        # permanent, and told before anything is claimed: a client that needs it must not be served without it
+        return refuse(e, b"conflation is not supported")
+    q.wait = v[ASKED_WAIT].yes
+    q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
+    q.autopilot = v[ASKED_AUTOPILOT].yes
+    q.frames = v[ASKED_FRAMES].yes
+    if v[ASKED_FORMAT].found == QUERY_UNREADABLE or v[ASKED_FORMAT].text.n:
+        q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
+        if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
+            return refuse(e, b"format must be json or cloudevents")
+    q.batch = req_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
+    q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
+    q.batch_given = v[ASKED_BATCH].given
+    q.partitions = min(max(req_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
+    q.partitions_given = v[ASKED_PARTITIONS].given
+    if req_has_partition(route):
+        q.partitions = 1
+        q.partitions_given = True       # by the path: nothing is left to choose
+    q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
+    if (v[ASKED_LEASE].found != QUERY_ABSENT
+            and not (uri_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX)):
+        return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
+    return popquery_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
+
+cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s,
+                                PopReq* q,
+                                ApiError* e) noexcept nogil:
+    # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
+    # from_beginning: `all`, in the words of the published clients.
+    cdef Slice mode = asked_mode.text
+    cdef Slice since = asked_from.text
+    if strict and (asked_mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
+                   and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
+                   and not slice_is(mode, b"new-only")):
+        return refuse(e, b"subscriptionMode must be all, new or new-only")
+    if strict and (asked_from.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
+                   and not time_parse(since, &q.sub_from_us)):
+        return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
+    if slice_is(q.group, b"__QUEUE_MODE__"):
+        return True
+    if since.n and not slice_is(since, b"now"):
+        # not strict: an unreadable time means "from the beginning", as in Queen MQ
+        q.sub_from_valid = time_parse(since, &q.sub_from_us)
+        return True
+    if mode.n:
+        q.sub_new = slice_is(mode, b"new") or slice_is(mode, b"new-only")
+    else:
+        q.sub_new = s.default_new
+    if since.n:
+        q.sub_new = True
+    return True
+
+# Reads GET /api/v1/stream/*: the parts of its query that a pop does not have (credit, heartbeat, release, window). In:
+# a request. Out: a pop and a FeedReq, or a refusal.
+
+cdef enum:
+    FEED_CREDIT = 100         # messages without an acknowledgment
+    FEED_BEAT_S = 15
+
+cdef bint popquery_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
+    # Checks `window`: each pop of the stream then brings one window, whole.
+    if not 1 <= more.window <= BATCH_MAX:
+        return refuse(e, b"window must be a whole number from 1 to 10000")
+    if q.batch_given or q.partitions_given and q.partitions != 1:
+        return refuse(e, b"window stands instead of batch and partitions")
+    if more.credit and more.credit < more.window:
+        return refuse(e, b"credit must be at least window")
+    q.window = True
+    q.batch = more.window
+    q.partitions = 1
+    return True
+
+cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
+                        ApiError* e) noexcept nogil:
+    cdef ParamValue[POP_PARAMS] v
+    if not (popquery_params(query, pop_params, POP_PARAMS, OF_STREAM, v, a, e)
+            and popquery_make(route, path, v, a, s, q, e)):
+        return False
+    if q.frames:
+        return refuse(e, b"frames are for pops; a stream is written in JSON")
+    more.credit = req_number(&v[ASKED_CREDIT], 0)
+    if v[ASKED_CREDIT].given and not 1 <= more.credit <= BATCH_MAX:
+        return refuse(e, b"credit must be a whole number from 1 to 10000")
+    more.beat_s = req_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
+    if not 1 <= more.beat_s <= FEED_BEAT_MOST_S:
+        return refuse(e, b"heartbeat must be a whole number from 1 to 600")
+    more.window = req_number(&v[ASKED_WINDOW], 0)
+    if v[ASKED_WINDOW].given and not popquery_window(q, more, e):
+        return False
+    more.release = v[ASKED_RELEASE].yes
+    more.release_given = v[ASKED_RELEASE].text.n != 0
+    if not q.batch_given and not q.window:
+        q.batch = more.credit if more.credit else FEED_CREDIT
+    q.wait = True
+    q.autopilot = False
+    return True

@@ -1,0 +1,141 @@
+# Reads and writes W3C trace context. In: traceparent and tracestate of a push, or of one of its items. Out: headers of
+# its records, which come back with them, so that a trace goes on where they are delivered.
+
+cdef const char* TRACEPARENT_TEXT = b"traceparent must be one of W3C trace context"
+
+cdef enum:
+    TRACESTATE_MOST = 512     # characters
+    TRACESTATE_MEMBERS = 32
+
+cdef inline bint trace_hex(const char* p, size_t n, bint* zero) noexcept nogil:
+    # Returns True if all n characters are digits 0-9 and a-f. zero: all of them are 0.
+    cdef size_t i
+    zero[0] = True
+    for i in range(n):
+        if not (b'0' <= p[i] <= b'9' or b'a' <= p[i] <= b'f'):
+            return False
+        if p[i] != b'0':
+            zero[0] = False
+    return True
+
+cdef bint trace_parent_valid(Slice s) noexcept nogil:
+    # Returns True for version-trace-parent-flags. Later versions may append more.
+    cdef bint zero = False
+    cdef size_t i
+    if s.n < 55 or s.n > 255 or s.p[2] != b'-' or s.p[35] != b'-' or s.p[52] != b'-':
+        return False
+    if (not trace_hex(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero and s.n != 55)
+            or (s.n > 55 and s.p[55] != b'-')):
+        return False
+    if (not trace_hex(s.p + 3, 32, &zero) or zero or not trace_hex(s.p + 36, 16, &zero) or zero
+            or not trace_hex(s.p + 53, 2, &zero)):
+        return False
+    for i in range(55, s.n):
+        if s.p[i] <= b' ' or s.p[i] > b'~':
+            return False
+    return True
+
+cdef inline bint trace_state_letter(char c) noexcept nogil:
+    # Returns True if the character may stand in a key.
+    return (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
+
+cdef bint trace_state_valid(Slice s) noexcept nogil:
+    # Returns True for a list of key=value members with commas between; empty members are allowed.
+    cdef Slice member, key, value
+    cdef size_t i
+    cdef int n = 0
+    if s.n > TRACESTATE_MOST:
+        return False
+    while s.n:
+        member = slice_until(s, b',')
+        s = slice_from(s, min(member.n + 1, s.n))
+        member = slice_trim(member)
+        if member.n == 0:
+            continue
+        n += 1
+        key = slice_until(member, b'=')
+        value = slice_from(member, min(key.n + 1, member.n))
+        if n > TRACESTATE_MEMBERS or not 1 <= key.n <= 256 or not 1 <= value.n <= 256:
+            return False
+        for i in range(key.n):
+            if not trace_state_letter(key.p[i]):
+                return False
+        for i in range(value.n):
+            if value.p[i] < b' ' or value.p[i] > b'~' or value.p[i] == b'=':
+                return False
+    return n > 0
+
+cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
+    # Appends both as members of an object; b begins with its brace.
+    if parent.n == 0:
+        return
+    buf_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":')
+    text_escape(b, parent)
+    if state.n:
+        buf_text(b, b',"tracestate":')
+        text_escape(b, state)
+
+cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
+    # Stores a trace context as the item's headers. Returns False if memory ran out.
+    cdef Buf b
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, parent, state)
+    return pushitem_keep_headers(a, &b, it)
+
+cdef bint trace_item(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index,
+                     ApiError* e) noexcept nogil:
+    # Reads traceparent and tracestate of an item, as literals; p NULL: absent.
+    cdef Slice parent = slice_of(NULL, 0)
+    cdef Slice state = slice_of(NULL, 0)
+    if parent_raw.p == NULL or not text_unescape(parent_raw, a, &parent, NULL) or not trace_parent_valid(parent):
+        return refuse_item(e, TRACEPARENT_TEXT, what, index, b"traceparent")
+    if state_raw.p != NULL and (not text_unescape(state_raw, a, &state, NULL) or not trace_state_valid(state)):
+        return refuse_item(e, b"tracestate must be one of W3C trace context", what, index, b"tracestate")
+    return trace_headers(a, it, parent, state) or refuse_memory(e)
+
+cdef Slice trace_state_list(Slice headers, Arena* a) noexcept nogil:
+    # Returns all tracestate lines as one list; empty if it is absent or invalid.
+    cdef const char* at = headers.p
+    cdef Slice value, all
+    cdef char* text = <char*>arena_alloc(a, headers.n + 1)
+    all = slice_of(text, 0)
+    while text != NULL and header_next(&at, headers.p + headers.n, b"tracestate", &value):
+        if all.n:
+            text[all.n] = b','
+            all.n += 1
+        memcpy(text + all.n, value.p, value.n)
+        all.n += value.n
+    return all if all.n and trace_state_valid(all) else slice_of(NULL, 0)
+
+cdef bint trace_request(Slice headers, Arena* a, Slice* parent, Slice* state) noexcept nogil:
+    # Reads the trace context of a request's headers. Returns False, and empties both, if it is malformed: the standard
+    # has it ignored.
+    parent[0] = header_single(headers, b"traceparent")
+    if parent.p == NULL or not trace_parent_valid(parent[0]):
+        parent[0] = slice_of(NULL, 0)
+        state[0] = slice_of(NULL, 0)
+        return False
+    state[0] = trace_state_list(headers, a)
+    return True
+
+cdef void trace_items(Slice headers, Arena* a, PushItem* items, int n) noexcept nogil:
+    # Gives the request's own trace context to all its records that have none.
+    cdef Slice parent, state
+    cdef PushItem first
+    cdef Extras* more
+    cdef int i
+    if not trace_request(headers, a, &parent, &state):
+        return
+    memset(&first, 0, sizeof(first))
+    if not trace_headers(a, &first, parent, state):
+        return
+    for i in range(n):
+        if items[i].more == NULL:
+            items[i].more = first.more
+        elif items[i].more.headers.n == 0:
+            more = <Extras*>arena_alloc(a, sizeof(Extras))
+            if more != NULL:
+                more[0] = items[i].more[0]
+                more.headers = first.more.headers
+                items[i].more = more

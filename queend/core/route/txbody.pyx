@@ -1,0 +1,402 @@
+# Reads POST /api/v1/transaction into one flat list of operations (a push of k items is k of them). In: a body. Out:
+# operations, or a refusal. The members kv, timers and positions are refused unless empty; unknown ones as in
+# route/typos.
+
+cdef struct TxRaw:
+    # One operation's members, as found.
+    Slice kind                # literal of "type", p NULL when absent; other types keep their text
+    bint kind_string
+    const char* items         # where the array of a push begins, NULL: absent
+    bint items_bad            # `items` is not an array
+    Slice data                # the payload by another name
+    ItemRaw item              # the operation as an item to be pushed,
+    AckRaw ack                # and as an acknowledgment
+
+cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
+    # Adds an operation, zeroed. Returns NULL if it was refused.
+    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
+    if q.ops == NULL:
+        refuse_memory(e)
+        return NULL
+    memset(&q.ops[q.n], 0, sizeof(TxOp))
+    q.n += 1
+    return &q.ops[q.n - 1]
+
+cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+    cdef bint empty = False
+    memset(q, 0, sizeof(TxReq))
+    uuid_make(g, q.id)
+    if not txbody_object(body, a, g, max_items, q, &empty, e):
+        return False
+    if empty:
+        return refuse(e, b"operations array cannot be empty")
+    return True
+
+cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
+                        ApiError* e) noexcept nogil:
+    # Reads a body. empty: the operations array is empty. NULL: it may be empty, and even be missing.
+    cdef Json j
+    cdef bint first = True
+    cdef bint seen = False
+    cdef bint none = False
+    cdef Slice key, value
+    cdef int c
+    cdef int room = 0
+    if not json_body_object(&j, body, b"operations array required", e):
+        return False
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        c = json_peek(&j)
+        if member_is(key, b"operations") and c == b'[':
+            if seen:
+                return refuse(e, b"operations is given twice")
+            seen = True
+            if not txbody_operations(&j, a, g, max_items, &room, q, &none, e):
+                return False
+            continue
+        if member_is(key, b"requiredLeases") and c == b'[':
+            if q.required != NULL:
+                return refuse(e, b"requiredLeases is given twice")
+            if not txbody_leases(&j, a, max_items, q, e):
+                return False
+            continue
+        if not json_skip(&j, &value):
+            break
+        if (member_is(key, b"kv") or member_is(key, b"timers")
+            or member_is(key, b"positions")) and not txbody_blank(value):
+            # half a bundle would be worse than none
+            return refuse_as(e, b"%.*s is not supported in a transaction", <int>(key.n - 2), key.p + 1)
+        if member_is(key, b"requiredLeases") and c != b'n':
+            # a fence is never dropped silently
+            return refuse(e, b"requiredLeases must be an array (field requiredLeases)")
+        if typo_key(key, TX_BODY_NAMES, b"body", -1, a, e):
+            return False
+    if j.error != NULL or not json_end(&j):
+        return json_refuse(e, &j)
+    if empty != NULL:
+        if not seen:
+            return refuse(e, b"operations array required")
+        empty[0] = none
+    return True
+
+cdef bint txbody_blank(Slice value) noexcept nogil:
+    # Returns True for null, or an array or object with nothing in it.
+    cdef size_t i
+    if slice_is(value, b"null"):
+        return True
+    if value.p[0] != b'[' and value.p[0] != b'{':
+        return False
+    for i in range(1, value.n - 1):
+        if value.p[i] != b' ' and value.p[i] != b'\n' and value.p[i] != b'\r' and value.p[i] != b'\t':
+            return False
+    return True
+
+cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice raw, text
+    cdef int c
+    cdef int index = 0
+    cdef int room = 0
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        c = json_peek(j)
+        if not json_skip(j, &raw):
+            break
+        index += 1
+        if c == b'n' or (c == b'"' and raw.n == 2):
+            continue          # of messages that were popped without a lease
+        if c != b'"':
+            return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
+        if q.n_required >= max_items:
+            return refuse(e, b"The transaction has too many required leases")
+        q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
+        if q.required == NULL:
+            return refuse_memory(e)
+        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
+            # such a lease was never given, so it counts as expired
+            memset(q.required + 16 * q.n_required, 0, 16)
+        q.n_required += 1
+    return j.error == NULL or json_refuse(e, j)
+
+cdef bint txbody_operations(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, bint* empty,
+                            ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef int index = 0
+    empty[0] = True
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        empty[0] = False
+        if json_peek(j) != b'{':
+            if not json_skip(j, NULL):
+                break
+            return refuse_as(e, b"Each operation must be an object (operation %d)", index)
+        if not txbody_operation(j, a, g, max_items, room, q, index, e):
+            return False
+        index += 1
+    return j.error == NULL or json_refuse(e, j)
+
+cdef bint txbody_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index,
+                           ApiError* e) noexcept nogil:
+    cdef TxRaw raw
+    cdef TxOp* op
+    if not txbody_members(j, a, &raw, e):
+        return False
+    if ackbody_refused(&raw.ack, b"operation", index, a, e):
+        return False
+    if q.n >= max_items:
+        return refuse(e, b"The transaction has too many operations")
+    if raw.kind_string and member_is(raw.kind, b"push"):
+        if raw.items_bad:
+            return refuse_item(e, b"items must be an array", b"operation", index, b"items")
+        if raw.items != NULL:
+            return txbody_push_items(slice_of(raw.items, j.p - raw.items), a, g, max_items, room, q, index, e)
+        if raw.item.payload.p == NULL:
+            raw.item.payload = raw.data
+        return txbody_push(a, g, room, q, &raw.item, index, e)
+    op = txbody_add(q, a, room, e)
+    if op == NULL:
+        return False
+    op.type_json = raw.kind if raw.kind.p != NULL else slice_lit(b"null")
+    if raw.kind_string and member_is(raw.kind, b"ack"):
+        op.kind = TX_ACK
+        op.ack = <AckItem*>arena_alloc(a, sizeof(AckItem))
+        if op.ack == NULL:
+            return refuse_memory(e)
+        if raw.ack.txid.p == NULL:
+            return refuse_item(e, b"transactionId is required", b"operation", index, b"transactionId")
+        if raw.ack.partition.p == NULL:
+            return refuse_item(e, b"partitionId is required to ensure message uniqueness", b"operation", index,
+                               b"partitionId")
+        return ackbody_item(op.ack, &raw.ack, NULL, a, b"operation", index, e)
+    return True
+
+cdef bint txbody_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key, value
+    cdef int c
+    memset(raw, 0, sizeof(TxRaw))
+    raw.ack.names = TX_NAMES
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        c = json_peek(j)
+        if member_is(key, b"items"):
+            raw.items_bad = raw.items_bad or c != b'['
+            raw.items = j.p
+        if not json_skip(j, &value):
+            break
+        ackbody_member(&raw.ack, key, c, value)
+        if member_is(key, b"type"):
+            raw.kind = value
+            raw.kind_string = c == b'"'
+        elif member_is(key, b"data"):
+            raw.data = value
+        elif not txbody_member(&raw.item, key, c, value) and raw.item.unsupported == NULL:
+            raw.item.unsupported = typo_unsupported(key)
+    return j.error == NULL or json_refuse(e, j)
+
+cdef bint txbody_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
+    # Takes a member of an item; null is as good as absent, except for a payload. Returns False if no item has it.
+    if member_is(key, b"payload"):
+        raw.payload = value
+        return True
+    return c == b'n' or pushitem_raw_member(raw, key, c, value)
+
+cdef bint txbody_push(Arena* a, UuidGen* g, int* room, TxReq* q, const ItemRaw* raw, int index,
+                      ApiError* e) noexcept nogil:
+    # Adds a push of one item, flat or of a list.
+    cdef PushItem* it = <PushItem*>arena_alloc(a, sizeof(PushItem))
+    cdef TxOp* op
+    if it == NULL:
+        return refuse_memory(e)
+    if not pushitem_from_raw(raw, a, g, it, b"{}", NULL, NULL, b"operation", index, e):
+        return False
+    op = txbody_add(q, a, room, e)
+    if op == NULL:
+        return False
+    op.kind = TX_PUSH
+    op.push = it
+    return True
+
+cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index,
+                            ApiError* e) noexcept nogil:
+    cdef Json j
+    cdef ItemRaw raw
+    cdef bint first = True
+    cdef bint inner
+    cdef Slice key, value
+    cdef int c
+    # the array was validated already: this walk only picks
+    json_open(&j, items, JSON_DEPTH_MAX)
+    json_enter(&j, b'[')
+    while json_element(&j, &first):
+        if json_peek(&j) != b'{':
+            return refuse_item(e, b"Each item must be an object", b"operation", index, b"items")
+        if q.n >= max_items:
+            return refuse(e, b"The transaction has too many operations")
+        memset(&raw, 0, sizeof(ItemRaw))
+        inner = True
+        json_enter(&j, b'{')
+        while member_next(&j, &inner, a, &key):
+            c = json_peek(&j)
+            json_skip(&j, &value)
+            if not txbody_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, b"operation", index, a, e):
+                return False
+        if not txbody_push(a, g, room, q, &raw, index, e):
+            return False
+    return True
+
+# Writes the answer to a transaction: a result for each operation in the order of the request, or why all of it was
+# refused.
+
+cdef const char* txbody_ack_error(TxOp* op) noexcept nogil:
+    # Returns why an acknowledgment failed, as JSON.
+    if op.fault == TX_FAULT_LEASE: return ackbody_lease_error(op.ack)
+    if op.fault == TX_FAULT_NOT_FOUND: return b'"Message not found"'
+    if op.fault == TX_FAULT_LATE: return b'"Message already committed"'
+    return b'"Unknown error"' if op.fault else b"null"
+
+cdef void txbody_fault_text(Buf* b, TxOp* op) noexcept nogil:
+    if op.fault == TX_FAULT_TYPE:
+        buf_text(b, b"\"Unknown operation type: ")
+        if op.type_json.n > 2 and op.type_json.p[0] == b'"':
+            buf_put(b, op.type_json.p + 1, op.type_json.n - 2)
+        else:
+            buf_text(b, b"null")
+        buf_byte(b, b'"')
+    elif op.fault == TX_FAULT_STATUS:
+        buf_text(b, b"\"ACK operation failed: Unknown error\"")
+    elif op.fault == TX_FAULT_LEASE or op.fault == TX_FAULT_NOT_FOUND or op.fault == TX_FAULT_LATE:
+        buf_text(b, b"\"ACK operation failed: ")
+        buf_text(b, txbody_ack_error(op) + 1)    # it is quoted
+    elif op.fault == TX_FAULT_FULL:
+        pushreply_full(b, op.push)
+    elif op.fault == TX_FAULT_OF_DELETED:
+        buf_text(b, b"\"duplicate key: the message with this transactionId in the partition was deleted\"")
+    else:
+        buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
+
+cdef void txbody_fault_code(Buf* b, int fault) noexcept nogil:
+    # Writes the reason for programs, in the words of the second SDK generation.
+    if fault == TX_FAULT_DUPLICATE:
+        buf_text(b, b"\"duplicate\"")
+    elif fault == TX_FAULT_OF_DELETED:
+        buf_text(b, b"\"duplicate_of_deleted\"")
+    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND or fault == TX_FAULT_LATE:
+        buf_text(b, b"\"rejected_ack\"")
+    elif fault == TX_FAULT_FULL:
+        buf_text(b, b"\"queue_full\"")
+    else:
+        buf_text(b, b"\"bad_request\"")
+
+cdef void txbody_result(Buf* b, TxOp* op, int index) noexcept nogil:
+    member_int(b, b"{\"index\":", index)
+    if op.kind == TX_PUSH:
+        buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
+        pushreply_txid(b, op.push)
+        member_uuid(b, b",\"messageId\":", op.push.message_id)
+        buf_text(b, b",\"partitionId\":\"")
+        buf_put(b, op.push.partition_uuid, 36)
+        buf_text(b, b"\",\"queueName\":")
+        pushreply_queue(b, op.push)
+    elif op.kind == TX_ACK:
+        member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
+        member_raw(b, b",\"transactionId\":", op.ack.txid_json)
+        buf_text(b, b",\"error\":")
+        buf_text(b, txbody_ack_error(op))
+        member_bool(b, b",\"dlq\":", op.ack.code & ACKED_DLQ)
+    else:
+        member_raw(b, b",\"type\":", op.type_json)
+        buf_text(b, b",\"success\":false,\"error\":")
+        txbody_fault_text(b, op)
+    buf_byte(b, b'}')
+
+cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
+    # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
+    # only the failing operation, because nothing else happened.
+    cdef int i
+    cdef int pushed = 0
+    member_uuid(b, b"{\"transactionId\":", q.id)
+    if fault == TX_DONE:
+        buf_text(b, b",\"success\":true,\"results\":[")
+        for i in range(0 if q.counts else q.n):
+            if i:
+                buf_byte(b, b',')
+            txbody_result(b, &q.ops[i], i)
+        buf_byte(b, b']')
+        if q.counts:
+            for i in range(q.n):
+                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
+            member_int(b, b",\"pushed\":", pushed)
+            member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
+        buf_byte(b, b'}')
+        return
+    buf_text(b, b",\"success\":false,\"reason\":")
+    if fault == TX_LEASE:
+        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
+        return
+    txbody_fault_code(b, q.ops[fault].fault)
+    member_int(b, b",\"failedIndex\":", fault)
+    buf_text(b, b",\"error\":")
+    txbody_fault_text(b, &q.ops[fault])
+    buf_text(b, b",\"results\":[")
+    if q.ops[fault].kind != TX_PUSH:
+        txbody_result(b, &q.ops[fault], fault)
+    buf_text(b, b"]}")
+
+# Reads POST /api/v1/transaction with application/x-queen-push: other operations than pushes as JSON, pushes as groups
+# of message frames (docs/binary-formats.md). In: a body. Out: operations. In the answer the head's operations come
+# first, then the messages in wire order.
+
+cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
+                      ApiError* e) noexcept nogil:
+    # Reads a transaction in either form.
+    if pushitems_form(headers, body) == PUSH_FRAMES:
+        return txbody_frames(body, z, a, g, max_items, q, e)
+    return txbody_parse(body, a, g, max_items, q, e)
+
+cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
+                        ApiError* e) noexcept nogil:
+    cdef Frames f
+    cdef PushReq pushes
+    cdef Slice head
+    cdef uint32_t size
+    cdef uint8_t flags
+    cdef TxOp* ops
+    cdef int i
+    memset(q, 0, sizeof(TxReq))
+    uuid_make(g, q.id)
+    frames_begin(&f, body, z, a, g, max_items, &pushes, e)
+    if not frames_magic(body, b"QTB1"):
+        return refuse(e, b"Invalid binary transaction: it does not begin with QTB1")
+    if body.n < 5:
+        return refuse(e, b"Invalid binary transaction: cut off")
+    flags = f.p[4]
+    f.p += 5
+    if flags & ~FRAMES_COUNTS:
+        return refuse(e, b"Invalid binary transaction: unknown flags")
+    if not frames_u32(&f, &size) or not frames_slice(&f, size, &head):
+        return refuse(e, b"Invalid binary transaction: cut off")
+    if head.n and not txbody_object(head, a, g, max_items, q, NULL, e):
+        return False
+    f.max_items = max_items - q.n
+    f.single = True
+    if not frames_groups(&f, FRAMES_FRAMES):
+        return False
+    if q.n + pushes.n == 0:
+        return refuse(e, b"operations array cannot be empty")
+    q.counts = flags & FRAMES_COUNTS != 0
+    q.unpacked = f.unpacked
+    if pushes.n == 0:
+        return True
+    ops = <TxOp*>arena_zero(a, (q.n + pushes.n) * sizeof(TxOp))
+    if ops == NULL:
+        return refuse_memory(e)
+    if q.n:
+        memcpy(ops, q.ops, q.n * sizeof(TxOp))
+    for i in range(pushes.n):
+        ops[q.n + i].kind = TX_PUSH
+        ops[q.n + i].push = &pushes.items[i]
+        pushes.items[i].next = NULL
+    q.ops = ops
+    q.n += pushes.n
+    return True

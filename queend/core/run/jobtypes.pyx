@@ -1,0 +1,128 @@
+# Tables of the engine: its routes; and for each worker each job type's queue, policy and limit (jobtypes_queues), and
+# the
+# drains of a turn (jobtypes_drains). A new job type is one row in each. The file of the job type defines the rest
+# (JobKind).
+
+cdef void jobtypes_routes() noexcept nogil:
+    cdef HotRoute* t
+    global n_hot_routes
+    n_hot_routes = 0
+    t = jobtype_route(b"push", METHOD_POST, b"/api/v1/push", push_submit, ROUTE_PUSH)
+    t.query = PUSH_QUERY_NAMES
+    t.buffered = True
+    jobtype_pop_route(b"pop_queue", b"/api/v1/pop/queue/:queue", ROUTE_POP_QUEUE)
+    jobtype_pop_route(b"pop_partition", b"/api/v1/pop/queue/:queue/partition/:partition?", ROUTE_POP_PARTITION)
+    jobtype_pop_route(b"pop_any", b"/api/v1/pop", ROUTE_POP_ANY)
+    jobtype_feed_route(b"stream_queue", b"/api/v1/stream/:queue", ROUTE_STREAM_QUEUE)
+    jobtype_feed_route(b"stream_partition", b"/api/v1/stream/:queue/partition/:partition?", ROUTE_STREAM_PARTITION)
+    jobtype_route(b"ack", METHOD_POST, b"/api/v1/ack", ack_submit, ROUTE_ACK)
+    jobtype_route(b"ack_batch", METHOD_POST, b"/api/v1/ack/batch", ack_submit, ROUTE_ACK_BATCH)
+    jobtype_route(b"transaction", METHOD_POST, b"/api/v1/transaction", tx_submit, ROUTE_ONLY)
+    t = jobtype_route(b"lease", METHOD_POST, b"/api/v1/lease/:lease/extend", lease_submit, ROUTE_ONLY)
+    t.verb = VERB_POP         # a lease's id names no queue
+    t.small = True
+    jobtype_route(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
+    t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
+    t.query = EVENTS_QUERY_NAMES
+    t = jobtype_route(b"livez", METHOD_GET, b"/livez", watchdog_livez, ROUTE_ONLY)
+    t.methods |= 1 << METHOD_HEAD
+    t.level = GRANT_NONE
+    t.tells = True
+    t = jobtype_route(b"readyz", METHOD_GET, b"/readyz", engine_readyz, ROUTE_ONLY)
+    t.methods |= 1 << METHOD_HEAD
+    t.level = GRANT_NONE
+    t.tells = True
+
+cdef HotRoute* jobtype_route(const char* name, int method, const char* path,
+                             void (*submit)(Worker* w, Request* r, int route) noexcept nogil, int route) noexcept nogil:
+    global n_hot_routes
+    cdef HotRoute* t = &hot_routes[n_hot_routes]
+    cdef const char* first = strchr(path, b':')
+    n_hot_routes += 1
+    memset(t, 0, sizeof(HotRoute))
+    t.name = name
+    t.methods = 1 << method
+    t.path = path
+    t.fixed = <size_t>(first - path) if first != NULL else strlen(path)
+    t.level = GRANT_WRITE
+    t.query = NO_NAMES
+    t.submit = submit
+    t.route = route
+    return t
+
+cdef void jobtype_pop_route(const char* name, const char* path, int route) noexcept nogil:
+    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, pop_submit, route)
+    t.query = NULL
+    t.delivers = True
+
+cdef void jobtype_feed_route(const char* name, const char* path, int route) noexcept nogil:
+    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, feed_submit, route)
+    t.query = NULL
+    t.streams = True
+    t.delivers = True
+
+jobtypes_routes()
+
+# ---- queues and drains of each worker ------------------------------------------------------------------------------
+
+cdef void jobtypes_queues(Engine* e) noexcept nogil:
+    joblist_open(&e.resolving, JOB_RESOLVING)
+    joblist_open(&e.wait_reload, JOB_RELOADING)
+    joblist_open(&e.paused, JOB_PAUSED)
+    joblist_open(&e.flushes, JOB_FLUSHING)
+    joblist_open(&e.woken, JOB_RETRYING)
+    joblist_open(&e.leased, JOB_LEASING)
+    joblist_open(&e.cycles.jobs, JOB_LEASING)
+    joblist_open(&e.lease_asks.jobs, JOB_LEASING)
+    jobtype_queue(e, &e.pops, TYPE_POP, NULL)
+    jobtype_queue(e, &e.claims, TYPE_POP, &LINGER_TURN)
+    jobtype_queue(e, &e.acks, TYPE_ACK, NULL)
+    jobtype_queue(e, &e.txs, TYPE_TRANSACTION, NULL)
+    jobtype_queue(e, &e.leases, TYPE_LEASE, NULL)
+    # cycles wait for each other in the database
+    limit_fixed(&e.cycles.limit,
+                limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
+    limit_fixed(&e.lease_asks.limit, 2)
+    limit_fixed(&e.release_limit, 1)
+    limit_fixed(&e.takeback_limit, 1)
+
+cdef void jobtype_queue(Engine* e, JobQueue* q, int job_type, const LingerRule* rule) noexcept nogil:
+    joblist_open(&q.jobs, JOB_LEASING)
+    limit_of_type(e, &q.limit, job_type)
+    linger_of_type(e.settings, &q.hold, job_type, rule)
+
+cdef void jobtypes_drains(Engine* e) noexcept nogil:
+    cdef Drain* d
+    d = jobtype_drain(e, lookup_drain, <ListHead*>&e.resolving.first, False)  # names first: resolved names yield jobs
+    d.lists[1] = <ListHead*>&e.round.waiting
+    # The following drains rotate (DRAINS_IN_TURN).
+    jobtype_drain(e, drain_pushes, NULL, False)
+    d = jobtype_drain(e, claimcall_drain, <ListHead*>&e.woken.first, True)
+    d.lists[1] = <ListHead*>&e.pops.jobs.first
+    d.lists[2] = <ListHead*>&e.claims.jobs.first
+    d.lists[3] = <ListHead*>&e.leased.first
+    d.op = OP_POP
+    d.queue = &e.pops
+    jobtype_queue_drain(e, ack_drain, &e.acks, OP_ACK)
+    jobtype_queue_drain(e, txcall_drain, &e.txs, OP_TRANSACTION)
+    # The following drains keep their order.
+    jobtype_drain(e, cyclecall_drain, <ListHead*>&e.cycles.jobs.first, True)
+    jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
+    jobtype_drain(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)
+    jobtype_queue_drain(e, lease_drain, &e.leases, OP_LEASE)
+    jobtype_drain(e, release_drain, <ListHead*>&e.releases, True)
+    jobtype_drain(e, release_takeback_drain, <ListHead*>&e.takebacks, False)
+    jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
+
+cdef Drain* jobtype_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, ListHead* first, bint rests) noexcept nogil:
+    cdef Drain* d = &e.drains[e.n_drains]
+    e.n_drains += 1
+    d.run = run
+    d.lists[0] = first
+    d.rests = rests
+    return d
+
+cdef void jobtype_queue_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, JobQueue* q, int op) noexcept nogil:
+    cdef Drain* d = jobtype_drain(e, run, <ListHead*>&q.jobs.first, True)
+    d.op = op
+    d.queue = q

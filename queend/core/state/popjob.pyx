@@ -1,0 +1,175 @@
+# Pops, and the statements that serve them. Owner: the pop's worker. Locks: book.lock guards the lists of parked pops.
+
+cdef struct Engine
+cdef struct LeasedAck
+cdef struct Taken
+
+cdef enum Take:
+    TAKE_DONE = 0             # has candidates, or nothing is ready
+    TAKE_STALE = 1            # what it found was deleted since
+    TAKE_PAUSED = 2           # its group is paused
+    TAKE_RATE = 3             # messages are ready, but tokens are missing
+    TAKE_SHORT = 4            # out of memory
+
+cdef enum PopWhy:
+    WHY_NO_PARTITION = 0      # wildcard: nothing to claim
+    WHY_NOT_FOUND = 1         # specific: queue or partition unknown
+    WHY_LEASE_HELD = 2
+    WHY_WINDOW = 3
+    WHY_NOTHING = 4           # claimed, but no message may be delivered yet
+    WHY_EXPIRED = 5           # the long poll timed out
+
+cdef enum:
+    CALL_BYTES = 32 << 20     # bytes that the pops of one call bring, unless a single pop brings more
+    CALL_JOB_BYTES = 64 << 20 # bytes that one pop brings, as far as counted
+    CALL_FREE = 1 << 20       # smaller calls are not counted in the budget
+    CALL_EACH = 65536         # assumed bytes of a message if none was seen yet
+    CALL_CURSORS = 1000       # candidates in one call
+    POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
+    CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
+
+cdef enum:
+    CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
+
+cdef struct PopSpan:          # records that a claim consumed, if it was acknowledged at once (autoAck)
+    int64_t first
+    int64_t stop              # 0: consumed nothing
+
+cdef struct PopJob:
+    Job job
+    PopReq req
+    HeapNode deadline         # in the worker's heap while parked
+    PopJob* wait_next
+    PopJob* wait_prev
+    Queue* queue
+    Group* group
+    Partition* partition      # of a pop that names a partition
+    Cursor* only              # the group's cursor in that partition
+    Slice want_partition      # name of that partition while it is unknown
+    bint any_queue            # a pop by namespace or task
+    int missing               # matching queues in which its group was unknown at the last attempt
+    bint rate_limited         # waits for tokens (ready/rates)
+    bint waited               # has waited for tokens: takes what is there now
+    int reserved              # tokens that it holds
+    int shared                # SHARED_*: the rates of these tokens
+    int allowed               # messages that it may take
+    bint gone                 # the client left
+    bint asked                # asked for names since the last attempt
+    bint named                # its names were looked up
+    bint known                # its queue exists
+    uint8_t why
+    int width                 # allocated candidates
+    int n_cursors
+    int first_cursor          # index into the call's candidates
+    Cursor** cursors
+    PopSpan* spans            # beside `cursors`, if the pop acknowledges at once
+    unsigned char[16] lease
+    int64_t lease_us          # lease time of what it claims
+    int64_t claimed_us        # monotonic, before its claiming statement was sent
+    uint8_t stalls            # its claims whose lease may have ended before the answer
+    int64_t until_us          # deadline of the long poll (monotonic), 0: does not wait
+    int64_t paused_until      # pop maintenance: the client is told then
+    Claim* claims             # claims for it in a push (handover)
+    Claim* last_claim
+    int hand_left             # records that it still takes
+    int hand_width            # most partitions that it takes
+    int n_handed
+    int n_messages            # messages in its answer
+    int64_t first_us          # when the first delivered row was stored, 0: handed over by a push
+    Taken* taken              # one per candidate, while its records come from memory
+    size_t taken_bytes        # bytes of their rows
+    int n_made
+    Buf handed                # its answer, if another thread writes it
+
+cdef enum:
+    POP_STALL_US = 1000000    # from this time between claim and answer on, the lease counts from the claim
+    POP_STALLS = 3  # after this many stalls the pop delivers even if the database takes longer than the lease lasts
+
+cdef struct PopCall:
+    Call base
+    Cursor** cursors
+    int* rows                 # where the rows of each candidate begin in the answer
+    int n_cursors
+    JobList acks              # for records in memory: acknowledgments that travel with the call
+    LeasedAck** leased        # leases of these acknowledgments, cursors ascending
+    int n_leased
+    int64_t expected          # estimated bytes of its answers
+    bint counted              # `expected` is counted in the budget
+    bint heads                # the call also asks for the ends of the logs
+
+cdef enum:
+    FRAMED_WASTE = 4          # a stored frame is sent whole if at least one in this many of its messages is wanted
+
+cdef struct Taken:
+    CachedRow* row            # row that holds `first`; it and the rows up to first + take are referenced
+    int64_t first
+    int take
+    bint made
+    uint64_t place            # the cursor's, once the claim is made
+
+cdef inline CachedRow* popjob_next(Taken* t, CachedRow* r) noexcept nogil:
+    # Returns the claim's row after r, NULL after its last row. It does not follow the last row's `newer`: that row is
+    # unreferenced and may have been freed.
+    return r.newer if r.base + r.n < t.first + t.take else NULL
+
+cdef inline int64_t popjob_base(Taken* t, int64_t next_offset) noexcept nogil:
+    # Returns where a read may begin once `next_offset` follows the committed offset: the base of the row that holds it.
+    # Requires that next_offset is one of the claim's records, or the logrecord after them.
+    cdef CachedRow* r = t.row
+    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
+        r = r.newer
+    return next_offset if r.base + r.n <= next_offset else r.base
+
+# Streams of messages (feeds): what each client was given, and which leases it holds.
+# Owner: the worker of its connection. Locks: book.lock for the fields that say so.
+
+cdef struct Conn
+cdef struct Feed
+cdef struct Request
+cdef struct Worker
+
+cdef struct FeedLease:
+    # A lease held by a feed. Guarded by book.lock.
+    FeedLease* prev
+    FeedLease* next
+    FeedLease* alike          # another Fed of the same lease
+    Feed* feed
+    Cursor* cursor            # its `fed` points back
+    int n                     # messages of the lease that count against the credit
+    unsigned char[16] lease
+
+cdef struct Feed:
+    InboxMsg msg              # tells the worker that leases ended
+    HeapNode beat             # heartbeat: when the client has heard nothing for beat_s
+    Worker* worker
+    Request* r                # the long-lived request that the feed answers
+    Request* pop              # the feed's internal pop, not answered yet
+    Request* answer           # the answer of that pop, to be written
+    Request* check            # internal request that verifies the token again (feed/feedgrant), not answered yet
+    int64_t check_since       # monotonic, when the first such request was made; 0: the grant is valid
+    PopReq req                # parameters of each pop
+    FeedReq ask
+    int64_t granted           # messages that it may be given (credit)
+    int64_t used              # messages given, less those whose leases ended
+    int64_t pause_until       # monotonic: resumes then after a failure
+    int64_t wrote_us          # monotonic, time of the last write
+    bint begun                # the response head is written
+    bint last                 # the last event is written
+    # Fields of a WebSocket:
+    Request* commands         # internal request for the client's commands, not answered yet
+    int n_commands
+    int silences              # heartbeats since the client was last heard
+    bint half                 # a frame was incomplete at the last heartbeat
+    bint parted               # a fragmented message has begun
+    Buf parts
+    int64_t parts_held        # bytes of `parts`, in the budget of all connections
+    int64_t parts_until       # monotonic: the stream ends if the message is incomplete then
+    uint32_t frames           # frames received
+    size_t want               # least bytes that the incomplete frame needs
+    char[29] accept           # the answer to the client's Sec-WebSocket-Key
+    # Guarded by book.lock:
+    FeedLease* out
+    int64_t returned          # messages whose leases ended
+    bint full                 # its credit is used up
+    bint posted               # msg is in flight
+    bint closed               # the stream ended: it is freed once msg has arrived
