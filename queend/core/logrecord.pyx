@@ -135,7 +135,7 @@ def body_erased(bytes body, int n, places, int least=1024):
 # Merges consecutive records of one partition into one row of the log, for imports. Formats: docs/inside/storage.md.
 
 cdef bint logrecord_merge(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
-    # Takes over the next logrecord: its size, payload and extras. Returns False if the row is broken.
+    # Takes over the next record: its size, payload and extras. Returns False if the row is broken.
     cdef const unsigned char* id
     cdef Slice payload
     cdef Extras x

@@ -1,7 +1,6 @@
-# Reads an Arrow IPC stream, message by message: a schema, then dictionaries and logrecord batches in any number. In:
-# bytes
-# that stay in place. Out: columns that point into them, or into the arena if a buffer was compressed. Works without I/O
-# and copies.
+# Reads an Arrow IPC stream, message by message: a schema, then dictionaries and record batches in any number. In: bytes
+# that stay in place. Out: columns that point into them, or into the arena if a buffer was compressed. Owner: the
+# request. No I/O, no copies, no locks.
 
 cdef enum:                    # of the format's MessageHeader
     ARROW_SCHEMA = 1
@@ -50,13 +49,13 @@ cdef struct ArrowReader:
     bint has_schema
     int due_unit              # of the column deliverAt
     ArrowDictionary* dictionaries
-    # the logrecord batch that arrow_next found
+    # the record batch that arrow_next found
     int64_t rows
     ArrowColumn[6] columns    # by role
     bint[6] present
 
 cdef struct ArrowBatch:
-    # The content of a logrecord batch's table.
+    # The content of a record batch's table.
     FlatTable table
     int64_t n
     const char* nodes         # two numbers of 64 bits each: length, count of missing values
@@ -67,6 +66,8 @@ cdef struct ArrowBatch:
     Slice body
     size_t node               # the next node
     size_t buffer
+
+# ---- messages --------------------------------------------------------------------------------------------------------
 
 cdef void arrow_open(ArrowReader* r, Slice text, Arena* a, size_t room) noexcept nogil:
     # Opens a stream. room: bytes that compressed buffers may unpack to, all together.
@@ -82,7 +83,7 @@ cdef void arrow_close(ArrowReader* r) noexcept nogil:
     r.zstd = NULL
 
 cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
-    # Reads up to the next logrecord batch. Returns ARROW_BATCH, ARROW_END or ARROW_BROKEN.
+    # Reads up to the next record batch. Returns ARROW_BATCH, ARROW_END or ARROW_BROKEN.
     cdef FlatTable header
     cdef Slice body
     cdef int kind
@@ -149,6 +150,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     r.p += 8 + size + length
     kind = <int>(flat_int(&message, ARROW_MESSAGE_KIND, 1) & 0xff)
     return kind if kind else ARROW_NO_HEADER
+
+# ---- buffers and columns of a batch ----------------------------------------------------------------------------------
 
 cdef bint arrow_batch_open(ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
     # Opens a batch. Requires b.table.
@@ -238,6 +241,8 @@ cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noe
         return why
     return column_check(c, offsets, data)
 
+# ---- batches and dictionaries ----------------------------------------------------------------------------------------
+
 cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
     cdef ArrowBatch b
     cdef ArrowField* f
@@ -298,6 +303,8 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
     d.chunks += 1
     d.n += chunk.values.n
     return True
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
     e.status = 400

@@ -1,5 +1,6 @@
-# Reads the values of a column of an Arrow logrecord batch. In: its buffers. Out: values. A column is checked completely
-# when it is opened, so that reading cannot fail.
+# Columns of an Arrow stream: their schema and their values. In: the table of a schema; the buffers of a column. Out:
+# fields of the reader, unknown columns refused; values. A column is checked completely when it is opened, so that
+# reading it cannot fail. Owner: the request. No locks.
 
 cdef enum ArrowKind:
     ARROW_NULL = 0            # every value is missing
@@ -33,79 +34,7 @@ cdef struct ArrowDictionary:
     int64_t n
     int chunks
 
-cdef inline int64_t column_offset(const ArrowColumn* c, int64_t i) noexcept nogil:
-    if c.kind == ARROW_SMALL:
-        return <int32_t>le32(c.offsets + 4 * i)
-    return <int64_t>le64(c.offsets + 8 * i)
-
-cdef inline int64_t column_place(const ArrowColumn* c, int64_t i) noexcept nogil:
-    # Returns a place in the dictionary; a negative one is invalid.
-    cdef const char* p = c.offsets + i * c.width
-    if c.width == 1:
-        return <int8_t>p[0] if c.is_signed else <uint8_t>p[0]
-    if c.width == 2:
-        return <int16_t>le16(p) if c.is_signed else le16(p)
-    if c.width == 4:
-        return <int32_t>le32(p) if c.is_signed else le32(p)
-    return <int64_t>le64(p)
-
-cdef inline bint column_missing(const ArrowColumn* c, int64_t i) noexcept nogil:
-    return c.kind == ARROW_NULL or (c.valid != NULL and (c.valid[i >> 3] >> (i & 7) & 1) == 0)
-
-cdef const char* column_check(ArrowColumn* c, Slice offsets, Slice data) noexcept nogil:
-    # Takes the buffers of a column whose kind, n, width and validity are known. Returns NULL, or what is wrong with
-    # them.
-    cdef int64_t i, at, before
-    cdef size_t width = c.width if c.kind == ARROW_INDEX else 4 if c.kind == ARROW_SMALL else 8
-    c.offsets = offsets.p
-    c.data = data.p
-    if c.n == 0 or c.kind == ARROW_NULL:
-        return NULL
-    if offsets.n // width < <uint64_t>c.n + (c.kind != ARROW_INDEX and c.kind != ARROW_WHOLE):
-        return b"is shorter than its rows"
-    if c.kind == ARROW_WHOLE:
-        return NULL
-    if c.kind == ARROW_INDEX:
-        for i in range(c.n):
-            if not column_missing(c, i):
-                at = column_place(c, i)
-                if at < 0 or at >= c.dictionary.n:
-                    return b"points outside of its dictionary"
-        return NULL
-    before = column_offset(c, 0)
-    if before < 0:
-        return b"has offsets outside of its data"
-    for i in range(1, c.n + 1):
-        at = column_offset(c, i)
-        if at < before:
-            return b"has offsets that do not rise"
-        before = at
-    if <uint64_t>before > data.n:
-        return b"has offsets outside of its data"
-    return NULL
-
-cdef inline Slice column_plain(const ArrowColumn* c, int64_t i) noexcept nogil:
-    cdef int64_t at = column_offset(c, i)
-    return slice_of(c.data + at, <size_t>(column_offset(c, i + 1) - at))
-
-cdef Slice column_entry(const ArrowDictionary* d, int64_t at) noexcept nogil:
-    # Returns a value of a dictionary; p NULL: missing.
-    cdef ArrowChunk* chunk = d.first
-    while at >= chunk.begin + chunk.values.n:
-        chunk = chunk.next
-    at -= chunk.begin
-    return slice_of(NULL, 0) if column_missing(&chunk.values, at) else column_plain(&chunk.values, at)
-
-cdef inline Slice column_value(const ArrowColumn* c, int64_t i) noexcept nogil:
-    # Returns a value of a column; p NULL: missing.
-    if column_missing(c, i):
-        return slice_of(NULL, 0)
-    if c.kind != ARROW_INDEX:
-        return column_plain(c, i)
-    return column_entry(c.dictionary, column_place(c, i))
-
-# Reads the schema of an Arrow stream: where the known columns stand, and how they are written. In: a FlatTable. Out:
-# fields of the reader. Unknown columns are refused.
+# ---- schema: where the known columns stand, and how they are written -------------------------------------------------
 
 cdef enum:                    # roles
     ARROW_QUEUE = 0
@@ -184,7 +113,7 @@ cdef const char* column_role_name(int role) noexcept nogil:
 cdef enum:
     ARROW_BROKEN = -1         # the stream is refused
     ARROW_END = 0
-    ARROW_BATCH = 1           # a logrecord batch stands in rows and columns
+    ARROW_BATCH = 1           # a record batch stands in rows and columns
 
 cdef bint column_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept nogil:
     cdef const char* fields
@@ -322,3 +251,76 @@ cdef ArrowDictionary* column_dictionary(ArrowReader* r, int64_t id, bint make) n
             d.next = r.dictionaries
             r.dictionaries = d
     return d
+
+# ---- values of a column ----------------------------------------------------------------------------------------------
+
+cdef const char* column_check(ArrowColumn* c, Slice offsets, Slice data) noexcept nogil:
+    # Takes the buffers of a column whose kind, n, width and validity are known. Returns NULL, or what is wrong with
+    # them.
+    cdef int64_t i, at, before
+    cdef size_t width = c.width if c.kind == ARROW_INDEX else 4 if c.kind == ARROW_SMALL else 8
+    c.offsets = offsets.p
+    c.data = data.p
+    if c.n == 0 or c.kind == ARROW_NULL:
+        return NULL
+    if offsets.n // width < <uint64_t>c.n + (c.kind != ARROW_INDEX and c.kind != ARROW_WHOLE):
+        return b"is shorter than its rows"
+    if c.kind == ARROW_WHOLE:
+        return NULL
+    if c.kind == ARROW_INDEX:
+        for i in range(c.n):
+            if not column_missing(c, i):
+                at = column_place(c, i)
+                if at < 0 or at >= c.dictionary.n:
+                    return b"points outside of its dictionary"
+        return NULL
+    before = column_offset(c, 0)
+    if before < 0:
+        return b"has offsets outside of its data"
+    for i in range(1, c.n + 1):
+        at = column_offset(c, i)
+        if at < before:
+            return b"has offsets that do not rise"
+        before = at
+    if <uint64_t>before > data.n:
+        return b"has offsets outside of its data"
+    return NULL
+
+cdef inline int64_t column_offset(const ArrowColumn* c, int64_t i) noexcept nogil:
+    if c.kind == ARROW_SMALL:
+        return <int32_t>le32(c.offsets + 4 * i)
+    return <int64_t>le64(c.offsets + 8 * i)
+
+cdef inline int64_t column_place(const ArrowColumn* c, int64_t i) noexcept nogil:
+    # Returns a place in the dictionary; a negative one is invalid.
+    cdef const char* p = c.offsets + i * c.width
+    if c.width == 1:
+        return <int8_t>p[0] if c.is_signed else <uint8_t>p[0]
+    if c.width == 2:
+        return <int16_t>le16(p) if c.is_signed else le16(p)
+    if c.width == 4:
+        return <int32_t>le32(p) if c.is_signed else le32(p)
+    return <int64_t>le64(p)
+
+cdef inline bint column_missing(const ArrowColumn* c, int64_t i) noexcept nogil:
+    return c.kind == ARROW_NULL or (c.valid != NULL and (c.valid[i >> 3] >> (i & 7) & 1) == 0)
+
+cdef inline Slice column_plain(const ArrowColumn* c, int64_t i) noexcept nogil:
+    cdef int64_t at = column_offset(c, i)
+    return slice_of(c.data + at, <size_t>(column_offset(c, i + 1) - at))
+
+cdef Slice column_entry(const ArrowDictionary* d, int64_t at) noexcept nogil:
+    # Returns a value of a dictionary; p NULL: missing.
+    cdef ArrowChunk* chunk = d.first
+    while at >= chunk.begin + chunk.values.n:
+        chunk = chunk.next
+    at -= chunk.begin
+    return slice_of(NULL, 0) if column_missing(&chunk.values, at) else column_plain(&chunk.values, at)
+
+cdef inline Slice column_value(const ArrowColumn* c, int64_t i) noexcept nogil:
+    # Returns a value of a column; p NULL: missing.
+    if column_missing(c, i):
+        return slice_of(NULL, 0)
+    if c.kind != ARROW_INDEX:
+        return column_plain(c, i)
+    return column_entry(c.dictionary, column_place(c, i))

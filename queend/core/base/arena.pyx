@@ -1,5 +1,8 @@
-# Owns all memory of one request and gives it back at once. The first chunk comes from the worker's freelist, so an
-# ordinary request costs no malloc. Arenas are opened and closed on the same thread.
+# Memory of one request or statement, freed as a whole. In: sizes. Out: memory, aligned to 8 bytes; NULL if memory ran
+# out.
+# Owns the chunks of an arena, and blocks that it adopted; a worker's pool owns free chunks and large blocks that go
+# back to the system in slices. An ordinary request costs no malloc, because its first chunk comes from the pool.
+# An arena is opened and closed on the thread of its pool. No locks.
 
 cdef enum:
     ARENA_CHUNK = 2048
@@ -24,7 +27,7 @@ cdef struct ChunkPool:
     Chunk* free_list
     int kept
     FreedBlock* freed_blocks
-    int64_t freed_bytes       # bytes of the ruins that may have pages
+    int64_t freed_bytes       # bytes of the freed blocks that may have pages
 
 cdef struct Arena:
     ChunkPool* pool
@@ -110,6 +113,8 @@ cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     a.adopted = one
     a.size += size
     return True
+
+# ---- memory given back -----------------------------------------------------------------------------------------------
 
 cdef inline void arena_free_block(ChunkPool* pool, void* block, size_t size) noexcept nogil:
     # Gives back a block. The pages of a large one take milliseconds, so they go back a slice per turn; the block itself

@@ -1,5 +1,6 @@
-# Appends bytes to a growable buffer with one owner. `failed` is sticky: writers append without checking. The owner
-# checks once at the end and answers 503 if memory ran out.
+# Owned, growable bytes. In: bytes and numbers. Out: the same, appended to a buffer with one owner. No locks.
+# `failed` is sticky: writers append without checking. The owner checks once at the end and answers 503 if memory ran
+# out.
 
 cdef struct Buf:
     char* data

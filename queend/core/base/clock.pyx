@@ -1,4 +1,5 @@
-# Reads the clocks. Wall time only stamps ids and texts; durations use the monotonic clock.
+# The clocks of this machine. Out: microseconds, or a text (RFC 3339). Wall time only stamps ids and texts; durations
+# use the monotonic clock. Owns nothing.
 
 cdef inline int64_t clock_wall_us() noexcept nogil:
     # Returns microseconds since the Unix epoch.
@@ -13,7 +14,7 @@ cdef inline int64_t clock_mono_us() noexcept nogil:
 
 cdef void clock_format(int64_t us, int digits, char* out) noexcept nogil:
     # Writes `2026-01-02T03:04:05.678901Z` with `digits` (3 or 6) fractional digits: 21 + digits bytes, no NUL. The
-    # civil date follows from the days by the epoch method (proleptic Gregorian).
+    # civil date follows from the days by the era method (proleptic Gregorian).
     cdef int64_t secs = us // 1000000
     cdef int64_t frac = us % 1000000
     if frac < 0:

@@ -1,6 +1,6 @@
-# Counts. One block per worker, written only by its thread and summed by readers; a torn read of a counter is just a
-# slightly old value. Each counter is a metric of its name (core/stats). Live counts must be zero after a clean stop:
-# the tests assert it.
+# Counters of a worker. In: events and durations. Out: numbers; each counter is a metric of its name (stats).
+# Owner: the worker's thread, the only writer. Readers sum the blocks of all workers without a lock, so a value may be
+# slightly old. Counters named live_… must be zero after a clean stop: the tests assert it.
 
 cdef enum:
     OP_PUSH = 0
@@ -58,8 +58,8 @@ cdef struct Counters:
     uint64_t not_logged       # lines of the request log without room
     uint64_t too_slow         # requests whose bodies came too slowly
     uint64_t turn_bytes       # most that one turn of the loop read from clients
-    uint64_t read_beside      # bodies that were read beside the loop
-    uint64_t answered_beside  # requests answered while a body was read beside the loop
+    uint64_t read_beside      # bodies that were read off the loop
+    uint64_t answered_beside  # requests answered while a body was read off the loop
     # monotonic ms, when a statement was sent after the last answer of the database; 0: no statement waits
     int64_t silent_since
     int64_t connected         # connections that serve

@@ -1,5 +1,6 @@
-# Orders due times in an indexed binary min-heap. A node is embedded in its owner and knows its place, so it can be
-# removed at any time. The heap holds only nodes that still wait.
+# Heap of due times: an indexed binary min-heap. In: nodes with a time. Out: the node that is due first.
+# A node is embedded in its owner and knows its place, so it can be removed at any time. The heap holds only nodes that
+# still wait, and owns its array of pointers. The owner locks it.
 
 cdef struct HeapNode:
     int64_t at                # monotonic microseconds

@@ -1,6 +1,7 @@
-# Writes the log: one JSON object per line on standard error, each in one write so that threads never mix lines. In: an
-# event. Out: a line. While standard error takes no bytes (a stopped pager, a frozen journal), lines are dropped and
-# counted, and threads go on. The first line written again is preceded by their number. log_lock guards all.
+# Log lines: one JSON object per line. In: an event. Out: a line on standard error, in one write, so that threads never
+# mix lines. Any thread. Owns the level, the hidden texts and the count of dropped lines. Locks: log_lock guards all.
+# While standard error takes no bytes (a stopped pager, a frozen journal), lines are dropped and counted, and threads go
+# on. The first line written again is preceded by their number.
 
 cdef enum:
     LOG_LINE = 2048           # longer details are cut

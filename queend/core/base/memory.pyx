@@ -1,6 +1,10 @@
-# Tells the allocator what to keep. A request of a thousand messages takes a few hundred kilobytes and gives them back
-# with its answer. glibc's default is to give such blocks back to the system each time and to ask for them again. That
-# took up to a fifth of the CPU of a large push (bench/results/formats.md).
+# The allocator's settings, and memory for one item after another (Scratch). In: sizes. Out: memory. Owns nothing: a
+# scratch belongs to one thread. No locks.
+
+# ---- settings of the allocator ---------------------------------------------------------------------------------------
+# A request of a thousand messages takes a few hundred kilobytes and gives them back with its answer. By default glibc
+# returns such blocks to the system each time and asks for them again. That took up to a fifth of the CPU of a large
+# push (bench/results/formats.md).
 
 cdef extern from *:
     """
@@ -33,7 +37,8 @@ cdef extern from *:
     void memory_give_top() nogil
     void memory_give_rest() nogil
 
-# Keeps memory that is used for one item after another. It grows as needed, and is freed at the next use if it is large.
+# ---- scratch memory --------------------------------------------------------------------------------------------------
+# It grows as needed. If it is larger than SCRATCH_KEEP, it is freed at the next use.
 
 cdef enum:
     SCRATCH_LEAST = 65536

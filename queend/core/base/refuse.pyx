@@ -1,5 +1,5 @@
-# Keeps why a request is refused: a status and a text. Written where the reason is known, sent to the client with the
-# answer (net/reply).
+# The error of a refused request: a status and a text. In: the reason, where it is known. Out: what the answer tells the
+# client (net/reply). Owner: the request. No locks.
 
 cdef struct ApiError:
     int status

@@ -1,5 +1,6 @@
-# Maps 64-bit keys to pointers in an open-addressed hash table (linear probing, backward-shift delete, load at most
-# 3/4). Key 0 is not allowed. The owner locks it.
+# Hash table of pointers. In: 64-bit keys; 0 is not allowed. Out: the pointer of a key, NULL if it is missing.
+# Open-addressed: linear probing, deletion by backward shift, load at most 3/4. Owns its cells, not what they point to.
+# The owner locks it.
 
 cdef struct TableCell:
     uint64_t key

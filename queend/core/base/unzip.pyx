@@ -1,6 +1,10 @@
-# Unpacks one zstd frame. In: a frame. Out: bytes. The frame's header must give the size, which is bounded before memory
-# is taken for it: how much a few bytes may unpack to is decided here. Owns, one per thread, a context and a reusable
-# scratch room, both made for the first frame.
+# Unpacks zstd frames of a known size, and streams of gzip and zstd of any size. In: compressed bytes. Out: bytes, or
+# UNZIP_*. Owns contexts of zlib and libzstd, and the scratch for a frame: one Unzip per thread, one Coded per body. No
+# locks.
+
+# ---- whole zstd frames -----------------------------------------------------------------------------------------------
+# The header of a frame must give the size, which is bounded before memory is taken for it. Context and scratch are made
+# for the first frame.
 
 cdef enum:
     UNZIP_MOST = 67108864     # bytes that one frame may unpack to
@@ -76,9 +80,9 @@ cdef int unzip_scratch(Unzip* z, Slice frame, Slice* out) noexcept nogil:
     out[0] = slice_of(z.room.p, size)
     return UNZIP_OK
 
-# Unpacks a content coding (gzip, zstd) piece by piece. A size that the sender tells is a hint. In: the whole coded
-# body, and room for a piece. Out: the piece; the owner makes more room or gives up. Owns the state of the coding. One
-# per body.
+# ---- streams: content codings of requests ----------------------------------------------------------------------------
+# Piece by piece: the whole coded body comes in, and room for a piece. The caller makes more room or gives up. A size
+# that the sender tells is only a hint.
 
 cdef enum Coding:
     CODING_NONE = 0

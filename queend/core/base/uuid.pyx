@@ -1,5 +1,7 @@
-# Makes, parses and spells UUIDs: version 7 (strictly increasing inside one generator), lease ids, message ids and
-# partition ids. The last two are computed instead of stored (formats in docs/inside/storage.md).
+# UUIDs: of version 7 (strictly increasing inside one generator), lease ids, message ids and partition ids. In: a clock,
+# numbers, texts. Out: 16 bytes, or text. Message ids and partition ids are computed instead of stored (formats in
+# docs/inside/storage.md).
+# A generator and a store of random bytes belong to one thread. No locks.
 
 cdef struct UuidGen:
     int64_t last_ms
@@ -38,6 +40,8 @@ cdef inline void uuid_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept 
     be64_put(out, hi)
     be64_put(out + 8, lo)
 
+# ---- lease ids -------------------------------------------------------------------------------------------------------
+
 cdef struct Secrets:
     int left                  # bytes of the kernel's randomness that are unused
     unsigned char[256] bytes  # as many as one call is sure to return
@@ -73,6 +77,8 @@ cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, u
     for i in range(4):
         out[12 + i] ^= digest[i]
 
+# ---- order and text --------------------------------------------------------------------------------------------------
+
 cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexcept nogil:
     # Returns True if a is before b in memcmp's order.
     cdef uint64_t x = be64(a)
@@ -99,6 +105,8 @@ cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogi
 cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.
     wide_uuid_format(id, out)
+
+# ---- ids computed from numbers ---------------------------------------------------------------------------------------
 
 cdef void uuid_message(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
     # Computes a message id: 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits. It sorts like

@@ -1,7 +1,9 @@
-# Reads the header fields that say how a request is read and answered. In: each field of a head, as http/head finds it.
-# Out: its meaning, in the Head; or a refusal. Other fields are searched for where they are needed (http/header).
-#
-# A request may not repeat a field that is not a list: a proxy in front may have looked at the other line.
+# Header fields of a request. In: each field of a head, as head_fields finds it; later the header lines. Out: the
+# meaning of fields that say how a request is read and answered, in the Head, or a refusal; the values of other fields,
+# where they are needed. Owns nothing; no locks.
+
+# ---- fields read with the head ---------------------------------------------------------------------------------------
+# A field that is no list may occur once: a proxy in front may have looked at the other line.
 
 cdef const char* CODING_TEXT = b"Content-Encoding must be gzip or zstd, one of them; or leave it out"
 
@@ -135,8 +137,8 @@ cdef void header_connection(Head* h, const char* v, size_t n) noexcept nogil:
         if h.http10 and stop - start == 10 and slice_nfolds(v + start, b"keep-alive", 10):
             h.keep_alive = True
 
-# Searches a request's header lines. Few are ever needed, so the lines are kept as they came. In: the lines. Out: a
-# field's value, whether it lists a word, which weight Accept gives a type.
+# ---- fields searched for ---------------------------------------------------------------------------------------------
+# Few of them are ever needed, so the lines are kept as they came.
 
 cdef enum MediaType:
     MEDIA_OTHER = 0           # or absent
@@ -227,7 +229,7 @@ cdef inline bint header_type_is(Slice value, const char* name) noexcept nogil:
                                           or value.p[n] == b'\t')
 
 cdef int header_media(Slice headers) noexcept nogil:
-    # Returns what Content-Type says that the body is, one of MEDIA_*. http/header refuses a request with two such
+    # Returns what Content-Type says that the body is, one of MEDIA_*. header_read refuses a request with two such
     # lines.
     cdef Slice value = header_value(headers, b"content-type")
     if not slice_begins(value, b"application/"):

@@ -1,5 +1,5 @@
-# Writes an answer's head: status line, date, whether the connection stays, length. In: a buffer. Out: the same, with
-# room for a length that is filled in when the body is written.
+# The head of an answer: status line, date, whether the connection stays, length. In: a buffer. Out: the same, with room
+# for a length that is filled in when the body is written. A spelled date belongs to its worker. No locks.
 
 cdef enum:
     LENGTH_WIDTH = 11         # room for the digits of a body's length; blanks before a field's value mean nothing

@@ -1,10 +1,8 @@
 # Reads JSON in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
-# written. In: a slice. Out: a cursor (Json) that walks over it once; its driver picks what it needs and skips, and
-# thereby validates, the rest. Objects and arrays are here, strings and numbers in json/scalar.
-#
-# Never reads at or past `end`, so it works on any slice. If the caller says that more is readable (json_padded),
-# objects and arrays are first checked in one walk (includes/jsonwalk.h). Only those that the walk does not accept are
-# then read byte by byte.
+# written. In: a slice. Out: a cursor (Json) that walks over it once. The cursor's driver picks what it needs and skips,
+# and so validates, the rest. Owns nothing; no locks. Strings and numbers are read by json/scalar.
+# Never reads at or past `end`. If more is readable behind it (json_padded), objects and arrays are first checked in one
+# walk (includes/jsonwalk.h); only those that the walk does not accept are read byte by byte.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers
@@ -21,6 +19,67 @@ cdef struct Json:
     const char* error         # why the cursor stopped, static text; p then stands at the byte at fault
 
 cdef jsonwalk* json_walks = jsonwalk_best(32)
+
+# ---- bodies of requests ----------------------------------------------------------------------------------------------
+
+cdef bint json_body(Json* j, Slice body, ApiError* e) noexcept nogil:
+    # Opens a request's body, or a slice of it: what is readable behind it is readable behind every slice.
+    if body.n == 0:
+        return refuse(e, b"Empty request body")
+    json_open(j, body, JSON_DEPTH)
+    json_padded(j)
+    if json_peek(j) == 0 and j.p >= j.end:
+        return refuse(e, b"Empty request body")
+    return True
+
+cdef bint json_body_object(Json* j, Slice body, const char* text, ApiError* e) noexcept nogil:
+    # Opens a body at an object; refuses another value with this text.
+    if not json_body(j, body, e):
+        return False
+    if json_peek(j) == b'{':
+        return True
+    if not json_skip(j, NULL) or not json_end(j):
+        return json_refuse(e, j)
+    return refuse(e, text)
+
+cdef bint json_refuse(ApiError* e, Json* j) noexcept nogil:
+    # Refuses the text, in the reference's words, and says where. Returns False.
+    e.status = 400
+    if j.error == NULL:
+        strncpy(e.text, b"Invalid JSON", 239)
+    else:
+        snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
+    return False
+
+# ---- values of a body for the control plane --------------------------------------------------------------------------
+# A value of two bytes becomes an object of a hundred there. Only commas and brackets are counted.
+
+cdef enum:
+    VALUES_FREE = 65536       # bytes of a text that may have any number
+    VALUES_MOST = 250000
+
+cdef bint json_crowded(Slice text) noexcept nogil:
+    # Returns True if the text has more values than VALUES_MOST, and stops there. The result for a malformed text is
+    # undefined.
+    cdef size_t i = 0
+    cdef int n = 0
+    cdef char c
+    if text.n <= VALUES_FREE:
+        return False
+    while i < text.n:
+        c = text.p[i]
+        i += 1
+        if c == b'"':
+            while i < text.n and text.p[i] != b'"':
+                i += 2 if text.p[i] == b'\\' else 1
+            i += 1
+        elif c == b',' or c == b'[' or c == b'{':
+            n += 1
+            if n > VALUES_MOST:
+                return True
+    return False
+
+# ---- the cursor ------------------------------------------------------------------------------------------------------
 
 cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
     j.p = text.p
@@ -85,6 +144,8 @@ cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
     if high and stop != NULL and not text_is_utf8(slice_of(p, stop - p)):
         return NULL
     return stop
+
+# ---- whole values ----------------------------------------------------------------------------------------------------
 
 cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
     # Steps over one complete value, its exact bytes in raw (may be NULL). Returns False with j.error set. Does not
@@ -184,6 +245,8 @@ cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
     j.p = p
     return True
 
+# ---- members and elements --------------------------------------------------------------------------------------------
+
 cdef bint json_enter(Json* j, char opening) noexcept nogil:
     # Steps over '{' or '['; iteration by json_member or json_element follows.
     if json_peek(j) != opening:
@@ -254,62 +317,3 @@ cdef bint json_end(Json* j) noexcept nogil:
     if j.p < j.end:
         return json_fail(j, j.p, b"unexpected byte after the value")
     return True
-
-# Checks whether a JSON text has more values than the control plane may parse. A value of two bytes becomes an object of
-# a hundred there. Only commas and brackets are counted.
-
-cdef enum:
-    VALUES_FREE = 65536       # bytes of a text that may have any number
-    VALUES_MOST = 250000
-
-cdef bint json_crowded(Slice text) noexcept nogil:
-    # Returns True if the text has more values than VALUES_MOST, and stops there. The result for a malformed text is
-    # undefined.
-    cdef size_t i = 0
-    cdef int n = 0
-    cdef char c
-    if text.n <= VALUES_FREE:
-        return False
-    while i < text.n:
-        c = text.p[i]
-        i += 1
-        if c == b'"':
-            while i < text.n and text.p[i] != b'"':
-                i += 2 if text.p[i] == b'\\' else 1
-            i += 1
-        elif c == b',' or c == b'[' or c == b'{':
-            n += 1
-            if n > VALUES_MOST:
-                return True
-    return False
-
-# Opens a request's body as JSON, or refuses it.
-
-cdef bint json_refuse(ApiError* e, Json* j) noexcept nogil:
-    # Refuses the text, in the reference's words, and says where. Returns False.
-    e.status = 400
-    if j.error == NULL:
-        strncpy(e.text, b"Invalid JSON", 239)
-    else:
-        snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
-    return False
-
-cdef bint json_body(Json* j, Slice body, ApiError* e) noexcept nogil:
-    # Opens a request's body, or a slice of it: what is readable behind it is readable behind every slice.
-    if body.n == 0:
-        return refuse(e, b"Empty request body")
-    json_open(j, body, JSON_DEPTH)
-    json_padded(j)
-    if json_peek(j) == 0 and j.p >= j.end:
-        return refuse(e, b"Empty request body")
-    return True
-
-cdef bint json_body_object(Json* j, Slice body, const char* text, ApiError* e) noexcept nogil:
-    # Opens a body at an object; refuses another value with this text.
-    if not json_body(j, body, e):
-        return False
-    if json_peek(j) == b'{':
-        return True
-    if not json_skip(j, NULL) or not json_end(j):
-        return json_refuse(e, j)
-    return refuse(e, text)

@@ -1,4 +1,5 @@
-# Reads the members of an object by name, however the name is escaped.
+# Members of an object by name. In: a cursor in an object, or a name and a value. Out: keys, compared however they are
+# escaped; or a member in a buffer, whose name is given with its quotes, colon and comma. Owns nothing; no locks.
 
 cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
     # Reads like json_member, with the key as if it had been written without escapes.
@@ -19,6 +20,8 @@ cdef inline bint member_is(Slice key_raw, const char* name) noexcept nogil:
     # Returns True if the key is `name`. key_raw: the literal with its quotes.
     cdef size_t n = strlen(name)
     return key_raw.n == n + 2 and memcmp(key_raw.p + 1, name, n) == 0
+
+# ---- members written -------------------------------------------------------------------------------------------------
 
 cdef inline void member_int(Buf* b, const char* name, int64_t v) noexcept nogil:
     buf_text(b, name)

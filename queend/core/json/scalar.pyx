@@ -1,5 +1,7 @@
-# Finds where a string, number, true, false or null ends that begins at p, or what is wrong with it. The bytes stay as
-# they were written.
+# Where a string, number, true, false or null ends, or what is wrong with it. In: a cursor, and the place p at which the
+# value begins. Out: the byte after the value; the bytes stay as they were written. Owns nothing; no locks.
+
+# ---- strings ---------------------------------------------------------------------------------------------------------
 
 cdef inline size_t scalar_plain(const char* p, size_t n) noexcept nogil:
     # Returns how many bytes from p on are printable ASCII other than quote and backslash: they need no check inside
@@ -89,6 +91,8 @@ cdef inline bint scalar_hex4(const char* p, uint32_t* value) noexcept nogil:
     if value != NULL:
         value[0] = <uint32_t>(a << 12 | b << 8 | c << 4 | d)
     return True
+
+# ---- numbers, and every scalar ---------------------------------------------------------------------------------------
 
 cdef inline bint scalar_digit(const char* p, const char* end) noexcept nogil:
     return p < end and b'0' <= p[0] <= b'9'

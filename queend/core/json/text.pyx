@@ -1,4 +1,7 @@
-# Checks whether a text is well-formed UTF-8, and writes characters.
+# UTF-8 and JSON string literals. In: a literal with its quotes. Out: its text in UTF-8; and back, also for booleans,
+# UUIDs and times. Owns nothing; no locks.
+
+# ---- UTF-8 -----------------------------------------------------------------------------------------------------------
 
 cdef inline int text_utf8_length(const char* text, size_t n) noexcept nogil:
     # Returns the bytes of the well-formed UTF-8 character at text, 0 if there is none. Overlong forms, surrogates and
@@ -57,7 +60,7 @@ cdef inline char* text_utf8_put(char* out, uint32_t c) noexcept nogil:
     out[3] = <char>(0x80 | (c & 0x3f))
     return out + 4
 
-# Reads JSON string literals into their text, and writes them. In: a literal with its quotes. Out: UTF-8; and back.
+# ---- string literals -------------------------------------------------------------------------------------------------
 
 cdef bint text_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
     # Reads a literal that json_string or json_member returned, quotes included. out: its UTF-8 text, inside raw if it
@@ -165,7 +168,7 @@ cdef void text_escape(Buf* b, Slice text) noexcept nogil:
             i += 1
     buf_byte(b, b'"')
 
-# ---- values as texts -----------------------------------------------------------------------------------------------
+# ---- values as literals ----------------------------------------------------------------------------------------------
 
 cdef inline void text_uuid(Buf* b, const unsigned char* id) noexcept nogil:
     # Appends a literal with its quotes.
@@ -184,5 +187,3 @@ cdef inline void text_time(Buf* b, int64_t us, int digits) noexcept nogil:
         at[0] = b'"'
         clock_format(us, digits, at + 1)
         at[22 + digits] = b'"'
-
-# ---- members of an object: what stands before the value, its name and colon, then the value ------------------------

@@ -9,22 +9,22 @@ cdef enum:
     BODY_ZSTD = 0x11
     BODY_FRAMES = 0x12        # the client's message frames
     META_V1 = 0x10
-    META_TIMES = 0x11         # the time each logrecord was stored, then as META_V1
+    META_TIMES = 0x11         # the time each record was stored, then as META_V1
     FRAME_HEAD = 23           # bytes of a message frame without transactionId and payload
 
 cdef struct BatchRow:
     int n
-    int i                     # next logrecord
+    int i                     # next record
     const unsigned char* ids
     const unsigned char* sizes        # NULL: message frames
-    const unsigned char* message  # message frames: the id that the client gave the last read logrecord, otherwise NULL
+    const unsigned char* message  # message frames: the id that the client gave the last read record, otherwise NULL
     const unsigned char* body
     const unsigned char* body_end
     const unsigned char* meta
     const unsigned char* meta_end
-    int64_t meta_index        # next logrecord that has extras, -1: none left
+    int64_t meta_index        # next record that has extras, -1: none left
     const unsigned char* times        # NULL: all records have the row's created_at
-    int64_t age_us            # the last read logrecord was stored this long before the row's created_at
+    int64_t age_us            # the last read record was stored this long before the row's created_at
 
 cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
     # Opens a row. Returns False if its format is unknown or it contradicts itself.
@@ -119,7 +119,7 @@ cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
             b.meta_index = <int64_t>v
 
 cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Extras* x) noexcept nogil:
-    # Reads the next logrecord; b.age_us then says when it was stored. Returns False at the end or if the row is broken.
+    # Reads the next record; b.age_us then says when it was stored. Returns False at the end or if the row is broken.
     # If x.text is absent, the transactionId is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame

@@ -1,4 +1,4 @@
-# Fields of a logrecord besides its payload. `meta` of a row of the log has, for each logrecord with such fields, its
+# Fields of a record besides its payload. `meta` of a row of the log has, for each record with such fields, its
 # place in
 # the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From EXTRA_SUB on a
 # value is a varint length and its bytes, so that a reader can skip unknown flags.
@@ -41,11 +41,11 @@ cdef inline void extras_none(Extras* x) noexcept nogil:
         values[k].n = 0
 
 cdef inline int64_t extras_due(Extras* x) noexcept nogil:
-    # Returns the delivery time. Requires a logrecord that has one: 8 bytes.
+    # Returns the delivery time. Requires a record that has one: 8 bytes.
     return <int64_t>be64(x.due.p)
 
 cdef const unsigned char* extras_read(const unsigned char* p, const unsigned char* end, Extras* x) noexcept nogil:
-    # Reads one logrecord's extras, from the flags on; absent fields stay unchanged. Returns the position after them,
+    # Reads one record's extras, from the flags on; absent fields stay unchanged. Returns the position after them,
     # NULL
     # if they are cut off.
     cdef Slice* values = <Slice*>x
@@ -72,7 +72,7 @@ cdef const unsigned char* extras_read(const unsigned char* p, const unsigned cha
     return p
 
 cdef void extras_put(Buf* out, int place, Extras* x) noexcept nogil:
-    # Appends the extras of the logrecord at `place`; appends nothing if all are absent.
+    # Appends the extras of the record at `place`; appends nothing if all are absent.
     cdef Slice* values = <Slice*>x
     cdef uint8_t flags = 0
     cdef int k

@@ -251,12 +251,12 @@ cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
     return False
 
 cdef inline bint statement_pushed(PGresult* res, int row) noexcept nogil:
-    # Returns True if this row of a push says that a logrecord was stored.
+    # Returns True if this row of a push says that a record was stored.
     cdef int status = pg_int2(res, row, PUSH_STATUS)
     return status == PUSH_WHOLE or status == PUSH_CHECKED and pg_int8(res, row, PUSH_BASE) >= 0
 
 cdef inline bint statement_tx_stored(PGresult* res, int row) noexcept nogil:
-    # Returns True if this row of a transaction says that a logrecord was stored or an acknowledgment applied. Only a
+    # Returns True if this row of a transaction says that a record was stored or an acknowledgment applied. Only a
     # transaction that was done tells offsets and heads.
     if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH:
         return pg_int2(res, row, TX_STATUS) == TX_ROW_STORED and pg_int8(res, row, TX_BASE) >= 0

@@ -1,4 +1,4 @@
-# Writes columns as one Arrow IPC stream: schema, dictionaries, one logrecord batch, end. No column has nulls.
+# Writes columns as one Arrow IPC stream: schema, dictionaries, one record batch, end. No column has nulls.
 # Columns of records, as wanted: queue and partition (dictionaries of utf8, indices int32), offset (int64), ts
 # (timestamp, µs, UTC), transactionId, payload and id (utf8), headers (utf8, a JSON object or empty). The schema's
 # metadata holds the entries: marks, errors, next offsets.
@@ -226,7 +226,7 @@ cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
 
 cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes,
                     int n) noexcept nogil:
-    # Writes the table of a logrecord batch whose body has n buffers of these sizes, each padded.
+    # Writes the table of a record batch whose body has n buffers of these sizes, each padded.
     cdef FbsTable t
     cdef size_t at
     cdef int64_t begin = 0

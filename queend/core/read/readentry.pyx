@@ -2,7 +2,7 @@
 # call. No I/O. Slices point into the caller's bytes.
 
 cdef enum:
-    READ_ANSWER_MOST = 67108864       # bytes of an answer after which no further logrecord begins
+    READ_ANSWER_MOST = 67108864       # bytes of an answer after which no further record begins
 
 cdef struct ReadRows:
     # One result row of queend.read_rows: arrays of the same length, in the order of its columns.
@@ -25,7 +25,7 @@ cdef struct ReadEntry:
     int64_t floor
     int64_t end               # records at or after this offset are not returned
     int32_t number            # of the partition, if the answer contains message ids
-    int64_t next              # next wanted offset: after the last returned logrecord
+    int64_t next              # next wanted offset: after the last returned record
     int64_t most              # remaining payload bytes
     int64_t records           # returned records
     int64_t erased            # skipped records, whose payloads were erased
@@ -34,7 +34,7 @@ cdef struct ReadEntry:
     bint open                 # `row` has more records
     bint spent                # a budget is used up
     BatchRow row
-    int64_t offset            # of the next logrecord in `row`
+    int64_t offset            # of the next record in `row`
     int64_t created_us        # of `row`
     bint sealed               # the queue is encrypted: payloads without a key id are decrypted as well
 
@@ -75,7 +75,7 @@ cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
         e.error = slice_lit(b"UNREADABLE")
 
 cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
-    # Opens the next row with a logrecord at or after `next`. Returns False if there is none.
+    # Opens the next row with a record at or after `next`. Returns False if there is none.
     cdef Slice ids, body, meta
     cdef int32_t count = 0
     while e.n_rows > 0:
@@ -109,9 +109,9 @@ cdef bint readentry_behind(ReadCall* c) noexcept nogil:
     return False
 
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
-    # Reads the entry's next logrecord, without erased ones. Returns False at the end or when a budget is used up. The
-    # first logrecord of a call is returned whatever its size, so that every call makes progress. An entry's first
-    # logrecord
+    # Reads the entry's next record, without erased ones. Returns False at the end or when a budget is used up. The
+    # first record of a call is returned whatever its size, so that every call makes progress. An entry's first
+    # record
     # must fit into the call's budget.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
@@ -178,7 +178,7 @@ cdef void readentry_events(ReadCall* c, Buf* b) noexcept nogil:
             eventform_put(b, &m, c.records == 1)
     buf_byte(b, b']')
 
-# Writes records as JSON: one answer with an entry per requested entry, or one line per logrecord.
+# Writes records as JSON: one answer with an entry per requested entry, or one line per record.
 
 cdef struct ReadTime:
     int64_t us                # moment that `text` spells
@@ -208,7 +208,7 @@ cdef inline void readentry_line(Buf* b, Slice json) noexcept nogil:
             b.data[i] = b' '
 
 cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
-    # Writes the members of a logrecord's headers that give the origin of a redriven dead letter.
+    # Writes the members of a record's headers that give the origin of a redriven dead letter.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True
@@ -273,7 +273,7 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
             readentry_origin(b, &r)
             buf_byte(b, b'}')
         buf_text(b, b"],")
-        if e.erased:              # the last logrecord does not show the next offset
+        if e.erased:              # the last record does not show the next offset
             buf_text(b, b"\"nextOffset\":")
             buf_int(b, e.next)
             buf_byte(b, b',')
@@ -297,7 +297,7 @@ cdef void readentry_list(ReadCall* c, Buf* b) noexcept nogil:
     buf_text(b, b"]}")
 
 cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
-    # Writes a line per logrecord, then one line with the entries.
+    # Writes a line per record, then one line with the entries.
     cdef ReadRecord r
     cdef ReadTime time
     cdef ReadEntry* e

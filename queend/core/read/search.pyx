@@ -15,7 +15,7 @@ cdef struct Search:
     int64_t until             # or later,
     int64_t below             # or at or after this offset of the open row
     BatchRow row
-    int64_t offset            # of the next logrecord
+    int64_t offset            # of the next record
     int64_t created_us
     int64_t first             # first examined offset of the row
     int64_t last              # last examined offset, -1: none
@@ -40,7 +40,7 @@ cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
     return False
 
 cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
-    # Finds the next logrecord of the open row that has one of the texts. Returns False at the end. The hit is valid
+    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid
     # until
     # the next call.
     cdef Extras x

@@ -1,5 +1,12 @@
-# Keeps the keys of encrypted queues: read once before the threads start, constant until they have ended. The first key
-# seals, all open. A key is known by its id, which is public and stands beside every logrecord it sealed.
+# Encrypts payloads and decrypts them, by AES-256-GCM. In: a payload and the name of its queue. Out: the envelope that
+# Queen MQ stores, itself JSON: {"encrypted":"<base64>","iv":"<base64 of 16 bytes>","authTag":"<base64 of 16 bytes>"};
+# and back.
+# An envelope sealed here is bound to its queue's name (additional data), so that it cannot pass for another queue's.
+# Owns the key ring; one Seal per thread: contexts with their keys, and the room of what was opened last. No locks.
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+# Read once before the threads start, constant until they have ended. The first key seals, all open. A key is known by
+# its id, which is public and stands beside every record that it sealed.
 
 cdef enum:
     SEAL_KEYS = 16
@@ -15,20 +22,6 @@ cdef struct SealRing:
     SealKey[SEAL_KEYS] keys
 
 cdef SealRing sealring
-
-cdef void seal_ring_close() noexcept nogil:
-    OPENSSL_cleanse(&sealring, sizeof(sealring))
-
-cdef inline Slice seal_ring_id(int i) noexcept nogil:
-    return slice_lit(sealring.keys[i].id)
-
-cdef inline int seal_ring_find(Slice id) noexcept nogil:
-    # Returns the place of the key with this id, -1 if it is unknown.
-    cdef int i
-    for i in range(sealring.n):
-        if slice_is(id, sealring.keys[i].id):
-            return i
-    return -1
 
 cdef int seal_ring_load(str text) except -1:
     # Reads `id:hex,id:hex`. A ValueError names the place, never the text.
@@ -50,11 +43,21 @@ cdef int seal_ring_load(str text) except -1:
         sealring.n += 1
     return 0
 
-# Seals payloads and opens them again, by AES-256-GCM. In: a payload. Out: the envelope that Queen MQ stores, itself
-# JSON:
-#   {"encrypted":"<base64>","iv":"<base64 of 16 bytes>","authTag":"<base64 of 16 bytes>"}
-# An envelope sealed here is bound to its queue's name (additional data), so that it cannot pass for another queue's.
-# Owns contexts with their keys, made when first used, and the room of what was opened last. One per thread.
+cdef inline Slice seal_ring_id(int i) noexcept nogil:
+    return slice_lit(sealring.keys[i].id)
+
+cdef inline int seal_ring_find(Slice id) noexcept nogil:
+    # Returns the place of the key with this id, -1 if it is unknown.
+    cdef int i
+    for i in range(sealring.n):
+        if slice_is(id, sealring.keys[i].id):
+            return i
+    return -1
+
+cdef void seal_ring_close() noexcept nogil:
+    OPENSSL_cleanse(&sealring, sizeof(sealring))
+
+# ---- one thread's contexts -------------------------------------------------------------------------------------------
 
 cdef enum:
     SEAL_IV = 16
@@ -85,14 +88,6 @@ cdef struct Seal:
     int64_t plain_us          # when a plain payload was last logged, 0: not yet
     bint short_of_memory      # memory ran out since the flag was last cleared
 
-cdef void seal_close(Seal* s) noexcept nogil:
-    cdef int i
-    EVP_CIPHER_CTX_free(s.sealing)
-    for i in range(SEAL_KEYS):
-        EVP_CIPHER_CTX_free(s.opening[i])
-    free(s.room.p)
-    memset(s, 0, sizeof(Seal))
-
 cdef EVP_CIPHER_CTX* seal_context(int key, bint encrypt) noexcept nogil:
     # Returns a context with its key, so that each payload only brings its IV. NULL if memory ran out.
     cdef EVP_CIPHER_CTX* c = EVP_CIPHER_CTX_new()
@@ -122,7 +117,15 @@ cdef const unsigned char* seal_iv(Seal* s) noexcept nogil:
     s.iv -= 1
     return &s.ivs[SEAL_IV * s.iv]
 
-# ---- sealing -------------------------------------------------------------------------------------------------------
+cdef void seal_close(Seal* s) noexcept nogil:
+    cdef int i
+    EVP_CIPHER_CTX_free(s.sealing)
+    for i in range(SEAL_KEYS):
+        EVP_CIPHER_CTX_free(s.opening[i])
+    free(s.room.p)
+    memset(s, 0, sizeof(Seal))
+
+# ---- sealing ---------------------------------------------------------------------------------------------------------
 
 cdef inline size_t seal_size(size_t n) noexcept nogil:
     # Returns the bytes of the envelope of a payload of n bytes.
@@ -169,7 +172,7 @@ cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept no
     seal_text(out, b"\"}")
     return True
 
-# ---- opening -------------------------------------------------------------------------------------------------------
+# ---- opening ---------------------------------------------------------------------------------------------------------
 
 cdef struct Envelope:
     Slice text                # base64
@@ -286,8 +289,7 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     return SEAL_REFUSED
 
 cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # Opens a payload for an answer, if the queue is encrypted or the logrecord has a key. A payload that cannot be
-    # opened
+    # Opens a payload for an answer, if the queue is encrypted or the record has a key. A payload that cannot be opened
     # is given as it is stored, and logged at most once in SEAL_LOG_US.
     cdef Envelope e
     cdef char[400] text
@@ -308,7 +310,8 @@ cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept no
         log_line(b"error", b"envelope_not_opened", text)
     return result
 
-# Seals and opens payloads for the control plane, which is off the hot path. Owns one context, guarded by the GIL.
+# ---- for the control plane -------------------------------------------------------------------------------------------
+# Off the hot path. One context, guarded by the GIL.
 
 cdef Seal seal_python
 

@@ -131,7 +131,7 @@ cdef struct Conn:
     uint8_t admitted          # the token of the next request was just verified
     uint8_t asked             # requests taken so far, at most ASKED_MANY
     uint8_t ended             # closes after the last due answer; takes no more requests
-    uint8_t beside            # its last request is read beside the loop (net/offload)
+    uint8_t beside            # its last request is read off the loop (net/offload)
     uint8_t waits_room        # it is in the worker's list of connections that wait for room (net/held)
     uint8_t has_room          # it waited there, and its large request may now be read
     uint64_t from_            # key of the client's address (budget_key), 0: never admitted

@@ -114,7 +114,7 @@ cdef inline CachedRow* popjob_next(Taken* t, CachedRow* r) noexcept nogil:
 
 cdef inline int64_t popjob_base(Taken* t, int64_t next_offset) noexcept nogil:
     # Returns where a read may begin once `next_offset` follows the committed offset: the base of the row that holds it.
-    # Requires that next_offset is one of the claim's records, or the logrecord after them.
+    # Requires that next_offset is one of the claim's records, or the record after them.
     cdef CachedRow* r = t.row
     while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
         r = r.newer

@@ -85,7 +85,7 @@ cdef enum:
     HINT_HIGH = -2            # minus an offset: the hint is that offset, and the answer holds `high`
 
 cdef struct PushSlot:
-    # A logrecord of a group, found by its id.
+    # A record of a group, found by its id.
     PushItem* it
     int at                    # its place in the item's run
 
@@ -112,7 +112,7 @@ cdef struct PushPartition:
     bint compared             # its ids were compared with rows of the log (push/results)
     int missing               # records that are in none of these rows
     bint refused              # nothing was stored: must be sent again, uncompressed
-    bint scheduled            # a logrecord has a delivery time
+    bint scheduled            # a record has a delivery time
     bint to_side              # must wait at the stream's side: push/idloader
     bint learn                # the partition's ids must be read before the group is sent
     # Fields of push/logend:
@@ -124,7 +124,7 @@ cdef struct PushPartition:
     bint conflict             # the named head was wrong, or did not suffice
     unsigned char[16] high
     int64_t began             # first offset
-    int64_t ended             # offset after the last logrecord
+    int64_t ended             # offset after the last record
     int64_t ended_at
 
 cdef struct PushChunk:
@@ -133,7 +133,7 @@ cdef struct PushChunk:
     int n
     int skip
     bint whole                # stored unchanged: its offsets are consecutive
-    bint scheduled            # a logrecord has a delivery time
+    bint scheduled            # a record has a delivery time
     bint keep                 # a reader is expected soon: the row goes into the cache
     size_t bytes              # of payload
 
@@ -154,7 +154,7 @@ cdef struct PushBatch:
     int n_claims
     int64_t incarnation       # the incarnation that its partitions belong to
     bint check_ids            # its outcome was lost once: every id is checked
-    bint scheduled            # a logrecord has a delivery time
+    bint scheduled            # a record has a delivery time
     bint has_other            # an id is the client's and not of version 7
     bint plain                # SQL removes its duplicates: no row is compressed and no id is compared here
     bint named                # all heads are named
@@ -222,7 +222,7 @@ cdef struct IdSet:
 cdef struct EachItem:         # iterates over items (push/runitem)
     PushReq* q
     int i                     # next item
-    int k                     # next logrecord of that item, if it is an expanded run
+    int k                     # next record of that item, if it is an expanded run
 
 cdef struct Records:
     PushItem* it

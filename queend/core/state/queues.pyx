@@ -252,17 +252,17 @@ cdef struct Unacked:
     Unacked* older
     uint64_t key
     unsigned char[16] lease
-    int64_t first             # offset of the first unacknowledged logrecord
+    int64_t first             # offset of the first unacknowledged record
     int64_t base              # where a read may begin once all records are acknowledged: see queend.claim
     int64_t leased_us         # monotonic
-    uint64_t place            # the cursor's when it was claimed: see queend.leasedack_qualify; 0: unknown
+    uint64_t place            # the cursor's when it was claimed: see queend.ack_leased; 0: unknown
     int n                     # unacknowledged records
     int done                  # acknowledged records: their ids stand before the others
     # read from the database, where others may have written: the acknowledgment also asks for the end of the log
     bint afar
     bint flying               # an acknowledgment of it is in flight
     size_t bytes
-    unsigned char* ids        # 16 bytes per logrecord; stored behind the struct
+    unsigned char* ids        # 16 bytes per record; stored behind the struct
 
 cdef struct Book:
     uv_mutex_t lock

@@ -35,7 +35,7 @@ cdef inline bint req_has_partition(int route) noexcept nogil:
 
 cdef struct PushRun
 
-# PushItem.status. A logrecord with a status up to ITEM_DUPLICATE is in the log.
+# PushItem.status. A record with a status up to ITEM_DUPLICATE is in the log.
 cdef enum:
     ITEM_QUEUED = 0
     ITEM_DUPLICATE = 1
@@ -53,11 +53,11 @@ cdef enum IdKind:
 cdef enum PushFull:
     FULL_NOT = 0
     FULL = 1
-    FULL_UNCHECKED = 2        # not looked up yet whether the logrecord is stored already
+    FULL_UNCHECKED = 2        # not looked up yet whether the record is stored already
 
 cdef struct PushItem:
     PushItem* next
-    PushItem* original        # the first logrecord of the same call with this id
+    PushItem* original        # the first record of the same call with this id
     int original_at           # its place in the run of `original`
     PushRun* run  # records of an item that holds many: ids, texts and payloads are in the run (payload.n: their bytes)
     Partition* partition
@@ -190,7 +190,7 @@ cdef struct PopMessage:
     uint8_t feed              # FEED_*
     bint window               # it is part of a window
     size_t window_at          # where the window begins in the answer
-    Extras extras             # without a text: the logrecord id is the transactionId
+    Extras extras             # without a text: the record id is the transactionId
     int claimed               # partitions in the answer
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue

@@ -110,7 +110,7 @@ cdef struct Worker:
     int64_t taken_us          # moment of this turn's last request
     uint64_t turn_from        # counters.bytes_in when the turn began
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
-    Offload* beside           # large bodies read beside the loop; the first one is being read
+    Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
     Request* alone            # unfinished requests whose client left, or that never had one
@@ -119,7 +119,7 @@ cdef struct Worker:
     Trim trim
     Conn* room_first          # connections whose large requests wait for room (net/held)
     Conn* room_last
-    bint unpacking            # a body is being unpacked beside the loop (net/unpack)
+    bint unpacking            # a body is being unpacked off the loop (net/unpack)
     int64_t untaken           # bytes of unsent answers
     int64_t untaken_counted   # share of `untaken` that is counted in the budget of all
     ChunkPool chunks
