@@ -1,6 +1,7 @@
-# Addresses of the server. In: a connection string. Out: a started connection of libpq.
-# Because libpq resolves names with a blocking call, all clients of the worker would stop while a name server is slow.
-# So libuv's threads resolve the names. The addresses go to libpq, together with the names for TLS.
+# Addresses of the server. In: a connection string. Out: a started connection of libpq. Owner: a worker's pool of slots,
+# on its loop. No locks.
+# libpq resolves names with a blocking call: all clients of the worker would stop while a name server is slow. So
+# libuv's threads resolve the names. The addresses go to libpq, together with the names for TLS.
 
 cdef enum:
     ADDRESS_HOSTS = 16        # hosts of a connection string; further hosts are ignored
@@ -33,6 +34,8 @@ cdef const char* ADDRESS_LISTS[3]
 ADDRESS_LISTS[0] = b"host"
 ADDRESS_LISTS[1] = b"hostaddr"
 ADDRESS_LISTS[2] = b"port"
+
+# ---- connection strings ----------------------------------------------------------------------------------------------
 
 cdef int address_split(char* text, char** out) noexcept nogil:
     # Splits a comma-separated list in place. Returns the number of elements.
@@ -104,6 +107,8 @@ cdef void address_close(Address* a) noexcept nogil:
         buf_free(&a.lists[k])
         buf_free(&a.turned[k])
 
+# ---- look-ups --------------------------------------------------------------------------------------------------------
+
 cdef void address_resolve(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
     # Looks up every name. Calls done(ctx, NULL) if a host has an address, otherwise done(ctx, reason). The call comes
     # later from the loop, unless libuv refuses.
@@ -170,6 +175,8 @@ cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* ans
         one = one.ai_next
     uv_freeaddrinfo(answer)
     address_next(a, request.loop)
+
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 cdef void address_silent(Address* a, int first) noexcept nogil:
     # Notes that an attempt beginning with host `first` timed out; the next attempt begins with its successor. libpq

@@ -1,12 +1,14 @@
-# The parameters of one statement while it is written. In: a statement of the table. Out: its parameters. Owner: a
-# worker; it reuses one set of arrays.
-# args_begin starts the parameters, the struct of the statement fills them, args_end completes them. A struct names a
-# function's parameters in their order; their types are the signature's (pg/statements). An unwritten parameter is NULL,
-# an unwritten array is empty.
+# The parameters of one statement while it is written. In: a statement of the table. Out: its parameters, as libpq takes
+# them. Owner: a worker, which reuses one set of arrays. No locks.
+# args_begin starts the parameters, the struct of the statement fills them, args_end completes them. An unwritten
+# parameter is NULL, an unwritten array is empty.
 
 cdef struct Args:
     const StatementDef* of
     PgArray[PARAMS_MAX] at
+
+# ---- one struct per statement ----------------------------------------------------------------------------------------
+# A struct names the parameters of a function in their order; their types are those of the signature (pg/statements).
 
 cdef struct RowArgs:
     # rows for the log
@@ -130,6 +132,8 @@ cdef struct CursorArgs:
     # leases_ended
     PgArray part, group
 
+# ---- parameters written ----------------------------------------------------------------------------------------------
+
 cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:
     # Starts the parameters of a statement: arrays are empty, the other parameters are NULL.
     cdef int i
@@ -139,34 +143,6 @@ cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:
             pgarray_begin(&a.at[i], statement.elements[i])
         else:
             arg_null(&a.at[i])
-
-cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
-    # Completes the parameters in p, ready to be sent. version: the catalog's, for versioned statements.
-    cdef int i
-    cdef PgArray* arg
-    args_param_begin(p)
-    for i in range(a.of.n_args):
-        arg = &a.at[i]
-        if a.of.versioned and i == 0:
-            args_param_int8(p, version)
-        elif arg.elem_oid and a.of.elements[i]:
-            args_param_array(p, arg)
-        elif arg.elem_oid:
-            args_param_element(p, arg)
-        elif arg.n:
-            p.failed = p.failed or arg.buf.failed
-            args_param_bytes(p, arg.buf.data, arg.buf.len)
-        else:
-            args_param_null(p)
-
-cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
-    # Switches to a statement whose parameters are single elements. Requires that each array holds at most one element.
-    a.of = one
-
-cdef void args_free(Args* a) noexcept nogil:
-    cdef int i
-    for i in range(PARAMS_MAX):
-        pgarray_free(&a.at[i])
 
 cdef inline void arg_null(PgArray* a) noexcept nogil:
     # Sets the parameter to NULL, also if it is an array.
@@ -194,6 +170,31 @@ cdef inline void arg_int4(PgArray* a, int32_t v) noexcept nogil:
 cdef inline void arg_bool(PgArray* a, bint v) noexcept nogil:
     cdef uint8_t w = 1 if v else 0
     arg_bytes(a, &w, 1)
+
+# ---- parameters completed, as libpq takes them -----------------------------------------------------------------------
+
+cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
+    # Completes the parameters in p, ready to be sent. version: the catalog's, for versioned statements.
+    cdef int i
+    cdef PgArray* arg
+    args_param_begin(p)
+    for i in range(a.of.n_args):
+        arg = &a.at[i]
+        if a.of.versioned and i == 0:
+            args_param_int8(p, version)
+        elif arg.elem_oid and a.of.elements[i]:
+            args_param_array(p, arg)
+        elif arg.elem_oid:
+            args_param_element(p, arg)
+        elif arg.n:
+            p.failed = p.failed or arg.buf.failed
+            args_param_bytes(p, arg.buf.data, arg.buf.len)
+        else:
+            args_param_null(p)
+
+cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
+    # Switches to a statement whose parameters are single elements. Requires that each array holds at most one element.
+    a.of = one
 
 cdef inline void args_param_begin(Params* p) noexcept nogil:
     p.n = 0
@@ -242,3 +243,8 @@ cdef inline void args_param_int8(Params* p, int64_t v) noexcept nogil:
 cdef inline void args_param_moment(Params* p, int64_t us) noexcept nogil:
     # Adds a timestamptz. us: since the Unix epoch, INT64_MAX is infinity.
     args_param_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)
+
+cdef void args_free(Args* a) noexcept nogil:
+    cdef int i
+    for i in range(PARAMS_MAX):
+        pgarray_free(&a.at[i])

@@ -1,8 +1,9 @@
-# Reads one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats are in
-# docs/inside/storage.md.
+# A row of the log: `n` records, read and written. In: a row; or sizes and payloads. Out: records whose ids, payloads
+# and extras are sliced without copying; or the body of a row. Formats: docs/inside/storage.md. No locks.
 # body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame; or one zstd frame of
-# message frames as a client sent it. meta = version byte, then the extras (extras.pyx).
-# Compressed content is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
+# message frames as a client sent it. meta = version byte, then the extras (pg/extras).
+# Owns, one BodyPack per thread, a compression context and the row's plain bytes. Compressed content is unpacked into
+# the scratch of an Unzip: valid until the next row is opened with it.
 
 cdef enum:
     BODY_V1 = 0x10            # plain
@@ -25,6 +26,8 @@ cdef struct BatchRow:
     int64_t meta_index        # next record that has extras, -1: none left
     const unsigned char* times        # NULL: all records have the row's created_at
     int64_t age_us            # the last read record was stored this long before the row's created_at
+
+# ---- rows read -------------------------------------------------------------------------------------------------------
 
 cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
     # Opens a row. Returns False if its format is unknown or it contradicts itself.
@@ -158,9 +161,9 @@ cdef void batchrow_seek(BatchRow* b, int i) noexcept nogil:
     while b.i < i and batchrow_record(b, &id, &payload, &x):
         pass
 
-# Compresses the payload bytes of a row: one zstd frame (codec 1) if the row is large enough and shrinks enough,
-# otherwise plain. Formats: docs/inside/storage.md; reasons: docs/inside/decisions.
-# Owns: a compression context and the row's plain bytes, both reused. One per thread.
+# ---- rows written ----------------------------------------------------------------------------------------------------
+# The payload bytes become one zstd frame if the row is large enough and shrinks enough, otherwise they stay plain.
+# Reasons: docs/inside/decisions.
 
 cdef enum:
     PACK_LEVEL = 1
@@ -171,11 +174,6 @@ cdef struct BodyPack:
     size_t least              # payload bytes from which a row is compressed, 0: never
     Buf plain
     ZSTD_CCtx* context
-
-cdef void batchrow_pack_free(BodyPack* p) noexcept nogil:
-    buf_free(&p.plain)
-    ZSTD_freeCCtx(p.context)
-    p.context = NULL
 
 cdef void batchrow_body(BodyPack* p, const Buf* payloads, size_t least, Buf* out) noexcept nogil:
     # Appends the body of a row whose sizes are in p.plain. least: payload bytes from which the body is compressed, 0:
@@ -215,3 +213,8 @@ cdef void batchrow_compress(BodyPack* p, Buf* out) noexcept nogil:
         out.len = mark
     buf_byte(out, BODY_V1)
     buf_put(out, p.plain.data, p.plain.len)
+
+cdef void batchrow_pack_free(BodyPack* p) noexcept nogil:
+    buf_free(&p.plain)
+    ZSTD_freeCCtx(p.context)
+    p.context = NULL

@@ -1,6 +1,7 @@
-# The database's clock, estimated from answers. In: its wall clock, with the moments between which it was read. Out: its
-# time now, for leases, pauses and created_at: this machine's wall clock may be an hour off.
-# Stored is its difference to our monotonic clock. An answer bounds it from both sides: the clock was read between
+# The database's clock, estimated from answers. In: its wall clock, with the times between which it was read. Out: its
+# time now, for leases, pauses and created_at: this machine's wall clock may be an hour off. Owner: the process. No
+# locks.
+# Stored is the difference to our monotonic clock. An answer bounds it from both sides: the clock was read between
 # request and answer. The largest lower bound is kept. An answer whose upper bound lies below it replaces it: the
 # database's clock runs slower than ours, or was set back.
 

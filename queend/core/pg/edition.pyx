@@ -1,6 +1,7 @@
-# Edition of the database's functions. Every connection asks for it before it prepares its statements. The connection is
-# closed if the edition does not serve this program, or if a statement cannot be prepared. A database without a
-# connection counts as unavailable. In: answers of the server. Out: the reason, for health checks.
+# The edition of the database's functions. In: answers of the server. Out: the reason why the edition does not serve
+# this program, for health checks. Owner: the process. Locks: edition.lock.
+# Every connection asks for the edition before it prepares its statements. The connection is closed if the edition does
+# not serve this program, or if a statement cannot be prepared. A database without a connection counts as unavailable.
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 

@@ -1,7 +1,8 @@
-# Fields of a record besides its payload. `meta` of a row of the log has, for each record with such fields, its
-# place in
-# the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From EXTRA_SUB on a
-# value is a varint length and its bytes, so that a reader can skip unknown flags.
+# Fields of a record besides its payload. In: `meta` of a row of the log, or the fields. Out: the fields, or their
+# bytes. Owns nothing; no locks. Format: docs/inside/storage.md.
+# `meta` holds, for each record with such fields, its place in the row as a varint, a byte of flags, and the values,
+# lowest flag first. From EXTRA_SUB on a value is a varint length and its bytes, so that a reader can skip unknown
+# flags.
 
 cdef inline const unsigned char* extras_varint(const unsigned char* p, const unsigned char* end,
                                                uint64_t* v) noexcept nogil:
@@ -45,8 +46,7 @@ cdef inline int64_t extras_due(Extras* x) noexcept nogil:
     return <int64_t>be64(x.due.p)
 
 cdef const unsigned char* extras_read(const unsigned char* p, const unsigned char* end, Extras* x) noexcept nogil:
-    # Reads one record's extras, from the flags on; absent fields stay unchanged. Returns the position after them,
-    # NULL
+    # Reads one record's extras, from the flags on; absent fields stay unchanged. Returns the position after them, NULL
     # if they are cut off.
     cdef Slice* values = <Slice*>x
     cdef uint8_t flags

@@ -1,5 +1,6 @@
 # Health of the database as seen by its connections, for /readyz, /health and metrics. In: outcomes of connections and
-# statements. Out: DOUBT_* bits. Any thread may read each word by itself, without a lock.
+# statements. Out: DOUBT_* bits, and the reason why a server refuses connections. Owner: the process. No locks: any
+# thread may read and write each word by itself.
 
 cdef enum DatabaseDoubt:
     DOUBT_NONE = 0
@@ -35,8 +36,23 @@ cdef struct Doubt:
 
 cdef Doubt doubt
 
+# ---- outcomes of statements ------------------------------------------------------------------------------------------
+
 cdef void health_open() noexcept nogil:
     memset(&doubt, 0, sizeof(doubt))
+
+cdef void health_stored() noexcept nogil:
+    # Notes that the database has committed something. Any thread.
+    atomic_set64(&doubt.stored_us, clock_mono_us())
+    if atomic_get64(&doubt.commits):
+        atomic_set64(&doubt.commits, 0)
+        log_line(b"info", b"commits_work", NULL)
+
+cdef inline void health_waits(int64_t sent_us, int64_t now) noexcept nogil:
+    # Notes a statement that changes something and waits for its answer. If it waits for a lock, the commit that the
+    # control plane tries (health_wants_commit) shows that commits do not hang.
+    if now - sent_us >= DOUBT_WAIT_US and now - atomic_get64(&doubt.stored_us) >= DOUBT_STORED_US:
+        atomic_set64(&doubt.waits_us, now)
 
 cdef inline bint health_others_answered(int64_t sent_us, int64_t now) noexcept nogil:
     # Returns True if a statement of any worker was answered in the second half of the time that one sent at sent_us has
@@ -52,22 +68,9 @@ cdef inline bint health_others_store(int64_t sent_us, int64_t now) noexcept nogi
     # has waited.
     return now - atomic_get64(&doubt.stored_us) < (now - sent_us) // 2
 
-cdef void health_stored() noexcept nogil:
-    # Notes that the database has committed something. Any thread.
-    atomic_set64(&doubt.stored_us, clock_mono_us())
-    if atomic_get64(&doubt.commits):
-        atomic_set64(&doubt.commits, 0)
-        log_line(b"info", b"commits_work", NULL)
-
 cdef inline bint health_answered(int64_t now) noexcept nogil:
     # Returns True if a statement of any worker was answered in the last DOUBT_SILENT_MS.
     return now - atomic_get64(&doubt.answered_us) <= DOUBT_SILENT_MS * <int64_t>1000
-
-cdef inline void health_waits(int64_t sent_us, int64_t now) noexcept nogil:
-    # Notes a statement that changes something and waits for its answer. If it waits for a lock, the commit that the
-    # control plane tries (health_wants_commit) shows that commits do not hang.
-    if now - sent_us >= DOUBT_WAIT_US and now - atomic_get64(&doubt.stored_us) >= DOUBT_STORED_US:
-        atomic_set64(&doubt.waits_us, now)
 
 cdef inline bint health_wants_commit(int64_t now) noexcept nogil:
     # Returns True if a commit is to be tried: commits hang, or a statement waited at the last sweep.
@@ -82,36 +85,7 @@ cdef void health_check_commits(int64_t sent_us, int64_t now) noexcept nogil:
     log_line(b"error", b"commits_hang", b"the database answers, and commits nothing: a synchronous standby that is "
              b"missing, a disk; queend doctor looks")
 
-cdef bint health_log_due(int64_t now) noexcept nogil:
-    # Returns True once a minute for the process. Two threads at the same moment may both get True.
-    if now - atomic_get64(&doubt.told_us) < DOUBT_REPEAT_US:
-        return False
-    atomic_set64(&doubt.told_us, now)
-    return True
-
-cdef const char* health_reason(int64_t doubts) noexcept nogil:
-    # Returns the reason why the database is unavailable.
-    if doubts & DOUBT_READ_ONLY:
-        return b"The database is read-only"
-    if doubts & DOUBT_REFUSED:
-        return b"The database refuses connections"
-    if doubts & DOUBT_CROWDED:
-        return b"The database has no connection left"
-    return b"The database is not reachable"
-
-cdef inline const char* health_why() noexcept nogil:
-    return health_reason(atomic_get64(&doubt.why))
-
-cdef int health_of_sqlstate(const char* state) noexcept nogil:
-    # Returns the DOUBT_* bit of an SQLSTATE met while connecting; DOUBT_NONE: a passing error.
-    if memcmp(state, b"25006", 5) == 0:
-        return DOUBT_READ_ONLY
-    if memcmp(state, b"53300", 5) == 0:
-        return DOUBT_CROWDED
-    # wrong user, database or right, or a wrong query
-    if memcmp(state, b"28", 2) == 0 or memcmp(state, b"3D", 2) == 0 or memcmp(state, b"42", 2) == 0:
-        return DOUBT_REFUSED
-    return DOUBT_NONE
+# ---- outcomes of connections -----------------------------------------------------------------------------------------
 
 cdef int health_of_connect(const PGconn* conn, char* reason, size_t size) noexcept nogil:
     # Copies the server's or libpq's message of a failed connection to reason, without the position in the server's
@@ -140,8 +114,41 @@ cdef const char* health_connect_state(const char* text) noexcept nogil:
         p = strstr(p + 3, b":  ")
     return NULL
 
-# Reason why a server refuses connections, for the control plane. The SQLSTATE of a refusal is only in libpq's verbose
-# message, which psycopg does not request.
+cdef int health_of_sqlstate(const char* state) noexcept nogil:
+    # Returns the DOUBT_* bit of an SQLSTATE met while connecting; DOUBT_NONE: a passing error.
+    if memcmp(state, b"25006", 5) == 0:
+        return DOUBT_READ_ONLY
+    if memcmp(state, b"53300", 5) == 0:
+        return DOUBT_CROWDED
+    # wrong user, database or right, or a wrong query
+    if memcmp(state, b"28", 2) == 0 or memcmp(state, b"3D", 2) == 0 or memcmp(state, b"42", 2) == 0:
+        return DOUBT_REFUSED
+    return DOUBT_NONE
+
+# ---- reasons ---------------------------------------------------------------------------------------------------------
+
+cdef bint health_log_due(int64_t now) noexcept nogil:
+    # Returns True once a minute for the process. Two threads at the same moment may both get True.
+    if now - atomic_get64(&doubt.told_us) < DOUBT_REPEAT_US:
+        return False
+    atomic_set64(&doubt.told_us, now)
+    return True
+
+cdef const char* health_reason(int64_t doubts) noexcept nogil:
+    # Returns the reason why the database is unavailable.
+    if doubts & DOUBT_READ_ONLY:
+        return b"The database is read-only"
+    if doubts & DOUBT_REFUSED:
+        return b"The database refuses connections"
+    if doubts & DOUBT_CROWDED:
+        return b"The database has no connection left"
+    return b"The database is not reachable"
+
+cdef inline const char* health_why() noexcept nogil:
+    return health_reason(atomic_get64(&doubt.why))
+
+# ---- refused connections, for the control plane ----------------------------------------------------------------------
+# The SQLSTATE of a refusal is only in libpq's verbose message, which psycopg does not request.
 
 cdef int health_refusal(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
     # Tries to connect. Returns DOUBT_* and writes the server's message to reason; DOUBT_NONE: the connection works, or

@@ -1,8 +1,9 @@
-# Identifies the server that a connection leads to. A server that took over, was restored or recovered from a crash may
-# lack commits that this process knows of: all remembered facts are dropped then. In: the answer to INCARNATION, asked
-# with the statements that a new connection prepares. Out: a number, raised when the server changes, after `forget`.
-# Locks: `lock`, before every other lock: for reading while an answer is processed, for writing while the number is
-# raised. So facts of an older server cannot be learned after they were dropped.
+# Identity of the server that a connection leads to. In: the answer to INCARNATION, asked with the statements that a new
+# connection prepares. Out: a number, raised when the server changes, after `forget`. A server that took over, was
+# restored or recovered from a crash may lack commits that this process knows of. So all remembered facts are dropped
+# first.
+# Owner: the process. Locks: incarnation.lock, before every other lock: for reading while an answer is processed, for
+# writing while the number is raised. So facts of an older server cannot be learned after they were dropped.
 
 # Asks for the system, its timeline, its start, the last reset of shared memory, and the database. From PostgreSQL 15
 # on, a crash recovery under the same postmaster resets the statistics that show that reset. Also asks whether the

@@ -1,5 +1,6 @@
-# Binary results. The getters trust the column type: the statement table and the functions in sql/ are one contract,
-# checked by tests. The caller checks for NULL (pg_null), unless a contract says otherwise.
+# Binary results. In: a result of libpq, a row and a column. Out: the value. Owns nothing; no locks.
+# The getters trust the column type: the statement table and the functions in sql/ are one contract, checked by tests.
+# The caller checks for NULL (pg_null), unless a contract says otherwise.
 
 cdef inline bint pg_null(PGresult* r, int row, int col) noexcept nogil:
     return PQgetisnull(r, row, col) != 0
@@ -35,6 +36,8 @@ cdef inline uint64_t pg_place(PGresult* r, int row, int col) noexcept nogil:
     if not pg_null(r, row, col) and PQgetlength(r, row, col) == 6:
         memcpy(&place, PQgetvalue(r, row, col), 6)
     return place
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
 
 cdef struct PgIter:
     const char* p
@@ -94,6 +97,8 @@ cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
         return False
     out[0] = <int32_t>be32(s.p) if s.n == 4 else 0
     return True
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
 cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:
     # Returns True if the error of r has this SQLSTATE, or is of this class if `code` has two characters.

@@ -1,6 +1,7 @@
-# Binary parameters. An array is built element by element in a reused buffer, so a call in steady state allocates
-# nothing. Layout: dimensions, has-null flag, element type, length, lower bound; then each element's length (-1: NULL)
-# and its bytes.
+# Binary parameters: an array, built element by element. In: values. Out: the bytes of the parameter. Owner: the
+# statement that is written. The buffer is reused, so a call in steady state allocates nothing. No locks.
+# Layout: dimensions, has-null flag, element type, length, lower bound; then each element's length (-1: NULL) and its
+# bytes.
 
 cdef enum:
     PGARRAY_HEADER = 20

@@ -1,8 +1,8 @@
-# A slot is one PostgreSQL connection on the worker's loop: its state, its socket, its end. It connects and prepares
-# (pg/slotpool), runs statements (pg/slot), breaks (slot_break) and connects again after a jittered pause;
-# slotpool_close
-# closes it.
-# Owner: the loop's thread. A pool's memory lives until `closed`.
+# One PostgreSQL connection on a worker's loop, and the statement on it. In: a prepared statement with binary
+# parameters. Out: one callback, with the rows or with what is known about the failure.
+# A slot connects and prepares (pg/slotpool), runs statements, breaks (slot_break) and connects again after a jittered
+# pause; slotpool_close closes it.
+# Owner: the loop's thread. A pool's memory lives until `closed`. No locks.
 
 cdef enum SlotState:
     SLOT_CLOSED
@@ -91,7 +91,7 @@ cdef struct SlotPool:
     uint64_t trouble_hash     # of the last logged reason
     uint64_t trouble_at
 
-# -- state ------------------------------------------------------------------------------------------------------------
+# ---- state and timer -------------------------------------------------------------------------------------------------
 
 cdef void slot_move(Slot* s, int to) noexcept nogil:
     # Sets the state, and the lists and counts that follow from it. The only writer of `state`.
@@ -138,7 +138,7 @@ cdef void slot_on_timer(uv_timer_t* handle) noexcept nogil:
         address_silent(&s.pool.address, s.first)
         slot_break(s, b"connecting takes too long", SLOT_LOST)
 
-# -- socket -----------------------------------------------------------------------------------------------------------
+# ---- socket ----------------------------------------------------------------------------------------------------------
 
 cdef void slot_on_poll_closed(uv_handle_t* handle) noexcept nogil:
     cdef SlotPool* p = <SlotPool*>handle.data
@@ -192,6 +192,8 @@ cdef void slot_flush(Slot* s) noexcept nogil:
     else:
         slot_watch(s, UV_READABLE | UV_WRITABLE if left else UV_READABLE)
 
+# ---- end of a connection ---------------------------------------------------------------------------------------------
+
 cdef void slot_break(Slot* s, const char* reason, int outcome) noexcept nogil:
     # Drops the connection, ends the statement in flight with the outcome, and connects again after a pause. The pause
     # is between half of backoff_ms and backoff_ms, so that slots spread out.
@@ -229,11 +231,9 @@ cdef void slot_drop(Slot* s) noexcept nogil:
         s.conn = NULL
         s.pool.counters.live_slots -= 1
 
-# Runs a statement on a slot. In: a prepared statement with binary parameters. Out: one callback, with the rows or with
-# what is known about the failure.
-# A slot carries one statement at a time, in pipeline mode. Statement and sync leave together. The answer counts only
-# once the sync is answered: then the transaction has committed. Answers of a server that was replaced (pg/incarnation)
-# are dropped.
+# ---- statements ------------------------------------------------------------------------------------------------------
+# In pipeline mode, one at a time. Statement and sync leave together. The answer counts only once the sync is answered:
+# then the transaction has committed. Answers of a server that was replaced (pg/incarnation) are dropped.
 
 cdef bint slot_outdated(Slot* s) noexcept nogil:
     # Breaks an idle connection that is out of date, and returns True: the server was replaced, may be read-only, or has
@@ -246,23 +246,6 @@ cdef bint slot_outdated(Slot* s) noexcept nogil:
         slot_break(s, b"the functions of the database are others now", SLOT_LOST)
     else:
         return False
-    return True
-
-cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
-    # Sends the statement that was handed to libpq. Returns False if the slot broke.
-    if PQpipelineSync(s.conn) != 1:
-        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
-        return False
-    s.statement = statement
-    s.done = done
-    s.ctx = ctx
-    s.rows = False
-    s.sent_us = clock_mono_us()
-    if atomic_get64(&s.pool.counters.silent_since) == 0:
-        atomic_set64(&s.pool.counters.silent_since, s.sent_us // 1000)
-    slot_move(s, SLOT_BUSY)
-    slot_due(s, <uint64_t>deadline_ms)
-    slot_flush(s)
     return True
 
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
@@ -280,6 +263,23 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
         return False
     return slot_begin(s, statement, done, ctx, deadline_ms)
+
+cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
+    # Sends the statement that was handed to libpq. Returns False if the slot broke.
+    if PQpipelineSync(s.conn) != 1:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        return False
+    s.statement = statement
+    s.done = done
+    s.ctx = ctx
+    s.rows = False
+    s.sent_us = clock_mono_us()
+    if atomic_get64(&s.pool.counters.silent_since) == 0:
+        atomic_set64(&s.pool.counters.silent_since, s.sent_us // 1000)
+    slot_move(s, SLOT_BUSY)
+    slot_due(s, <uint64_t>deadline_ms)
+    slot_flush(s)
+    return True
 
 cdef void slot_serve(Slot* s, bint readable) noexcept nogil:
     # Handles a ready socket of an established connection.

@@ -1,14 +1,53 @@
-# Connects a slot. In: a slot without a connection. Out: an idle slot, or a broken one with the reason.
-# Steps: look-up of the server (slotpool_connect_one), connection (slotpool_dial, slotpool_handshake), preparation
-# (slotpool_prepare). The
-# preparation covers the session's settings, the statements, the edition of the functions (pg/edition) and the
-# incarnation (pg/incarnation). If the server changed, the owner is notified before the slot is idle.
+# A worker's connections to PostgreSQL (slots). In: a connection string and the statements to prepare; slots without a
+# connection. Out: idle slots; trouble, logged once for all slots. Owner: the loop's thread. No locks.
 
-cdef void slotpool_on_notice(void* arg, const char* message) noexcept nogil:
-    # Keeps notices off standard error. A FATAL notice gives the reason why the connection is about to end.
-    cdef Slot* s = <Slot*>arg
-    if strlen(message) > 5 and memcmp(message, b"FATAL", 5) == 0:
-        strncpy(s.reason, message, SLOT_REASON - 1)
+# ---- the pool begins -------------------------------------------------------------------------------------------------
+
+cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
+                             const StatementDef* statements, int n_statements, void* owner,
+                             void (*on_idle)(void*) noexcept nogil, Counters* counters) noexcept nogil:
+    # Returns a pool of n slots, not yet connected (slotpool_connect); NULL if memory ran out. on_idle(owner) is called
+    # on the loop each time a slot can take a statement. Texts and statements must outlive the pool.
+    cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
+    cdef Slot* s
+    cdef int i
+    if p == NULL:
+        return NULL
+    p.slots = <Slot*>calloc(<size_t>n, sizeof(Slot))
+    if p.slots == NULL:
+        free(p)
+        return NULL
+    address_open(&p.address, conninfo)
+    p.loop = loop
+    p.session = session
+    p.n = n
+    p.connect_ms = SLOT_CONNECT_MS if p.address.timeout_s <= 0 else p.address.timeout_s * 1000
+    p.statements = statements
+    p.n_statements = n_statements
+    p.owner = owner
+    p.on_idle = on_idle
+    p.counters = counters
+    uuid_open(&p.random)
+    for i in range(n):
+        s = &p.slots[i]
+        s.pool = p
+        s.state = SLOT_CLOSED
+        s.backoff_ms = SLOT_BACKOFF_MIN_MS
+        uv_timer_init(loop, &s.timer)
+        s.timer.data = s
+        slotpool_handle_opened(p)
+    return p
+
+cdef void slotpool_connect(SlotPool* p) noexcept nogil:
+    # Connects all closed slots at once.
+    cdef int i
+    for i in range(p.n):
+        if p.slots[i].state == SLOT_CLOSED:
+            slotpool_connect_one(&p.slots[i])
+
+# ---- a slot connects -------------------------------------------------------------------------------------------------
+# Look-up of the server (slotpool_connect_one), connection (dial, handshake), preparation: settings, statements, edition
+# (pg/edition), incarnation (pg/incarnation). If the server changed, the owner is notified before the slot is idle.
 
 cdef void slotpool_connect_one(Slot* s) noexcept nogil:
     s.reason[0] = 0
@@ -68,6 +107,12 @@ cdef void slotpool_handshake(Slot* s) noexcept nogil:
         s.why = health_of_connect(s.conn, s.reason, SLOT_REASON)
         slot_break(s, s.reason, SLOT_LOST)
 
+cdef void slotpool_on_notice(void* arg, const char* message) noexcept nogil:
+    # Keeps notices off standard error. A FATAL notice gives the reason why the connection is about to end.
+    cdef Slot* s = <Slot*>arg
+    if strlen(message) > 5 and memcmp(message, b"FATAL", 5) == 0:
+        strncpy(s.reason, message, SLOT_REASON - 1)
+
 cdef void slotpool_prepare(Slot* s) noexcept nogil:
     # Sends, in one flight: settings, the query for the edition, all statements and, last, the query for the
     # incarnation.
@@ -125,50 +170,7 @@ cdef void slotpool_prepared(Slot* s) noexcept nogil:
     slotpool_recovered(p)
     p.on_idle(p.owner)
 
-# A worker's connections to PostgreSQL (slots). Opens and closes them together, hands out idle ones, and logs trouble
-# once for all slots. Owner: the loop's thread.
-
-cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
-                             const StatementDef* statements, int n_statements, void* owner,
-                             void (*on_idle)(void*) noexcept nogil, Counters* counters) noexcept nogil:
-    # Returns a pool of n slots, not yet connected (slotpool_connect); NULL if memory ran out. on_idle(owner) is called
-    # on the loop each time a slot can take a statement. Texts and statements must outlive the pool.
-    cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
-    cdef Slot* s
-    cdef int i
-    if p == NULL:
-        return NULL
-    p.slots = <Slot*>calloc(<size_t>n, sizeof(Slot))
-    if p.slots == NULL:
-        free(p)
-        return NULL
-    address_open(&p.address, conninfo)
-    p.loop = loop
-    p.session = session
-    p.n = n
-    p.connect_ms = SLOT_CONNECT_MS if p.address.timeout_s <= 0 else p.address.timeout_s * 1000
-    p.statements = statements
-    p.n_statements = n_statements
-    p.owner = owner
-    p.on_idle = on_idle
-    p.counters = counters
-    uuid_open(&p.random)
-    for i in range(n):
-        s = &p.slots[i]
-        s.pool = p
-        s.state = SLOT_CLOSED
-        s.backoff_ms = SLOT_BACKOFF_MIN_MS
-        uv_timer_init(loop, &s.timer)
-        s.timer.data = s
-        slotpool_handle_opened(p)
-    return p
-
-cdef void slotpool_connect(SlotPool* p) noexcept nogil:
-    # Connects all closed slots at once.
-    cdef int i
-    for i in range(p.n):
-        if p.slots[i].state == SLOT_CLOSED:
-            slotpool_connect_one(&p.slots[i])
+# ---- slots handed out and replaced -----------------------------------------------------------------------------------
 
 cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
     # Returns an idle slot or NULL. The slot stays in the pool until slot_send: send on it before taking another.
@@ -204,6 +206,8 @@ cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
     # Returns True if at least one slot is idle or busy: the database answers.
     return p.ready > 0
 
+# ---- trouble, logged -------------------------------------------------------------------------------------------------
+
 cdef void slotpool_trouble(SlotPool* p, const char* reason, int why) noexcept nogil:
     # Logs when trouble begins and when its reason changes, at most once a second, never per slot. While the database is
     # unreachable it logs every minute, as an error if an operator must change something.
@@ -225,6 +229,23 @@ cdef void slotpool_recovered(SlotPool* p) noexcept nogil:
         p.trouble = False
         log_line(b"info", b"postgres_back", NULL)
 
+# ---- the pool ends ---------------------------------------------------------------------------------------------------
+
+cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void* ctx) noexcept nogil:
+    # Closes every connection; a statement in flight ends with SLOT_LOST. closed(ctx) is called from the loop when the
+    # last handle is gone. The pool must not be used after this call.
+    cdef int i
+    cdef Slot* s
+    p.closing = True
+    p.closed = closed
+    p.closed_ctx = ctx
+    address_cancel(&p.address)
+    for i in range(p.n):
+        s = &p.slots[i]
+        slot_break(s, b"closing", SLOT_LOST)
+        slot_move(s, SLOT_CLOSED)
+        uv_close(<uv_handle_t*>&s.timer, slotpool_on_timer_closed)
+
 cdef inline void slotpool_handle_opened(SlotPool* p) noexcept nogil:
     p.handles += 1
     p.counters.live_handles += 1
@@ -242,18 +263,3 @@ cdef void slotpool_handle_closed(SlotPool* p) noexcept nogil:
 
 cdef void slotpool_on_timer_closed(uv_handle_t* handle) noexcept nogil:
     slotpool_handle_closed((<Slot*>(<uv_timer_t*>handle).data).pool)
-
-cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void* ctx) noexcept nogil:
-    # Closes every connection; a statement in flight ends with SLOT_LOST. closed(ctx) is called from the loop when the
-    # last handle is gone. The pool must not be used after this call.
-    cdef int i
-    cdef Slot* s
-    p.closing = True
-    p.closed = closed
-    p.closed_ctx = ctx
-    address_cancel(&p.address)
-    for i in range(p.n):
-        s = &p.slots[i]
-        slot_break(s, b"closing", SLOT_LOST)
-        slot_move(s, SLOT_CLOSED)
-        uv_close(<uv_handle_t*>&s.timer, slotpool_on_timer_closed)

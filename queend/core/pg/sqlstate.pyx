@@ -1,8 +1,8 @@
-# The table of SQLSTATEs: the meaning of each for the statement that met it. In: an error result. Out: a
-# verdict. Every job uses it, and so does the control plane (_core.verdict); docs/failover.md says what each job does.
-#
-# Only DATA is ever the request's own fault, and only after a statement was split until one message stands alone.
-# Every other error is retried, buffered, or answered 503. An unknown error is UNCLEAR.
+# The table of SQLSTATEs. In: an error of the server. Out: a verdict: what the error means for the requests of the
+# statement. Every job uses it, and so does the control plane (_core.verdict); docs/failover.md says what each job does.
+# Owns the table, constant after the module is loaded. No locks.
+# Only ERROR_DATA is ever the request's own fault, and only after a statement was split until one message stands alone.
+# Every other error is retried, buffered, or answered 503. An unknown error is ERROR_UNCLEAR.
 
 cdef enum ErrorClass:
     ERROR_AGAIN = 0           # an immediate retry may succeed: conflicts, locks, an outdated statement
@@ -97,6 +97,8 @@ cdef void sqlstate_open() noexcept nogil:
     sqlstate_add(b"XX", ERROR_UNCLEAR, False, False,
                  b"the database met an internal error, or data on its disk is damaged")
 
+# ---- errors judged ---------------------------------------------------------------------------------------------------
+
 cdef const Verdict* sqlstate_find(const char* code) noexcept nogil:
     cdef int i
     if code != NULL and strlen(code) == 5:
@@ -128,6 +130,9 @@ cdef inline int64_t sqlstate_pause_us(int tries) noexcept nogil:
     return pause if pause < PAUSE_MOST_US else PAUSE_MOST_US
 
 sqlstate_open()
+
+# ---- for the control plane -------------------------------------------------------------------------------------------
+
 BLAMES = ("again", "away", "unfit", "unclear", "data")
 
 def verdict(code):
