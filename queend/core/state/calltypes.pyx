@@ -1,8 +1,12 @@
-# A statement on its way (govern/call): one Call per statement in flight. Owner: the worker.
+# A statement in flight (Call: govern/call), how many of a type may be in flight (Limit: govern/limit), and how long one
+# waits for more jobs (Linger: govern/linger). In and out: fields; each says what it means.
+# Owner: a worker, which has one Limit and one Linger per job type. No locks.
 
 cdef struct Call
 cdef struct Engine
 cdef struct Limit
+
+# ---- a statement in flight -------------------------------------------------------------------------------------------
 
 cdef struct CallTexts:
     # Texts for the jobs of a failed call.
@@ -29,8 +33,7 @@ cdef struct Call:
     int64_t ended_us
     call_done done
 
-# When statements leave, and how many are in flight: one struct of each per job type and worker; govern/ decides.
-# Owner: the worker.
+# ---- limit of statements in flight -----------------------------------------------------------------------------------
 
 cdef enum:
     LIMIT_STATIC = 0
@@ -70,6 +73,8 @@ cdef struct Limit:
     int64_t looked_us
     int64_t halved_us
 
+# ---- linger ----------------------------------------------------------------------------------------------------------
+
 cdef struct LingerRule:
     # How long a statement waits for clients that return. Counts are jobs or records, as its user counts.
     int least                 # fewest answered and gathered for which waiting pays
@@ -81,10 +86,10 @@ cdef struct LingerRule:
     int64_t most_us
     int most_misses           # after a miss 2^misses statements do not wait; most misses counted
 
-# Values of Hold.wait_us and Engine.hold_us that are no time.
+# Values of Linger.wait_us and Engine.hold_us that are no time.
 cdef enum:
     HOLD_FLIGHT = -1          # as long as a statement is in flight
-    HOLD_NONE = -1            # no hold ends by time alone
+    HOLD_NONE = -1            # no linger ends by time alone
 
 cdef struct Linger:
     int preferred             # with this many jobs a statement leaves at once

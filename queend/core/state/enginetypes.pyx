@@ -1,4 +1,7 @@
-# The engine of one worker: which jobs wait for a statement, and how many statements are in flight. Owner: the worker.
+# The engine of one worker: which jobs wait for a statement, look-ups of names, looks for commits of other daemons, and
+# the lists of a turn. In and out: fields. Owner: the worker. No locks; statistics read limits as they are.
+
+# ---- look-ups of names: find/ask, find/lookup ------------------------------------------------------------------------
 
 cdef enum AskKind:
     ASK_RESOLVE = 0           # queues and partitions of pushes: created if missing
@@ -57,6 +60,8 @@ cdef struct Round:
     bint reload               # a partition belongs to a queue unknown here: its jobs wait for a reload of the catalog
     Table refused             # names that may not be created, as Refused
     int64_t pause_until
+
+# ---- looks and scans: find/poll, find/scanner, find/buckets, find/leasepoll ------------------------------------------
 
 cdef enum:
     SCAN_PAGE = 1000
@@ -137,6 +142,8 @@ cdef struct Polling:
     int n_checked
     Checked[LEASES_PAGE] checked        # leases in the running look-up
 
+# ---- failover buffer -------------------------------------------------------------------------------------------------
+
 cdef enum SpillWhy:
     SPILL_KEPT = 0
     SPILL_FULL = 1
@@ -147,12 +154,14 @@ cdef struct AdoptMsg:
     uint64_t number
     char[4096] dir
 
+# ---- jobs that wait, and the engine ----------------------------------------------------------------------------------
+
 cdef enum:
     TROUBLE_PAUSE_US = 20000  # after a failed pop, acknowledgment or transaction
     BORROW_US = 2000000       # between two requests for a connection of another worker
 
 cdef struct JobQueue:
-    # Jobs of one type that wait for a statement. The hold says when the statement leaves, its limit how many are in
+    # Jobs of one type that wait for a statement. The linger says when the statement leaves, its limit how many are in
     # flight.
     JobList jobs
     Linger hold
@@ -221,7 +230,7 @@ cdef struct Engine:
     Drain[DRAINS_MOST] drains
     int n_drains
     int64_t turned_us         # when a statement of claims or acknowledgments by lease last left
-    int64_t hold_us           # time until a hold ends by time alone, or HOLD_NONE
+    int64_t hold_us           # time until a linger ends by time alone, or HOLD_NONE
     Round round
     Polling polling
     Slices rates

@@ -1,5 +1,6 @@
-# A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
-# Owner: its request's worker.
+# A job: one request on its way through the engine, and lists of jobs. In: a request's job. Out: the same, answered
+# once. A job stands in its request's arena. Owner: the request's worker. Locks: none, except book.lock for `at` of a
+# parked pop.
 
 cdef struct Engine
 cdef struct Job

@@ -1,8 +1,11 @@
-# Connections, their requests, and the budgets of all clients together. Owner: a connection and its requests belong to
-# their worker's thread. Only conn_move writes the state of a connection.
+# Connections, their requests, and the budgets of all clients together. In and out: fields. Owner: a connection and its
+# requests belong to their worker's thread; the budgets to the process. Only conn_move writes the state of a connection.
+# Locks: Budget.lock for the fields that say so.
 
 cdef struct HotRoute
 cdef struct Worker
+
+# ---- requests --------------------------------------------------------------------------------------------------------
 
 cdef enum:
     BODY_PADDING = 80         # JSONWALK_ROOM
@@ -56,6 +59,8 @@ cdef struct RequestPool:
     int kept
     Buf[OUTS_KEEP] outs
     int outs_kept
+
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 cdef enum:                    # which timeout runs; one list per state, oldest first
     CONN_IDLE = 0             # between requests
@@ -119,7 +124,7 @@ cdef struct Conn:
     uint64_t since            # loop time (ms) of the last change of state, or of the last progress of a body
     uint64_t half_since       # loop time (ms) at which the end of input was noticed
     int owed                  # requests in first..last
-    uint8_t state             # ConnState; only conn_move writes it
+    uint8_t state             # CONN_*; only conn_move writes it
     uint8_t mode              # ConnReading
     uint8_t greedy            # exceeds its own bound of unsent answers
     uint8_t large  # the last body was large: the next one is read directly into its place, separately from its head
@@ -147,6 +152,8 @@ cdef struct ConnList:
     Conn* last
     int n
 
+# ---- reading, and turns ----------------------------------------------------------------------------------------------
+
 cdef enum:
     INPUT_SIZE = 256 << 10    # bytes read at once
     INPUT_LARGE = 32 << 10    # from this body size on, copying is avoided
@@ -157,6 +164,8 @@ cdef enum:
 cdef struct Waits:            # net/worker
     Conn* first
     Conn* last
+
+# ---- budgets of all clients ------------------------------------------------------------------------------------------
 
 cdef enum:
     ARRIVING_FREE = 4096      # bytes of an incomplete head that are not counted

@@ -1,5 +1,9 @@
-# Notices between daemons of one database about what they committed. A notice is only a hint: it makes the receiver look
-# in the database at once and not at the next look, a second later. A lost, late or false notice costs one look.
+# Notices between daemons of one database about what they committed. In and out: fields. A notice is only a hint: its
+# receiver looks in the database at once and not at the next look, a second later. A lost, late or false notice costs
+# one look.
+# Owner: the first worker. Locks: Outbox.lock, for any thread; Peers.lock for what Python reads and writes.
+
+# ---- packets ---------------------------------------------------------------------------------------------------------
 
 cdef enum:
     PACKET_VERSION = 2        # version 1 is the reference server's, with other contents
@@ -47,6 +51,8 @@ cdef enum PacketVerdict:
     PACKET_UNLISTED = 10      # without a secret: the address is not one of the peers
     PACKET_VERDICTS = 11
 
+# ---- senders ---------------------------------------------------------------------------------------------------------
+
 cdef struct Window:
     # Which packets of a session were received: the last 64 are distinguished, in any order.
     uint64_t first
@@ -75,6 +81,8 @@ cdef struct Senders:
     int64_t dead_us           # a sender that is silent for this long counts as gone
     bint verified             # there is a secret: the sender's name in a packet is authentic
 
+# ---- notices that wait to leave --------------------------------------------------------------------------------------
+
 cdef enum:
     OUTBOX_MOST = 4096        # entries waiting to leave; beyond: NOTICE_LOOK replaces them
     OUTBOX_CELLS = 8192
@@ -98,6 +106,8 @@ cdef struct Outbox:
     OutboxTable* tables
     InboxMsg msg              # sent to the first worker
     bint posted               # it is in the inbox, or the first worker has not handled it yet
+
+# ---- peers -----------------------------------------------------------------------------------------------------------
 
 cdef struct PeerKept:
     size_t n

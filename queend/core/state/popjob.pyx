@@ -1,8 +1,12 @@
-# Pops, and the statements that serve them. Owner: the pop's worker. Locks: book.lock guards the lists of parked pops.
+# Pops, the statements that serve them, and feeds: streams of messages, which are consecutive pops for one client. In
+# and out: fields. Owner: the worker of the pop, or of the feed's connection.
+# Locks: book.lock guards the lists of parked pops, the leases of a feed, and the fields that say so.
 
 cdef struct Engine
 cdef struct LeasedAck
 cdef struct Taken
+
+# ---- a pop -----------------------------------------------------------------------------------------------------------
 
 cdef enum Take:
     TAKE_DONE = 0             # has candidates, or nothing is ready
@@ -81,6 +85,8 @@ cdef struct PopJob:
     int n_made
     Buf handed                # its answer, if another thread writes it
 
+# ---- the statement of pops -------------------------------------------------------------------------------------------
+
 cdef enum:
     POP_STALL_US = 1000000    # from this time between claim and answer on, the lease counts from the claim
     POP_STALLS = 3  # after this many stalls the pop delivers even if the database takes longer than the lease lasts
@@ -96,6 +102,8 @@ cdef struct PopCall:
     int64_t expected          # estimated bytes of its answers
     bint counted              # `expected` is counted in the budget
     bint heads                # the call also asks for the ends of the logs
+
+# ---- records from memory ---------------------------------------------------------------------------------------------
 
 cdef enum:
     FRAMED_WASTE = 4          # a stored frame is sent whole if at least one in this many of its messages is wanted
@@ -120,8 +128,7 @@ cdef inline int64_t popjob_base(Taken* t, int64_t next_offset) noexcept nogil:
         r = r.newer
     return next_offset if r.base + r.n <= next_offset else r.base
 
-# Streams of messages (feeds): what each client was given, and which leases it holds.
-# Owner: the worker of its connection. Locks: book.lock for the fields that say so.
+# ---- feeds: what each client was given, and which leases it holds ----------------------------------------------------
 
 cdef struct Conn
 cdef struct Feed
@@ -132,7 +139,7 @@ cdef struct FeedLease:
     # A lease held by a feed. Guarded by book.lock.
     FeedLease* prev
     FeedLease* next
-    FeedLease* alike          # another Fed of the same lease
+    FeedLease* alike          # another FeedLease of the same lease
     Feed* feed
     Cursor* cursor            # its `fed` points back
     int n                     # messages of the lease that count against the credit

@@ -1,10 +1,12 @@
-# Messages on their way into the log. A request (PushJob) is cut into parts, one for each stream that its partitions
-# belong to. A stream gathers a batch: its items are grouped by partition and cut into chunks, each a row of the log.
-# Owner: a PushPart travels between its job's worker and its stream's; batches, groups and chunks belong to their
-# stream's worker.
+# Messages on their way into the log. A request (PushJob) is cut into parts, one for each appender that its partitions
+# belong to. An appender gathers a batch: its items are grouped by partition and cut into chunks, each a row of the log.
+# Owner: a PushPart travels between its job's worker and its appender's; batches, their partitions and chunks belong to
+# the appender's worker. Locks: none, except idsets.lock for an IdSet.
 
 cdef struct Appender
 cdef struct Claim
+
+# ---- bounds and failures ---------------------------------------------------------------------------------------------
 
 cdef enum:
     LANES = 64
@@ -29,17 +31,19 @@ cdef enum PushFailure:
     FAILED_UNCLEAR = 501      # the cause is unclear (ERROR_UNCLEAR)
     FAILED_UNREACHED = 503    # the database could not take them
 
+# ---- a request and its parts -----------------------------------------------------------------------------------------
+
 cdef struct PushPart:
-    # The items of one push request that belong to one stream. Travels to the stream and back.
+    # The items of one push request that belong to one appender. Travels to the appender and back.
     InboxMsg msg
     PushJob* job
     Appender* stream
     PushItem* items           # chained by next while it travels
     int left
-    # copy of the job's flag when the part was made: the job belongs to its worker, the part to its stream
+    # copy of the job's flag when the part was made: the job belongs to its worker, the part to its appender
     bint check_ids
     bint parted               # some of its items were sent home before it: the part follows by the same way
-    # as in PushJob, for its items: written by the stream's thread while the job belongs to its worker
+    # as in PushJob, for its items: written by the appender's thread while the job belongs to its worker
     int failed                # PushFailure
     const Verdict* server_error
 
@@ -47,7 +51,7 @@ cdef struct PushJob:
     Job job
     PushReq req
     int parts_left
-    PushPart one              # the only part if a single stream takes all
+    PushPart one              # the only part if a single appender takes all
     bint held                 # items came home and have not left again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
     bint naming               # waits for a round of look-ups for these items, or behind an earlier push
@@ -65,6 +69,8 @@ cdef struct PushJob:
     int64_t held_until        # waits for older records of its partitions until then (monotonic)
     bint unsealed             # an item could not be encrypted
 
+# ---- the failover buffer, as pushes use it ---------------------------------------------------------------------------
+
 cdef struct FailoverHooks:
     # The failover buffer as the rooms above use it; failover/ fills in the pointers.
     void (*send)(Worker* w, PushJob* j) noexcept nogil      # spills the items; push_spilled brings the job home
@@ -73,19 +79,21 @@ cdef struct FailoverHooks:
 
 cdef FailoverHooks failover_hooks
 
-# Values of PushGroup.known that are no offset (p_known of queend.push).
+# ---- a batch ---------------------------------------------------------------------------------------------------------
+
+# Values of PushPartition.known that are no offset (p_known of queend.push).
 cdef enum:
     KNOWN_NOTHING = 0         # no id is remembered yet
     KNOWN_CROWDED = -1        # there is no room to remember ids
     KNOWN_LOOK = -2           # minus the offset up to which all ids are known: ids of the push may be among them
 
-# Values of PushGroup.hint that are no offset (p_hint of queend.push).
+# Values of PushPartition.hint that are no offset (p_hint of queend.push).
 cdef enum:
     HINT_EXPECTED = -1        # the head is named
     HINT_HIGH = -2            # minus an offset: the hint is that offset, and the answer holds `high`
 
 cdef struct PushSlot:
-    # A record of a group, found by its id.
+    # A record of a PushPartition, found by its id.
     PushItem* it
     int at                    # its place in the item's run
 
@@ -113,8 +121,8 @@ cdef struct PushPartition:
     int missing               # records that are in none of these rows
     bint refused              # nothing was stored: must be sent again, uncompressed
     bint scheduled            # a record has a delivery time
-    bint to_side              # must wait at the stream's side: push/idloader
-    bint learn                # the partition's ids must be read before the group is sent
+    bint to_side              # must wait at the appender's id loader: push/idloader
+    bint learn                # the partition's ids must be read before it is sent
     # Fields of push/logend:
     int64_t hint              # what the statement tells the database about its newest row; HINT_*
     int answers               # answers received for its rows
@@ -161,7 +169,7 @@ cdef struct PushBatch:
     bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if one exists
     int tries
     int64_t since_us          # when the batch was first sent
-    int64_t begun_us          # when gathering began, if the operator configured a hold
+    int64_t begun_us          # when gathering began, if the operator configured a linger
 
 cdef struct Claim:
     Claim* following          # next claim of the same waiter
@@ -174,9 +182,11 @@ cdef struct Claim:
     uint64_t place            # the cursor's, once the claim is made
     bint answers              # the waiter is answered, and this is its first claim
 
+# ---- appenders -------------------------------------------------------------------------------------------------------
+
 cdef struct Pusher:
     # A connection that takes turns: its parts are in the gathering batch, or wait (push/pushers).
-    Pusher* next              # in the stream's list of pushers, or of free ones
+    Pusher* next              # in the appender's list of pushers, or of free ones
     uint64_t client           # Job.client
     PushPart* first           # waiting parts, in their order
     PushPart* last
@@ -186,9 +196,9 @@ cdef struct Pusher:
 cdef struct Appender:
     Call call                 # must stay first: the statement in flight
     int index
-    Appender* side  # side stream for partitions that must wait, so that no other partition waits (push/idloader)
-    Appender* main            # the stream that this side belongs to, NULL: the stream has lanes itself
-    PushPartition* learning   # the group whose ids the side reads
+    Appender* side  # id loader: partitions that must wait gather there, so that others do not wait (push/idloader)
+    Appender* main            # the appender that this id loader belongs to; NULL: this one has lanes itself
+    PushPartition* learning   # the partition whose ids the id loader reads
     Worker* worker
     PushBatch* gather
     PushBatch* flying
@@ -204,6 +214,8 @@ cdef struct Appender:
     int64_t retry_at          # monotonic: no attempt before this moment, after a failure
     Linger hold
     bint stale                # waits for a reload of the catalog
+
+# ---- remembered ids, and walks over items ----------------------------------------------------------------------------
 
 cdef struct IdSet:
     Partition* partition

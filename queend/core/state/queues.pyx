@@ -1,5 +1,8 @@
-# Known queues, partitions and consumer groups of this process. Owner: the process.
-# Locks: catalog.lock; for fields of the pop side book.lock. Fields under another lock name it.
+# Known queues, partitions and consumer groups of this process; their cursors, messages in memory, and the book. In and
+# out: fields. A cursor is the position of a group in a partition; only cursor_move writes its state. Owner: the
+# process.
+# Locks: catalog.lock for queues, partitions and groups; book.lock for the pop side, cursors and the book. A field under
+# another lock, or of one thread, names it.
 
 cdef struct CachedRow
 cdef struct Cursor
@@ -7,6 +10,8 @@ cdef struct PopJob
 cdef struct PushPartition
 cdef struct IdSet
 cdef struct Tally
+
+# ---- capacity and rates of a queue -----------------------------------------------------------------------------------
 
 cdef struct Capacity:         # guarded by capacity_lock
     int64_t answer            # of queue_sizes, less the records that this process had stored when it asked
@@ -31,6 +36,8 @@ cdef struct Rate:  # the slice of a bucket in the database that this process hol
     int64_t until_us          # monotonic: unused tokens are returned then
     int64_t next_us           # monotonic: the bucket is empty until then
     int want                  # missing tokens: asked for next
+
+# ---- queues ----------------------------------------------------------------------------------------------------------
 
 cdef enum:
     VERSION_NONE = -1         # of a catalog that is to be loaded: no database has this version
@@ -67,8 +74,8 @@ cdef struct Queue:
     Table partitions          # hash of the name → Partition chain
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by book.lock as well
-    Partition* all_partitions # partitions that can be found; for a buried queue, all partitions buried with it
-    # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
+    Partition* all_partitions # partitions that can be found; for a retired queue, all partitions retired with it
+    # monotonic, when its groups were last forgotten, 0: all of them were found again or are retired
     int64_t forgotten_us
     int64_t moved_us          # monotonic, when a reload showed that groups were deleted or moved, 0: never
     uint32_t mark             # running reload that saw the queue
@@ -82,6 +89,8 @@ cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
     # Returns True if stored, unleased messages may have to wait. Then only a pop in the database knows how many
     # messages may be delivered.
     return q.delay_us or q.window_us or q.rate_us or q.shared
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
 
 cdef struct LogEnd:           # end of a partition's log, as this process last wrote it (push/logend)
     int64_t next              # offset after its newest row
@@ -97,24 +106,26 @@ cdef struct Partition:
     SharedFlag dead
     Queue* queue
     Partition* same_hash
-    Partition* all_next       # in the queue's list, or in the list of partitions buried with it
+    Partition* all_next       # in the queue's list, or in the list of partitions retired with it
     Partition* all_prev
     Cursor* retired_cursors   # its cursors, if the partition was removed alone
     Slice name
     char[36] uuid
     int64_t head              # next offset to be assigned, as far as known (book.lock)
-    # offset of its newest row, as far as known: a hint, written by the stream of its lane, read by transactions
+    # offset of its newest row, as far as known: a hint, written by the appender of its lane, read by transactions
     int64_t row_base
-    LogEnd end                # written by the thread of its lane's stream
+    LogEnd end                # written by the thread of its lane's appender
     CachedRow* cache_first    # newest rows, in memory (book.lock)
     CachedRow* cache_last
-    PushPartition* open       # what the stream of its lane gathers for it (that stream's thread)
-    bint on_side              # its records gather at the stream's side (push/idloader; the same thread)
+    PushPartition* open       # what the appender of its lane gathers for it (that appender's thread)
+    bint on_side              # its records gather at the id loader of that appender (push/idloader; the same thread)
     # Guarded by idsets.lock:
     IdSet* idset             # ids that are not version 7, NULL: not remembered
     uint32_t no_idset_until  # monotonic, s: ids are not remembered until then (memory ran short), 0: may be
     uint32_t crowded          # 1 + number of remembered ids when memory ran short; 0: it did not
     uint8_t non_v7_count      # such ids pushed while they were not remembered, up to IDSET_FROM
+
+# ---- consumer groups -------------------------------------------------------------------------------------------------
 
 cdef struct Handling:         # observed behaviour of a group's consumers (memory/autopilot), 0: nothing observed yet
     double claimed            # messages of a partition when it was claimed
@@ -125,7 +136,7 @@ cdef struct Group:
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
     SharedFlag paused         # its pops find nothing; pops that may wait are parked (deliver/popend)
     Queue* queue
-    Group* next               # in the queue's list, or in the list of groups buried with it
+    Group* next               # in the queue's list, or in the list of groups retired with it
     Group* same_hash
     Slice name
     # All fields below are guarded by book.lock.
@@ -167,6 +178,8 @@ cdef enum:
     SCAN_DONE = 2
     SCAN_PAUSED = 3           # begun, then stopped by its worker: listed, and goes on after scan_after
 
+# ---- counts of a queue -----------------------------------------------------------------------------------------------
+
 cdef struct Tally:
     # The counts of a queue, per worker. Only the worker's thread adds to these words, as it writes answers; they have a
     # cache line of their own, so threads do not contend. A reader (Core.tallies) may see a slightly old value. A tally
@@ -190,8 +203,7 @@ cdef struct TallySeen:
     Queue* queue
     int parked
 
-# Deliverable messages, and the pops that wait for them. Each consumer group has one cursor per partition: the group's
-# position in it. Owner: the process. Locks: book.lock guards all. Only cursor_move writes the state of a cursor.
+# ---- cursors ---------------------------------------------------------------------------------------------------------
 
 cdef enum CursorState:
     CURSOR_IDLE = 0           # no deliverable message known
@@ -212,7 +224,7 @@ cdef struct Cursor:
     Group* group
     Cursor* next              # in the ready ring
     Cursor* prev
-    Cursor* all_next          # in the group's list; if the partition was buried alone, in the partition's list
+    Cursor* all_next          # in the group's list; if the partition was retired alone, in the partition's list
     Cursor* all_prev
     PopJob* wait_first        # parked pops of exactly this partition
     PopJob* wait_last
@@ -220,13 +232,15 @@ cdef struct Cursor:
     int64_t wakes_at          # end of the newest known pause, database clock
     uint8_t state
     uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
-    uint8_t dead              # its partition is buried; the cursor is only in that partition's list
+    uint8_t dead              # its partition is retired; the cursor is only in that partition's list
     uint8_t again             # AGAIN_*: what happened while it was busy; it must be checked again
     uint32_t moved            # book.moves when the state last changed
     # its newest delivery may not be acknowledged completely: the rest is delivered first
     uint8_t open
     uint32_t looked           # book.commits when its lease was last looked up, 0: not since it was leased
     FeedLease* fed            # the feed that holds its lease, NULL: none
+
+# ---- messages in memory ----------------------------------------------------------------------------------------------
 
 cdef enum:
     ROWCACHE_AGE_US = 10000000
@@ -263,6 +277,8 @@ cdef struct Unacked:
     bint flying               # an acknowledgment of it is in flight
     size_t bytes
     unsigned char* ids        # 16 bytes per record; stored behind the struct
+
+# ---- the book --------------------------------------------------------------------------------------------------------
 
 cdef struct Book:
     uv_mutex_t lock

@@ -1,10 +1,13 @@
-# The contents of a request: its route writes these structs, the engine fills them in, and the answer is made from them.
-# They are plain structs in the request's arena. Owner: the request's worker, except where a field says otherwise.
+# The contents of a request, and the permissions of its token (grant). In: what a route read. Out: what the answer is
+# made from: the engine fills the structs in. They are plain structs in the request's arena. Owner: the request's
+# worker, except where a field says otherwise. No locks; the table of all grants is in auth/grants.
 
 cdef struct Group
 cdef struct Partition
 cdef struct Queue
 cdef struct PushPart
+
+# ---- bounds, and routes ----------------------------------------------------------------------------------------------
 
 cdef enum:
     NAME_MAX = 255            # bytes of a queue, partition or group name
@@ -32,6 +35,8 @@ cdef enum Route:              # routes that share one function (HotRoute)
 
 cdef inline bint req_has_partition(int route) noexcept nogil:
     return route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION
+
+# ---- pushes ----------------------------------------------------------------------------------------------------------
 
 cdef struct PushRun
 
@@ -122,6 +127,21 @@ cdef struct PushReq:
     size_t unpacked           # bytes of memory beside the body
     PushItem* items
 
+cdef enum PushForm:
+    PUSH_JSON = 0             # also for every unknown content type: clients send JSON under many names
+    PUSH_LINES                # application/x-ndjson
+    PUSH_ARROW                # application/vnd.apache.arrow.stream
+    PUSH_FRAMES               # application/x-queen-push
+
+cdef struct PushOptions:
+    Slice queue               # for items that name no queue; p NULL: not given
+    Slice part
+    bint bare                 # a line is a payload, not an item
+    bint counts               # the answer holds counts instead of items
+    int64_t due               # delivery time for items that give none, 0: at once
+
+# ---- pops, and streams of messages -----------------------------------------------------------------------------------
+
 cdef enum ParamKind:          # type of a query parameter (route/popquery)
     PARAM_TEXT
     PARAM_NAME                # text of at most NAME_MAX bytes
@@ -208,6 +228,8 @@ cdef struct PopMessage:
     size_t tail_at            # where the tail stands in the answer
     size_t tail_n
 
+# ---- acknowledgments -------------------------------------------------------------------------------------------------
+
 # AckItem.status. The function queend.ack has the same numbers, except ACK_OTHER.
 cdef enum AckStatus:
     ACK_COMPLETED = 0
@@ -256,6 +278,8 @@ cdef struct AckReq:
     int n
     AckItem* items
 
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
 cdef enum TxKind:
     TX_UNKNOWN = 0
     TX_ACK
@@ -297,6 +321,8 @@ cdef struct TxReq:
     bint counts               # the answer holds counts instead of items
     size_t unpacked           # bytes of memory beside the body
 
+# ---- stream cycles ---------------------------------------------------------------------------------------------------
+
 cdef struct CycleOp:
     Slice key
     Slice value               # p NULL: deletes the key
@@ -333,6 +359,8 @@ cdef struct CycleReq:
     unsigned char[16] lease
     int count
 
+# ---- extensions of leases --------------------------------------------------------------------------------------------
+
 # LeaseReq.status. The function queend.renew has the same numbers.
 cdef enum LeaseStatus:
     LEASE_EXTENDED = 0
@@ -347,21 +375,7 @@ cdef struct LeaseReq:
     int renewed
     int64_t expires_us
 
-cdef enum PushForm:
-    PUSH_JSON = 0             # also for every unknown content type: clients send JSON under many names
-    PUSH_LINES                # application/x-ndjson
-    PUSH_ARROW                # application/vnd.apache.arrow.stream
-    PUSH_FRAMES               # application/x-queen-push
-
-cdef struct PushOptions:
-    Slice queue               # for items that name no queue; p NULL: not given
-    Slice part
-    bint bare                 # a line is a payload, not an item
-    bint counts               # the answer holds counts instead of items
-    int64_t due               # delivery time for items that give none, 0: at once
-
-# The permissions of a verified token (its grant), as its request carries it. Owner: the request. The table of all
-# grants is in auth/grants.
+# ---- grants: what a verified token allows ----------------------------------------------------------------------------
 
 cdef enum:
     GRANT_NONE = 0            # levels: each includes the lower ones; GRANT_NONE: a token without a role

@@ -1,4 +1,7 @@
-# The operator's settings as the threads read them: written once before the threads start, constant afterwards.
+# The operator's settings as the threads read them. In: a dict from Python. Out: a Settings, or an error with the
+# setting's name. Owner: the process; written once before the threads start, constant afterwards. No locks.
+
+# ---- fields ----------------------------------------------------------------------------------------------------------
 
 cdef enum JobType:
     TYPE_PUSH = 0
@@ -24,7 +27,7 @@ cdef struct Settings:
     char* conninfo            # libpq connection string
     char* session             # statement that configures each session, "": none
     int slots                 # PostgreSQL connections per worker
-    int push_streams          # push streams of the process
+    int push_streams          # appenders (push streams) of the process
     int64_t cache_bytes       # memory for the cache of the newest rows
     int compress_from         # payload bytes from which a row of the log is compressed, 0: never
     int64_t dedupe_bytes      # memory for remembered ids, of the process
@@ -88,45 +91,7 @@ cdef struct Settings:
     int vegas_interval_ms
     TypeSettings[TYPE_COUNT] types
 
-cdef object setting_int(dict given, str name, object default, object low, object high):
-    value = given.pop(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
-    return value
-
-cdef object setting_word(dict given, str name, tuple words):
-    # Returns the setting's value. The first word is the default.
-    value = given.pop(name, words[0])
-    if value not in words:
-        raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
-    return value
-
-cdef char* setting_text(dict given, str name, str default, bint listed=False) except NULL:
-    # Returns an owned copy of the setting. listed: commas separate texts; each text is ended by a NUL, then an empty
-    # one.
-    value = given.pop(name, default)
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
-    cdef bytes text = value.encode()
-    if b"\0" in text:
-        raise ValueError(f"{name} contains a NUL byte")
-    if listed:
-        text = b"\0".join([one for one in text.split(b",") if one])
-    cdef char* copy = <char*>calloc(1, len(text) + 2)
-    if copy == NULL:
-        raise MemoryError()
-    memcpy(copy, <const char*>text, len(text))
-    return copy
-
-cdef void settings_free(Settings* s) noexcept nogil:
-    cdef char** texts = [s.host, s.sockets, s.conninfo, s.session, s.open_paths, s.large_paths, s.origins, s.hosts,
-                         s.buffer_dir]
-    cdef int i
-    for i in range(9):
-        free(texts[i])
-    memset(s, 0, sizeof(Settings))
+# ---- read from Python ------------------------------------------------------------------------------------------------
 
 cdef int settings_load(Settings* s, dict settings) except -1:
     # Fills s from the dict; requires a zeroed s. Raises TypeError or ValueError with the setting's name; refuses
@@ -217,3 +182,43 @@ cdef int settings_load(Settings* s, dict settings) except -1:
         raise ValueError(f"unknown settings: {', '.join(sorted(d))}")
     log_level_set({"trace": b"debug"}.get(level, level.encode()))
     return 0
+
+cdef object setting_int(dict given, str name, object default, object low, object high):
+    value = given.pop(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+    return value
+
+cdef object setting_word(dict given, str name, tuple words):
+    # Returns the setting's value. The first word is the default.
+    value = given.pop(name, words[0])
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
+    return value
+
+cdef char* setting_text(dict given, str name, str default, bint listed=False) except NULL:
+    # Returns an owned copy of the setting. listed: commas separate texts; each text is ended by a NUL, then an empty
+    # one.
+    value = given.pop(name, default)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+    cdef bytes text = value.encode()
+    if b"\0" in text:
+        raise ValueError(f"{name} contains a NUL byte")
+    if listed:
+        text = b"\0".join([one for one in text.split(b",") if one])
+    cdef char* copy = <char*>calloc(1, len(text) + 2)
+    if copy == NULL:
+        raise MemoryError()
+    memcpy(copy, <const char*>text, len(text))
+    return copy
+
+cdef void settings_free(Settings* s) noexcept nogil:
+    cdef char** texts = [s.host, s.sockets, s.conninfo, s.session, s.open_paths, s.large_paths, s.origins, s.hosts,
+                         s.buffer_dir]
+    cdef int i
+    for i in range(9):
+        free(texts[i])
+    memset(s, 0, sizeof(Settings))

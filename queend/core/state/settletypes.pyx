@@ -1,4 +1,5 @@
-# Acknowledgments, transactions, released leases. Owner: the request's worker.
+# Acknowledgments, transactions, released leases. In and out: fields. Owner: the worker of the request. Locks: book.lock
+# while LeasedAck.unacked is used.
 
 # Bits of the result of an acknowledgment. The function queend.ack has the same bits.
 cdef enum Acked:
@@ -18,6 +19,8 @@ cdef enum:
     CALL_LOOKS = 1000         # requests that one call looks at; those whose cursor is in another call wait
     # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
+
+# ---- acknowledgments -------------------------------------------------------------------------------------------------
 
 cdef struct AckJob:
     Job job
@@ -47,6 +50,8 @@ cdef struct LeasedAck:
     uint64_t place            # the cursor's; 0: unknown, or the lease goes on
     bint look                 # this process knows the partition only up to the end of the lease: it must look for more
 
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
 cdef struct TxJob:
     Job job
     TxReq req
@@ -57,6 +62,8 @@ cdef struct TxJob:
     bint doubt                # the answer was lost: the outcome must be checked before anything else
     bint check_ids            # an answer was lost once: ids made by the daemon are looked up as well
     int fault                 # TX_FAULT_*: reason of a later refusal
+
+# ---- released leases, and claims taken back --------------------------------------------------------------------------
 
 cdef struct Release:
     Release* next

@@ -1,8 +1,13 @@
 # Threads: the workers, each with its loop and its state; the listener, the watchdog and the writer of the request log;
-# the process. Other threads reach a worker only through its inbox.
+# the process. Also the calls from the rooms of sockets to rooms below them: Service tells the engine of requests and
+# turns, HotRoute says which requests the engine takes itself.
+# In and out: fields. Owner: each worker its own struct; other threads reach it only through its inbox. Locks: each
+# struct's own, where it has one. service and hot_routes are written before the threads start.
 
 cdef struct Listener
 cdef struct Process
+
+# ---- messages, and bodies read off the loop --------------------------------------------------------------------------
 
 cdef struct Inbox:
     uv_mutex_t lock
@@ -38,6 +43,8 @@ cdef enum WorkerPhase:
     WORKER_RUNNING = 1
     WORKER_FAILED = 2         # the engine did not open
     WORKER_STOPPED = 3
+
+# ---- request log and spans -------------------------------------------------------------------------------------------
 
 cdef struct RequestLog:       # of a worker: net/requestlog
     uv_mutex_t lock           # between the worker's thread and the writer
@@ -76,6 +83,8 @@ cdef struct Spans:            # of a worker
     Span* spare
     int n
     int every                 # records one of this many traces, 0: off
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
 
 cdef struct Routine:          # net/thread
     uv_thread_t thread
@@ -155,6 +164,8 @@ cdef struct Worker:
     InboxMsg stop_msg
     InboxMsg halt_msg
 
+# ---- listeners, watchdog, process ------------------------------------------------------------------------------------
+
 cdef struct Listener:
     uv_poll_t poll
     uv_timer_t timer
@@ -203,8 +214,7 @@ cdef struct Process:
     bint running
     bint connects             # connects to the database as soon as the workers start
 
-# Calls from the rooms of sockets to rooms below them. Service tells the engine of requests and turns. HotRoute says
-# which requests the engine takes itself. Written before the threads start.
+# ---- calls to rooms below, and hot routes ----------------------------------------------------------------------------
 
 # Results of Service.early, for a request whose body was not read yet.
 cdef enum Early:
@@ -219,7 +229,7 @@ cdef struct Service:
     void (*connect)(Worker* w, InboxMsg* m) noexcept nogil      # the database fits this program
     bint (*open)(Worker* w) noexcept nogil
     void (*turn)(Worker* w) noexcept nogil              # end of a turn: batches leave
-    void (*reclaim)(Worker* w) noexcept nogil           # before the loop may sleep, if the worker's `digs` is set
+    void (*reclaim)(Worker* w) noexcept nogil           # before the loop may sleep, if the worker's `reclaims` is set
     void (*tick)(Worker* w) noexcept nogil              # twice a second
     void (*stop)(Worker* w) noexcept nogil              # stops taking new work
     bint (*idle)(Worker* w) noexcept nogil              # returns True if no work is left
