@@ -1,5 +1,6 @@
-# The data plane as Python sees it. A Core starts with settings, passes on requests for the control plane, takes their
-# answers, gives statistics, and stops.
+# The data plane as Python sees it. In: settings; answers and grants of the control plane. Out: requests for the control
+# plane, the health of the database, statistics. Owns the process and its settings; one Core per process. Guarded by the
+# GIL; calls that wait release it.
 import os
 from threading import Lock
 

@@ -1,5 +1,8 @@
-# Single records of the log, for the control plane: gives ids, packs records into the row format, reads them from it.
-# Python decompresses rows that SQL cannot.
+# Single records of the log, for the control plane and imports. In: records, or rows. Out: ids; records packed into the
+# row format (docs/inside/storage.md) or read from it; rows without erased payloads; one row of several. Python
+# decompresses rows that SQL cannot. Owns a generator of ids, guarded by the GIL. No locks.
+
+# ---- ids -------------------------------------------------------------------------------------------------------------
 
 cdef UuidGen record_ids           # guarded by the GIL
 uuid_open(&record_ids)
@@ -17,6 +20,8 @@ def record_key(str transaction_id):
     cdef bytes text = transaction_id.encode()
     ident_record(slice_of(text, len(text)), id, &kind, &keep_text)
     return id[:16]
+
+# ---- records and rows ------------------------------------------------------------------------------------------------
 
 def record_row(list records):
     """A row of the log of these records: (body, meta). records: (payload as UTF-8 JSON, extras); extras: trace id (16
@@ -132,19 +137,7 @@ def body_erased(bytes body, int n, places, int least=1024):
         buf_free(&payloads)
         buf_free(&out)
 
-# Merges consecutive records of one partition into one row of the log, for imports. Formats: docs/inside/storage.md.
-
-cdef bint logrecord_merge(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
-    # Takes over the next record: its size, payload and extras. Returns False if the row is broken.
-    cdef const unsigned char* id
-    cdef Slice payload
-    cdef Extras x
-    if not batchrow_record(b, &id, &payload, &x):
-        return False
-    buf_varint(&pack.plain, payload.n)
-    buf_slice(payloads, payload)
-    extras_put(extras, place, &x)
-    return True
+# ---- consecutive records of one partition merged into one row --------------------------------------------------------
 
 def rows_merge(list rows, int least=1024):
     """One row of several: (created_at, ids, body, meta).
@@ -209,3 +202,15 @@ def rows_merge(list rows, int least=1024):
         buf_free(&extras)
         buf_free(&times)
         buf_free(&out)
+
+cdef bint logrecord_merge(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
+    # Takes over the next record: its size, payload and extras. Returns False if the row is broken.
+    cdef const unsigned char* id
+    cdef Slice payload
+    cdef Extras x
+    if not batchrow_record(b, &id, &payload, &x):
+        return False
+    buf_varint(&pack.plain, payload.n)
+    buf_slice(payloads, payload)
+    extras_put(extras, place, &x)
+    return True

@@ -1,5 +1,6 @@
-# Statistics for Python: counters of workers (base/counter) under the names of their fields, counts of queues, trace
-# spans. Counters are read without a lock, so a value may be slightly old.
+# Statistics for Python. In: counters of workers (base/counter), the catalog, queues, spans. Out: dicts with the names
+# of their fields. Counters are read without a lock, so a value may be slightly old. A snapshot of the queues pins the
+# epoch. Locks: Spans.lock of each worker.
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 

@@ -1,6 +1,7 @@
-# Writes FlatBuffers forwards: a table precedes its targets, and a reference is filled in when its target begins.
-# Positions are within the buffer `b`. `base` is the begin of this flatbuffer, a multiple of 8; alignment counts from
-# it. All numbers are little-endian, like the supported machines.
+# Writes FlatBuffers forwards: a table precedes its targets, and a reference is filled in when its target begins. In:
+# sizes and values. Out: bytes in a buffer `b`. Owns nothing. No locks.
+# Positions are within `b`. `base` is the begin of this flatbuffer, a multiple of 8; alignment counts from it. All
+# numbers are little-endian, like the supported machines.
 
 cdef enum:
     FBS_FIELDS = 7           # most fields of a table

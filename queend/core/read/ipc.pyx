@@ -1,7 +1,8 @@
-# Writes columns as one Arrow IPC stream: schema, dictionaries, one record batch, end. No column has nulls.
-# Columns of records, as wanted: queue and partition (dictionaries of utf8, indices int32), offset (int64), ts
-# (timestamp, µs, UTC), transactionId, payload and id (utf8), headers (utf8, a JSON object or empty). The schema's
-# metadata holds the entries: marks, errors, next offsets.
+# Writes columns as one Arrow IPC stream: schema, dictionaries, one record batch, end. In: records of a read. Out:
+# bytes. Owner: the call. No locks. No column has nulls.
+# The columns queue and partition are dictionaries of utf8 with int32 indices. offset is int64; ts is a timestamp (µs,
+# UTC). transactionId, payload, id and headers are utf8; headers is a JSON object or empty. The schema's metadata holds
+# the entries: marks, errors, next offsets.
 
 cdef enum:
     IPC_SCHEMA = 1          # message types
@@ -40,6 +41,8 @@ cdef struct IpcOut:
     IpcText queues            # dictionaries
     IpcText partitions
     IpcColumn[IPC_COLUMNS] columns
+
+# ---- texts and columns -----------------------------------------------------------------------------------------------
 
 cdef inline void ipc_text_begin(IpcText* t) noexcept nogil:
     buf_init(&t.ends)
@@ -113,7 +116,7 @@ cdef bint ipc_failed(IpcOut* a) noexcept nogil:
             return True
     return ipc_text_failed(&a.queues) or ipc_text_failed(&a.partitions)
 
-# ---- columns -------------------------------------------------------------------------------------------------------
+# ---- columns of records ----------------------------------------------------------------------------------------------
 
 cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
     cdef ReadRecord r
@@ -154,7 +157,7 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
             if wanted >> IPC_HEADERS & 1:
                 ipc_column_text(&a.columns[IPC_HEADERS], r.extras.headers)
 
-# ---- messages ------------------------------------------------------------------------------------------------------
+# ---- messages of the stream ------------------------------------------------------------------------------------------
 
 cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
     # Begins a message. t: its table, whose header is still to be written. Returns where the flatbuffer starts.

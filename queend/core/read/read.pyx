@@ -1,5 +1,5 @@
-# The log read for Python. In: the bytes of rows. Out: the bytes of an answer. The GIL is held only to read the
-# arguments.
+# The log read for Python. In: the bytes of rows. Out: the bytes of an answer, columns of offsets, ids as texts. The GIL
+# is held only to read the arguments. Owns nothing. No locks.
 
 cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
 cdef enum ReadFormat:

@@ -1,5 +1,6 @@
-# Reads the log by offset. In: rows of queend.read_rows. Out: records, one after the other, within the budgets of the
-# call. No I/O. Slices point into the caller's bytes.
+# An entry of a log read: its records by offset, written as JSON, lines or CloudEvents. In: rows of queend.read_rows.
+# Out: records, one after the other, within the budgets of the call; bytes of an answer. Slices point into the caller's
+# bytes. Owner: the call. Without I/O and locks.
 
 cdef enum:
     READ_ANSWER_MOST = 67108864       # bytes of an answer after which no further record begins
@@ -57,6 +58,8 @@ cdef struct ReadRecord:
     Extras extras
     Slice payload
 
+# ---- records ---------------------------------------------------------------------------------------------------------
+
 cdef bint readentry_rows_open(ReadRows* r, const Slice* columns) noexcept nogil:
     # Opens binary arrays as PostgreSQL sent them. Returns False if their types or lengths do not match.
     cdef int i
@@ -110,8 +113,7 @@ cdef bint readentry_behind(ReadCall* c) noexcept nogil:
 
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
     # Reads the entry's next record, without erased ones. Returns False at the end or when a budget is used up. The
-    # first record of a call is returned whatever its size, so that every call makes progress. An entry's first
-    # record
+    # first record of a call is returned whatever its size, so that every call makes progress. An entry's first record
     # must fit into the call's budget.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
@@ -154,35 +156,118 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
         seal_reveal(&c.seal, e.queue, x.seal, &out.payload)
     return True
 
-# A log read as CloudEvents: an array of the records of all entries, in order. Marks and errors of entries appear only
-# in the other formats.
-
-cdef void readentry_events(ReadCall* c, Buf* b) noexcept nogil:
-    cdef ReadRecord r
-    cdef PopMessage m
-    cdef ReadEntry* e
-    cdef int i
-    memset(&m, 0, sizeof(m))
-    buf_byte(b, b'[')
-    for i in range(c.n):
-        e = &c.entries[i]
-        m.queue = e.queue
-        m.partition = e.partition
-        while readentry_next(c, e, b.len, &r):
-            m.payload = r.payload
-            m.extras = r.extras
-            m.extras.text = r.text
-            memcpy(m.record_id, r.id, 16)
-            m.created_us = r.created_us
-            m.offset = r.offset
-            eventform_put(b, &m, c.records == 1)
-    buf_byte(b, b']')
-
-# Writes records as JSON: one answer with an entry per requested entry, or one line per record.
+# ---- JSON and lines --------------------------------------------------------------------------------------------------
+# One answer with an entry per requested entry; or one line per record, then a line with the entries.
 
 cdef struct ReadTime:
     int64_t us                # moment that `text` spells
     char[28] text
+
+cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
+    cdef ReadRecord r
+    cdef ReadTime time
+    cdef ReadEntry* e
+    cdef int i
+    memset(&time, 0, sizeof(time))
+    buf_text(b, b"{\"entries\":[")
+    for i in range(c.n):
+        e = &c.entries[i]
+        if i:
+            buf_byte(b, b',')
+        readentry_head(b, e)
+        buf_text(b, b",\"records\":[")
+        while readentry_next(c, e, b.len, &r):
+            buf_room(b, r.payload.n + 160)
+            buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
+            buf_int(b, r.offset)
+            buf_text(b, b",\"transactionId\":")
+            readentry_txid(b, &r)
+            buf_text(b, b",\"payload\":")
+            buf_slice(b, r.payload)
+            buf_text(b, b",\"ts\":\"")
+            readentry_time(b, &time, r.created_us)
+            buf_byte(b, b'"')
+            readentry_origin(b, &r)
+            buf_byte(b, b'}')
+        buf_text(b, b"],")
+        if e.erased:              # the last record does not show the next offset
+            buf_text(b, b"\"nextOffset\":")
+            buf_int(b, e.next)
+            buf_byte(b, b',')
+        readentry_marks(b, e)
+    buf_text(b, b"]}")
+
+cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
+    # Writes a line per record, then one line with the entries.
+    cdef ReadRecord r
+    cdef ReadTime time
+    cdef ReadEntry* e
+    cdef int i
+    cdef size_t names, names_n
+    memset(&time, 0, sizeof(time))
+    for i in range(c.n):
+        e = &c.entries[i]
+        names = names_n = 0
+        while readentry_next(c, e, b.len, &r):
+            buf_room(b, r.payload.n + names_n + 160)
+            if names_n == 0:
+                names = b.len
+                readentry_head(b, e)
+                buf_text(b, b",\"offset\":")
+                names_n = b.len - names
+            elif buf_room(b, names_n):       # the names are written once per entry, then copied within the answer
+                memcpy(b.data + b.len, b.data + names, names_n)
+                b.len += names_n
+            buf_int(b, r.offset)
+            buf_text(b, b",\"transactionId\":")
+            readentry_txid(b, &r)
+            buf_text(b, b",\"payload\":")
+            readentry_line(b, r.payload)
+            buf_text(b, b",\"ts\":\"")
+            readentry_time(b, &time, r.created_us)
+            buf_byte(b, b'"')
+            readentry_origin(b, &r)
+            buf_text(b, b"}\n")
+    readentry_list(c, b)
+    buf_byte(b, b'\n')
+
+cdef void readentry_list(ReadCall* c, Buf* b) noexcept nogil:
+    # Writes the entries without their records, but with their next offsets, for formats that hold only records.
+    cdef ReadEntry* e
+    cdef int i
+    buf_text(b, b"{\"entries\":[")
+    for i in range(c.n):
+        e = &c.entries[i]
+        if i:
+            buf_byte(b, b',')
+        readentry_head(b, e)
+        buf_text(b, b",\"nextOffset\":")
+        buf_int(b, e.next)
+        buf_byte(b, b',')
+        readentry_marks(b, e)
+    buf_text(b, b"]}")
+
+cdef void readentry_head(Buf* b, ReadEntry* e) noexcept nogil:
+    buf_text(b, b"{\"queue\":")
+    text_escape(b, e.queue)
+    buf_text(b, b",\"partition\":")
+    text_escape(b, e.partition)
+
+cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
+    buf_text(b, b"\"highWatermark\":")
+    if e.head < 0:
+        buf_text(b, b"null,\"logStartOffset\":null")
+    else:
+        buf_int(b, e.head)
+        buf_text(b, b",\"logStartOffset\":")
+        buf_int(b, e.floor)
+    if e.erased:
+        buf_text(b, b",\"erased\":")
+        buf_int(b, e.erased)
+    if e.error.n:
+        buf_text(b, b",\"error\":")
+        text_escape(b, e.error)
+    buf_byte(b, b'}')
 
 cdef inline void readentry_time(Buf* b, ReadTime* t, int64_t us) noexcept nogil:
     # Writes a time. Keeps its text, because all records of one row have the same time.
@@ -224,108 +309,26 @@ cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
             buf_byte(b, b':')
             buf_slice(b, value)
 
-cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
-    buf_text(b, b"\"highWatermark\":")
-    if e.head < 0:
-        buf_text(b, b"null,\"logStartOffset\":null")
-    else:
-        buf_int(b, e.head)
-        buf_text(b, b",\"logStartOffset\":")
-        buf_int(b, e.floor)
-    if e.erased:
-        buf_text(b, b",\"erased\":")
-        buf_int(b, e.erased)
-    if e.error.n:
-        buf_text(b, b",\"error\":")
-        text_escape(b, e.error)
-    buf_byte(b, b'}')
+# ---- CloudEvents -----------------------------------------------------------------------------------------------------
+# An array of the records of all entries, in order. Marks and errors of entries appear only in the other formats.
 
-cdef void readentry_head(Buf* b, ReadEntry* e) noexcept nogil:
-    buf_text(b, b"{\"queue\":")
-    text_escape(b, e.queue)
-    buf_text(b, b",\"partition\":")
-    text_escape(b, e.partition)
-
-cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
+cdef void readentry_events(ReadCall* c, Buf* b) noexcept nogil:
     cdef ReadRecord r
-    cdef ReadTime time
+    cdef PopMessage m
     cdef ReadEntry* e
     cdef int i
-    memset(&time, 0, sizeof(time))
-    buf_text(b, b"{\"entries\":[")
+    memset(&m, 0, sizeof(m))
+    buf_byte(b, b'[')
     for i in range(c.n):
         e = &c.entries[i]
-        if i:
-            buf_byte(b, b',')
-        readentry_head(b, e)
-        buf_text(b, b",\"records\":[")
+        m.queue = e.queue
+        m.partition = e.partition
         while readentry_next(c, e, b.len, &r):
-            buf_room(b, r.payload.n + 160)
-            buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
-            buf_int(b, r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            buf_slice(b, r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_byte(b, b'}')
-        buf_text(b, b"],")
-        if e.erased:              # the last record does not show the next offset
-            buf_text(b, b"\"nextOffset\":")
-            buf_int(b, e.next)
-            buf_byte(b, b',')
-        readentry_marks(b, e)
-    buf_text(b, b"]}")
-
-cdef void readentry_list(ReadCall* c, Buf* b) noexcept nogil:
-    # Writes the entries without their records, but with their next offsets, for formats that hold only records.
-    cdef ReadEntry* e
-    cdef int i
-    buf_text(b, b"{\"entries\":[")
-    for i in range(c.n):
-        e = &c.entries[i]
-        if i:
-            buf_byte(b, b',')
-        readentry_head(b, e)
-        buf_text(b, b",\"nextOffset\":")
-        buf_int(b, e.next)
-        buf_byte(b, b',')
-        readentry_marks(b, e)
-    buf_text(b, b"]}")
-
-cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
-    # Writes a line per record, then one line with the entries.
-    cdef ReadRecord r
-    cdef ReadTime time
-    cdef ReadEntry* e
-    cdef int i
-    cdef size_t names, names_n
-    memset(&time, 0, sizeof(time))
-    for i in range(c.n):
-        e = &c.entries[i]
-        names = names_n = 0
-        while readentry_next(c, e, b.len, &r):
-            buf_room(b, r.payload.n + names_n + 160)
-            if names_n == 0:
-                names = b.len
-                readentry_head(b, e)
-                buf_text(b, b",\"offset\":")
-                names_n = b.len - names
-            elif buf_room(b, names_n):       # the names are written once per entry, then copied within the answer
-                memcpy(b.data + b.len, b.data + names, names_n)
-                b.len += names_n
-            buf_int(b, r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            readentry_line(b, r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_text(b, b"}\n")
-    readentry_list(c, b)
-    buf_byte(b, b'\n')
+            m.payload = r.payload
+            m.extras = r.extras
+            m.extras.text = r.text
+            memcpy(m.record_id, r.id, 16)
+            m.created_us = r.created_us
+            m.offset = r.offset
+            eventform_put(b, &m, c.records == 1)
+    buf_byte(b, b']')

@@ -1,5 +1,5 @@
-# Searches the payloads of stored rows for texts. Payloads are decompressed and decrypted first. The GIL is taken only
-# for hits. Owns the buffers for both while a call lasts.
+# Searches the payloads of stored rows for texts. In: rows and texts. Out: hits. Payloads are decompressed and decrypted
+# first. The GIL is taken only for hits. Owns the buffers for both while a call lasts. No locks.
 
 cdef enum:
     SEARCH_TEXTS = 9          # spellings of the text
@@ -40,8 +40,7 @@ cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
     return False
 
 cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
-    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid
-    # until
+    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
     # the next call.
     cdef Extras x
     cdef int result
