@@ -1,5 +1,5 @@
 # Reads FlatBuffers in place: tables, strings and vectors of unchecked metadata. In: bytes. Out: fields. Every position
-# is checked before it is read; no alignment is needed. Owns nothing; no locks.
+# is checked before it is read; no alignment is needed. Owns nothing. No locks.
 
 cdef struct Flat:
     const char* p

@@ -1,6 +1,6 @@
 # Memory of one request or statement, freed as a whole. In: sizes. Out: memory, aligned to 8 bytes; NULL if memory ran
 # out.
-# Owns the chunks of an arena, and blocks that it adopted; a worker's pool owns free chunks and large blocks that go
+# Owns the chunks of an arena, and blocks that it adopted. A worker's pool owns free chunks, and large blocks that go
 # back to the system in slices. An ordinary request costs no malloc, because its first chunk comes from the pool.
 # An arena is opened and closed on the thread of its pool. No locks.
 

@@ -1,5 +1,5 @@
-# C names that every room uses: libc, POSIX, libuv, libpq, zstd, zlib and OpenSSL, and the C headers of core/includes.
-# malloc, calloc and realloc are those of mem.h, so that tests can let them fail. Owns nothing.
+# C names that every room uses: of libc, POSIX, libuv, libpq, zstd, zlib, OpenSSL and core/includes. Owns nothing.
+# malloc, calloc and realloc are those of mem.h, so that tests can let them fail.
 from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t, INT64_MAX
 from libc.stdlib cimport free, atoi, atoll, strtod
 from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr

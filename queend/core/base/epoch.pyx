@@ -1,24 +1,23 @@
 # Epochs: when the memory of deleted queues, partitions, groups and cursors may be freed. In: pins. Out: epoch_now,
 # which find/reclaim raises. A deleted entry can no longer be found; it is freed after all requests that may have found
 # it before.
-# Owns the pins of threads other than workers; a worker owns its own. Locks: catalog.lock and book.lock, see "order".
-
-# ---- rules -----------------------------------------------------------------------------------------------------------
-# Pins: a request is pinned to the current epoch before its first look-up, and until it holds no pointer to such an
-# entry. Pinned are requests of hot routes (job_open to request_close), releases and take-backs after them, and scans.
-# Work that follows from a pinned request takes a pin of the same epoch, before the request's pin is dropped.
-#
-# Moves: the epoch moves on if all pins are of the current epoch, and every worker has finished what it did at the move
-# before. After the second move that follows a retirement (find/retire), all pins from before it are gone. Pins are
-# counted in two words, and at one of the two moves the word in question had to be 0. So the epoch may move between
-# reading it and counting the pin.
-#
-# Order: the count rises before the look-up, which takes catalog.lock. The retirement takes catalog.lock for writing,
-# and the move takes it later. So the move sees each rise that a look-up before the retirement needs. A pin of another
-# worker is counted under book.lock, and the words are read under it: none is missed between two workers. A fall is a
-# release, a read an acquire.
+# Owns the pins of threads other than workers; a worker owns its own. Locks: catalog.lock and book.lock, see "order"
+# below.
 
 # ---- pins ------------------------------------------------------------------------------------------------------------
+# A request is pinned to the current epoch before its first look-up, and until it holds no pointer to such an entry.
+# Pinned are requests of hot routes (job_open to request_close), releases and take-backs after them, and scans. Work
+# that follows from a pinned request takes a pin of the same epoch, before the request's pin is dropped.
+
+# ---- moves -----------------------------------------------------------------------------------------------------------
+# The epoch moves on if all pins are of the current epoch, and every worker has finished what it did at the move before.
+# After the second move that follows a retirement (find/retire), all pins from before it are gone. One of the two words
+# of pins had to be 0 at one of these moves. So the epoch may move between reading it and counting the pin.
+
+# ---- order -----------------------------------------------------------------------------------------------------------
+# The count rises before the look-up, which takes catalog.lock. The retirement takes it for writing, the move takes it
+# later. So the move sees each rise that a look-up before the retirement needs. Pins of another worker are counted, and
+# the words read, under book.lock: none is missed between two workers. A fall is a release, a read an acquire.
 
 cdef SharedInt64 epoch_now
 cdef SharedInt64 epoch_blocked  # 1: the epoch cannot move on, because requests are pinned to another one (find/reclaim)

@@ -1,5 +1,5 @@
 # Decodes a chunked body as its bytes come in, in pieces of any size. In: bytes. Out: the body, or a refusal. Extensions
-# and trailers are checked, bounded and dropped. Owner: the connection that receives the body. No I/O, no locks.
+# and trailers are checked, bounded and dropped. Owner: the connection that receives the body. Without I/O and locks.
 
 cdef enum ChunkState:
     CHUNK_SIZE = 0            # digits of a size

@@ -1,7 +1,7 @@
 # Parses the head of an HTTP/1.1 request, request line and header lines, in one pass. In: bytes. Out: a Head that points
-# into them, or a refusal. Owns http_class, constant after head_open. No I/O, no locks. Fields are read by http/header.
-# Refuses what two readers could understand differently (RFC 9112): bare LF, folded headers, blanks before a colon,
-# repeated or contradicting lengths.
+# into them, or a refusal. Owns http_class, constant after head_open. Without I/O and locks. Fields are read by
+# http/header. Refuses what two readers could understand differently (RFC 9112): bare LF, folded headers, blanks before
+# a colon, repeated or contradicting lengths.
 
 cdef enum:
     METHOD_NONE = 0

@@ -1,6 +1,6 @@
-# Header fields of a request. In: each field of a head, as head_fields finds it; later the header lines. Out: the
-# meaning of fields that say how a request is read and answered, in the Head, or a refusal; the values of other fields,
-# where they are needed. Owns nothing; no locks.
+# Header fields of a request. In: each field of a head, as head_fields finds it; later the header lines. Out: what the
+# fields say about reading and answering the request, in the Head, or a refusal; values of other fields, where they are
+# needed. Owns nothing. No locks.
 
 # ---- fields read with the head ---------------------------------------------------------------------------------------
 # A field that is no list may occur once: a proxy in front may have looked at the other line.

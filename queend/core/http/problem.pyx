@@ -1,5 +1,5 @@
 # An error as application/problem+json (RFC 9457) for clients whose Accept names it. In: a status and a text, or a JSON
-# body with `error`. Out: bytes. Accept is looked at only when an error is written. Owns nothing; no locks.
+# body with `error`. Out: bytes. Accept is looked at only when an error is written. Owns nothing. No locks.
 # All problems have the type about:blank. The status says what they are; `detail` and, if present, `code` say more. The
 # member `error` stays for clients that read it.
 

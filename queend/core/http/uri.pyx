@@ -1,5 +1,5 @@
 # The query and the percent-encoding of a URI. In: a query or a path as it came. Out: the first value of a name,
-# percent-decoded, as text or number; texts encoded for a URI. Owns nothing; no locks.
+# percent-decoded, as text or number; texts encoded for a URI. Owns nothing. No locks.
 
 cdef bint uri_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept nogil:
     # Decodes %XX once, and '+' to a blank if asked. Returns False for a bad escape, a NUL, text that is not UTF-8, or

@@ -1,8 +1,8 @@
 # Reads JSON in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
 # written. In: a slice. Out: a cursor (Json) that walks over it once. The cursor's driver picks what it needs and skips,
-# and so validates, the rest. Owns nothing; no locks. Strings and numbers are read by json/scalar.
+# and so validates, the rest. Owns nothing. No locks. Strings and numbers are read by json/scalar.
 # Never reads at or past `end`. If more is readable behind it (json_padded), objects and arrays are first checked in one
-# walk (includes/jsonwalk.h); only those that the walk does not accept are read byte by byte.
+# walk (includes/jsonwalk.h). Only those that the walk does not accept are read byte by byte.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers

@@ -1,5 +1,5 @@
 # Members of an object by name. In: a cursor in an object, or a name and a value. Out: keys, compared however they are
-# escaped; or a member in a buffer, whose name is given with its quotes, colon and comma. Owns nothing; no locks.
+# escaped; or a member in a buffer, whose name is given with its quotes, colon and comma. Owns nothing. No locks.
 
 cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
     # Reads like json_member, with the key as if it had been written without escapes.

@@ -1,5 +1,5 @@
 # Where a string, number, true, false or null ends, or what is wrong with it. In: a cursor, and the place p at which the
-# value begins. Out: the byte after the value; the bytes stay as they were written. Owns nothing; no locks.
+# value begins. Out: the byte after the value; the bytes stay as they were written. Owns nothing. No locks.
 
 # ---- strings ---------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # UTF-8 and JSON string literals. In: a literal with its quotes. Out: its text in UTF-8; and back, also for booleans,
-# UUIDs and times. Owns nothing; no locks.
+# UUIDs and times. Owns nothing. No locks.
 
 # ---- UTF-8 -----------------------------------------------------------------------------------------------------------
 

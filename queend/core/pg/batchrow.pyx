@@ -1,9 +1,9 @@
 # A row of the log: `n` records, read and written. In: a row; or sizes and payloads. Out: records whose ids, payloads
-# and extras are sliced without copying; or the body of a row. Formats: docs/inside/storage.md. No locks.
-# body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame; or one zstd frame of
-# message frames as a client sent it. meta = version byte, then the extras (pg/extras).
-# Owns, one BodyPack per thread, a compression context and the row's plain bytes. Compressed content is unpacked into
-# the scratch of an Unzip: valid until the next row is opened with it.
+# and extras are sliced without copying; or the body of a row. Formats: docs/inside/storage.md.
+# A body has a version and codec, then n sizes as varints and the payloads, plain or as one zstd frame. Or it is one
+# zstd frame of message frames, as a client sent it. A meta has a version byte, then the extras (pg/extras).
+# Owns a compression context and the row's plain bytes (BodyPack), one per thread. Compressed content is unpacked into
+# the scratch of an Unzip: valid until the next row is opened with it. No locks.
 
 cdef enum:
     BODY_V1 = 0x10            # plain

@@ -1,8 +1,8 @@
 # Fields of a record besides its payload. In: `meta` of a row of the log, or the fields. Out: the fields, or their
-# bytes. Owns nothing; no locks. Format: docs/inside/storage.md.
-# `meta` holds, for each record with such fields, its place in the row as a varint, a byte of flags, and the values,
-# lowest flag first. From EXTRA_SUB on a value is a varint length and its bytes, so that a reader can skip unknown
-# flags.
+# bytes. Owns nothing. No locks. Format: docs/inside/storage.md.
+# For each record with such fields, `meta` holds its place in the row as a varint, a byte of flags, and the values. The
+# lowest flag's value comes first. From EXTRA_SUB on a value is a varint length and its bytes, so that a reader can skip
+# unknown flags.
 
 cdef inline const unsigned char* extras_varint(const unsigned char* p, const unsigned char* end,
                                                uint64_t* v) noexcept nogil:

@@ -1,4 +1,4 @@
-# Binary results. In: a result of libpq, a row and a column. Out: the value. Owns nothing; no locks.
+# Binary results. In: a result of libpq, a row and a column. Out: the value. Owns nothing. No locks.
 # The getters trust the column type: the statement table and the functions in sql/ are one contract, checked by tests.
 # The caller checks for NULL (pg_null), unless a contract says otherwise.
 

@@ -1,9 +1,9 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. In:
 # the table's rows. Out: definitions, constant once the first worker starts. Parameters have their names in pg/args. No
 # locks.
-# A signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b
-# boolean, d double precision, p tid. A capital is an array; v is the catalog's version. A final ! means that the
-# statement changes something, and refuses to run after a given time.
+# A signature has one letter per parameter. Lower case: q bigint, i integer, s smallint, t text, y bytea, u uuid, j
+# jsonb, b boolean, d double precision, p tid. A capital is an array; v is the catalog's version. A final ! means that
+# the statement changes something, and refuses to run after a given time.
 
 cdef enum:
     OID_BOOL = 16

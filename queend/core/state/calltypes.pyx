@@ -1,6 +1,5 @@
-# A statement in flight (Call: govern/call), how many of a type may be in flight (Limit: govern/limit), and how long one
-# waits for more jobs (Linger: govern/linger). In and out: fields; each says what it means.
-# Owner: a worker, which has one Limit and one Linger per job type. No locks.
+# Call: a statement in flight (govern/call). Limit: how many statements of a type may be in flight (govern/limit).
+# Linger: how long a statement waits for more jobs (govern/linger). In and out: fields. Owner: a worker. No locks.
 
 cdef struct Call
 cdef struct Engine

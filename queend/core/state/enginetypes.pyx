@@ -1,5 +1,5 @@
-# The engine of one worker: which jobs wait for a statement, look-ups of names, looks for commits of other daemons, and
-# the lists of a turn. In and out: fields. Owner: the worker. No locks; statistics read limits as they are.
+# The engine of one worker: lists of waiting jobs, their statements, look-ups of names, looks for commits of other
+# daemons, and a turn's work. In and out: fields. Owner: the worker. No locks; statistics read limits as they are.
 
 # ---- look-ups of names: find/ask, find/lookup ------------------------------------------------------------------------
 

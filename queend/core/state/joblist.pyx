@@ -30,7 +30,7 @@ cdef enum JobAt:
     JOB_RETRYING              # is tried next
     JOB_LEASING               # waits for a statement; a pop: with its candidates
     JOB_FETCHING              # in a statement
-    JOB_PUSHING               # parts of it are in push streams
+    JOB_PUSHING               # parts of it are at appenders
     JOB_HELD                  # waits behind what the failover buffer holds
     JOB_BUFFERING             # is written to the failover buffer
     JOB_PARKED_GROUP          # a long poll, which waits for its group

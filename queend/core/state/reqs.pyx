@@ -67,7 +67,7 @@ cdef struct PushItem:
     PushRun* run  # records of an item that holds many: ids, texts and payloads are in the run (payload.n: their bytes)
     Partition* partition
     Queue* room               # the bounded queue whose capacity it uses
-    PushPart* of_part         # the part that carries it to its stream
+    PushPart* of_part         # the part that carries it to its appender
     const char* partition_uuid        # 36 bytes
     Slice queue
     Slice part

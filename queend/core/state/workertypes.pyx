@@ -1,6 +1,6 @@
 # Threads: the workers, each with its loop and its state; the listener, the watchdog and the writer of the request log;
-# the process. Also the calls from the rooms of sockets to rooms below them: Service tells the engine of requests and
-# turns, HotRoute says which requests the engine takes itself.
+# the process. Also the calls from the rooms of sockets to rooms below them. Service tells the engine of requests and
+# turns. HotRoute says which requests the engine takes itself.
 # In and out: fields. Owner: each worker its own struct; other threads reach it only through its inbox. Locks: each
 # struct's own, where it has one. service and hot_routes are written before the threads start.
 
