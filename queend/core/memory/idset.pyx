@@ -1,11 +1,7 @@
-# Id sets: what this process remembers of a partition's ids of other versions than 7. So the database need not look for
-# them. Version-7 ids prove themselves new by their order. In: ids that are stored, with their offsets; ids to be
+# Id sets: what this process remembers of a partition's ids of other versions than 7, so that the database need not look
+# for them. Version-7 ids prove themselves new by their order. In: ids that are stored, with their offsets; ids to be
 # pushed. Out: "none of these is stored", or where some may be. Owner: the process; guarded by idsets.lock, the last
 # lock to be taken, which is never held across I/O. The rules are in sql/function/push.sql.
-#
-# A cell is 44 bits of a keyed hash and 20 bits of place: offsets counted from `origin` in steps of 1 << shift. Among
-# 10^7 ids, a new one meets the hash of another by one chance in 1.7 million. The place is then 16 records to look
-# through. Linear probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
 
 cdef enum:
     IDSET_FROM = 64          # ids a partition must have got before remembering them pays
@@ -37,7 +33,10 @@ cdef void idset_close() noexcept nogil:
         idset_drop(idsets.oldest)
     uv_mutex_destroy(&idsets.lock)
 
-# ---- one partition's memory: the caller holds the lock ---------------------------------------------------------------
+# ---- the set of one partition: requires idsets.lock ------------------------------------------------------------------
+# A cell is 44 bits of a keyed hash and 20 bits of place: offsets from `origin` on, in steps of 1 << shift. Among 10^7
+# ids, a new one meets another's hash by one chance in 1.7 million; then 16 records are looked through. Linear probing,
+# at most 4/5 full: 10 to 15 bytes per id.
 
 cdef inline void idset_unlink(IdSet* r) noexcept nogil:
     if r.newer != NULL:
@@ -167,8 +166,7 @@ cdef bint idset_look(IdSet* r, const unsigned char* id, uint64_t* i) noexcept no
     return False
 
 cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
-    # Fetches the cell of the logrecord that comes IDSET_AHEAD later in a run, for k = 0 also of those between. Most
-    # cells
+    # Fetches the cell of the record that comes IDSET_AHEAD later in a run, for k = 0 also of those between. Most cells
     # are outside the processor's cache.
     cdef int i
     if it.run == NULL:
@@ -208,12 +206,11 @@ cdef void idset_full(Partition* p) noexcept nogil:
     else:
         p.crowded = <uint32_t>(used + 1)          # 2^32 cells would be 32 GiB of one partition
 
-# Remembered ids of a batch (memory/idset): what push is told of them, and what its answer teaches. In: a batch of
-# items; rows of queend.push. Out: how far each of its partitions is known, and where its ids may stand; ids that are
-# remembered. Locks: idsets.lock.
+# ---- what a push is told ---------------------------------------------------------------------------------------------
+# In: a batch of items. Out: how far each of its partitions is known, and where its ids may stand.
 
 cdef inline const unsigned char* idset_record_id(PushItem** it, int k) noexcept nogil:
-    # Returns the id of a row's logrecord k. Requires calls in order, beginning with the row's first item.
+    # Returns the id of a row's record k. Requires calls in order, beginning with the row's first item.
     cdef const unsigned char* id = it[0].id
     if it[0].run != NULL:
         return it[0].run.ids + 16 * k
@@ -285,7 +282,8 @@ cdef inline void idset_encode(KnownArgs* a, const IdSet* r, int row, int64_t sta
         pgarray_int8(&a.look_from, r.origin + (start << r.shift))
         pgarray_int8(&a.look_to, r.origin + (end << r.shift))
 
-# ---- after the commit ----------------------------------------------------------------------------------------------
+# ---- what an answer teaches ------------------------------------------------------------------------------------------
+# In: rows of queend.push, after the commit. Out: ids that are remembered.
 
 cdef void idset_batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     # Remembers what was stored. Requires that the next batch, which has to know it, is not sent yet.
@@ -312,9 +310,8 @@ cdef void idset_batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&idsets.lock)
 
 cdef void idset_row_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
-    # Takes the answer to one row. A `base` of -1 means that no logrecord was stored. Iterator `dups` has the offset of
-    # the
-    # older logrecord or -1 for each logrecord, NULL: all were stored. Requires idsets.lock.
+    # Takes the answer to one row. A `base` of -1 means that no record was stored. Iterator `dups` has the offset of the
+    # older record or -1 for each record, NULL: all were stored. Requires idsets.lock.
     cdef Partition* p = c.group.partition
     if p.idset == NULL and not c.group.has_other:
         return
@@ -331,29 +328,6 @@ cdef bint idset_is_current(PushPartition* g) noexcept nogil:
     if r == NULL or told == 0:
         return told == 0 and (r == NULL or r.known == 0)
     return r.known == told and r.known_at == g.known_at
-
-cdef void idset_learn(Partition* p, Slice seen) noexcept nogil:
-    # Adds the ids of an answer. seen: 8 bytes offset, 8 bytes time, ids (sql/function/ids.sql).
-    cdef int64_t at
-    cdef const unsigned char* ids = <const unsigned char*>seen.p + 16
-    cdef size_t k, n
-    cdef IdSet* r
-    if seen.p == NULL or seen.n < 16:
-        return
-    at = <int64_t>be64(seen.p)
-    n = seen.n // 16 - 1
-    if p.idset != NULL and p.idset.known != at:
-        idset_drop(p.idset)         # not what follows: the set begins anew
-    r = p.idset if p.idset != NULL else idset_new(p, at)
-    if r == NULL:
-        idset_full(p)
-        return
-    for k in range(n):
-        if ids[16 * k + 6] >> 4 != 7 and not idset_add(r, ids + 16 * k, at + <int64_t>k):
-            idset_full(p)
-            return
-    r.known = at + <int64_t>n
-    r.known_at = <int64_t>be64(seen.p + 8)
 
 cdef void idset_row_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at,
                          PgIter* dups) noexcept nogil:
@@ -387,3 +361,26 @@ cdef void idset_row_keep(PushChunk* c, Partition* p, bint taught, int64_t base, 
         r.sure = True
         if r.used < p.crowded // 2:
             p.crowded = 0
+
+cdef void idset_learn(Partition* p, Slice seen) noexcept nogil:
+    # Adds the ids of an answer. seen: 8 bytes offset, 8 bytes time, ids (sql/function/ids.sql).
+    cdef int64_t at
+    cdef const unsigned char* ids = <const unsigned char*>seen.p + 16
+    cdef size_t k, n
+    cdef IdSet* r
+    if seen.p == NULL or seen.n < 16:
+        return
+    at = <int64_t>be64(seen.p)
+    n = seen.n // 16 - 1
+    if p.idset != NULL and p.idset.known != at:
+        idset_drop(p.idset)         # not what follows: the set begins anew
+    r = p.idset if p.idset != NULL else idset_new(p, at)
+    if r == NULL:
+        idset_full(p)
+        return
+    for k in range(n):
+        if ids[16 * k + 6] >> 4 != 7 and not idset_add(r, ids + 16 * k, at + <int64_t>k):
+            idset_full(p)
+            return
+    r.known = at + <int64_t>n
+    r.known_at = <int64_t>be64(seen.p + 8)

@@ -1,10 +1,7 @@
-# The row cache: the newest rows of the log, kept for groups that keep up. In: committed chunks. Out: rows by offset.
-# Rows are delivered from memory, and PostgreSQL is asked for the claim alone (settle/claimcall). Owner: the process;
-# guarded by book.lock.
-#
-# A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among
-# them, for ROWCACHE_AGE_US (10 s) at most. The process has a bound of bytes; beyond it the oldest rows go. A row that a
-# claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
+# The row cache: the newest rows of the log, kept for groups that keep up. In: committed rows (push/results). Out: rows
+# by offset; PostgreSQL is asked for the claim alone (settle/claimcall). Owner: the process; guarded by book.lock. A
+# partition's rows are a gapless chain that ends at its head. They are kept while a group's cursor stands among them,
+# for at most ROWCACHE_AGE_US (10 s). The process has a bound of bytes; beyond it the oldest rows go.
 
 cdef struct RowCache:
     CachedRow* first
@@ -22,46 +19,7 @@ cdef void rowcache_close() noexcept nogil:
     while rowcache.first != NULL:
         rowcache_drop(rowcache.first.partition)
 
-cdef void rowcache_drop(Partition* p) noexcept nogil:
-    # Drops the oldest row of a partition. Requires book.lock.
-    cdef CachedRow* r = p.cache_first
-    p.cache_first = r.newer
-    if p.cache_first == NULL:
-        p.cache_last = NULL
-    if r.prev != NULL:
-        r.prev.next = r.next
-    else:
-        rowcache.first = r.next
-    if r.next != NULL:
-        r.next.prev = r.prev
-    else:
-        rowcache.last = r.prev
-    rowcache.bytes -= r.bytes
-    r.dropped = True
-    if r.refs == 0:
-        free(r)
-
-cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
-    r.refs -= 1
-    if r.refs == 0 and r.dropped:
-        free(r)
-
-cdef void rowcache_release(Taken* t) noexcept nogil:
-    # Releases the rows of a claim. Requires book.lock.
-    cdef CachedRow* r = t.row
-    cdef CachedRow* newer
-    while r != NULL:
-        newer = popjob_next(t, r)
-        rowcache_unref(r)
-        r = newer
-
-cdef void rowcache_release_all(Taken* taken, int n) noexcept nogil:
-    # Releases the rows of all claims of a pop. Takes book.lock.
-    cdef int i
-    uv_mutex_lock(&book.lock)
-    for i in range(n):
-        rowcache_release(&taken[i])
-    uv_mutex_unlock(&book.lock)
+# ---- rows come in ----------------------------------------------------------------------------------------------------
 
 cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:
     # Returns True if a group's cursor stands among the kept rows and records base … head - 1: it will read them soon.
@@ -108,10 +66,7 @@ cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
     rowcache.bytes += r.bytes
     rowcache_evict(now)
 
-cdef void rowcache_evict(int64_t now) noexcept nogil:
-    # Drops rows beyond the bound of bytes or age. The oldest row of all is also its partition's oldest.
-    while rowcache.first != NULL and (rowcache.bytes > rowcache.most or now - rowcache.first.kept_us > ROWCACHE_AGE_US):
-        rowcache_drop(rowcache.first.partition)
+# ---- rows are read ---------------------------------------------------------------------------------------------------
 
 cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcept nogil:
     # Returns the row that holds `offset`, if the chain leads from there to the head; else NULL.
@@ -121,6 +76,36 @@ cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcep
     while r.base + r.n <= offset:
         r = r.newer
     return r if now - r.kept_us < ROWCACHE_AGE_US else NULL
+
+cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
+    r.refs -= 1
+    if r.refs == 0 and r.dropped:
+        free(r)
+
+cdef void rowcache_release(Taken* t) noexcept nogil:
+    # Releases the rows of a claim. Requires book.lock.
+    cdef CachedRow* r = t.row
+    cdef CachedRow* newer
+    while r != NULL:
+        newer = popjob_next(t, r)
+        rowcache_unref(r)
+        r = newer
+
+cdef void rowcache_release_all(Taken* taken, int n) noexcept nogil:
+    # Releases the rows of all claims of a pop. Takes book.lock.
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(n):
+        rowcache_release(&taken[i])
+    uv_mutex_unlock(&book.lock)
+
+# ---- rows leave ------------------------------------------------------------------------------------------------------
+# A row that a claim is reading (refs) leaves the chain at once. Its memory is freed when the claim is answered.
+
+cdef void rowcache_evict(int64_t now) noexcept nogil:
+    # Drops rows beyond the bound of bytes or age. The oldest row of all is also its partition's oldest.
+    while rowcache.first != NULL and (rowcache.bytes > rowcache.most or now - rowcache.first.kept_us > ROWCACHE_AGE_US):
+        rowcache_drop(rowcache.first.partition)
 
 cdef void rowcache_passed(Partition* p) noexcept nogil:
     # Drops the oldest rows of a partition up to one in which a group's cursor stands. Called after a cursor moved on.
@@ -136,3 +121,22 @@ cdef void rowcache_passed(Partition* p) noexcept nogil:
                     return
             g = g.next
         rowcache_drop(p)
+
+cdef void rowcache_drop(Partition* p) noexcept nogil:
+    # Drops the oldest row of a partition. Requires book.lock.
+    cdef CachedRow* r = p.cache_first
+    p.cache_first = r.newer
+    if p.cache_first == NULL:
+        p.cache_last = NULL
+    if r.prev != NULL:
+        r.prev.next = r.next
+    else:
+        rowcache.first = r.next
+    if r.next != NULL:
+        r.next.prev = r.prev
+    else:
+        rowcache.last = r.prev
+    rowcache.bytes -= r.bytes
+    r.dropped = True
+    if r.refs == 0:
+        free(r)

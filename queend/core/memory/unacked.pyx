@@ -1,10 +1,8 @@
-# Unacknowledged deliveries of this daemon: lease, offsets and logrecord ids of each. In: claims that were made. Out:
-# leases by (partition, group). If an acknowledgment names the first records of the lease in their order, the log need
-# not be read (settle/leasedack). Owner: the process; guarded by book.lock.
-#
-# All of it is a hint, as everything in the book. If nothing is found here, queend.ack reads the log; PostgreSQL checks
-# lease and cursor in any case. There is one entry per (partition, group), the newest. An entry is forgotten when its
-# lease expires, the oldest one when all together pass UNACKED_BYTES.
+# Unacknowledged deliveries of this daemon: lease, offsets and record ids of each, and which of the leases a feed holds.
+# In: claims that were made; acknowledgments and lease expiries. Out: deliveries by (partition, group), so that an
+# acknowledgment in order need not read the log (settle/leasedack); credit of feeds. Owner: the process; guarded by
+# book.lock. All of it is a hint: if nothing is found here, queend.ack reads the log. PostgreSQL checks lease and cursor
+# in any case.
 
 cdef enum:
     UNACKED_BYTES = 16777216     # of memory in all: some 18 000 leases of 50 records
@@ -26,55 +24,12 @@ cdef void unacked_close() noexcept nogil:
     table_free(&unacked.table)
     table_free(&feed_leases)
 
-# ---- how consumers handle messages (read by memory/autopilot) ------------------------------------------------------
-
-# ---- deliveries ----------------------------------------------------------------------------------------------------
+# ---- deliveries ------------------------------------------------------------------------------------------------------
+# There is one entry per (partition, group), the newest. An entry is forgotten when its lease expires. If all entries
+# together pass UNACKED_BYTES, the oldest ones are forgotten.
 
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
     return table_pair(c.partition.id, c.group.id)
-
-cdef void unacked_forget(Unacked* h) noexcept nogil:
-    table_del(&unacked.table, h.key)
-    if h.older != NULL:
-        h.older.newer = h.newer
-    else:
-        unacked.oldest = h.newer
-    if h.newer != NULL:
-        h.newer.older = h.older
-    else:
-        unacked.newest = h.older
-    unacked.bytes -= h.bytes
-    free(h)
-
-cdef void unacked_over(uint64_t key) noexcept nogil:
-    cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
-    if h != NULL:
-        unacked_forget(h)
-
-cdef void unacked_end(Cursor* c) noexcept nogil:
-    # Forgets the delivery of a cursor whose lease is over.
-    unacked_over(unacked_key(c))
-
-cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
-    # Forgets the delivery of a cursor whose lease expired, and counts how long it took.
-    cdef Unacked* h = <Unacked*>table_get(&unacked.table, unacked_key(c))
-    if h != NULL:
-        autopilot_done(&c.group.handling, now - h.leased_us, h.done + h.n)
-        unacked_forget(h)
-
-cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling* seen, int together) noexcept nogil:
-    # Notes that the first n records were acknowledged; released: the lease has ended with them. When all are back, they
-    # count in `seen`, the handling of the group, as part of `together`. NULL: another delivery counted.
-    if released or n >= h.n:
-        if seen != NULL:
-            autopilot_done(seen, now - h.leased_us, max(together, h.done + h.n))
-        unacked_forget(h)
-        return
-    h.first += n
-    h.done += n
-    h.n -= n
-    h.place = 0               # the acknowledgment wrote the cursor
-    h.flying = False
 
 cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
                       bint afar) noexcept nogil:
@@ -180,11 +135,61 @@ cdef void unacked_pushed(Claim* c) noexcept nogil:
             n += take
         it = it.next
 
-# Leases that are out to feeds, which are streams of messages (feed/feed). In: claims that feeds were given. Out: a
-# message to the feed's worker when a lease is over (acknowledged here or elsewhere, given back, expired). The feed then
-# has that much credit again. Owner: the process; guarded by book.lock.
+# ---- the end of a delivery -------------------------------------------------------------------------------------------
 
-cdef Table feed_leases        # by lease: the first Fed of each
+cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling* seen, int together) noexcept nogil:
+    # Notes that the first n records were acknowledged; released: the lease has ended with them. When all are back, they
+    # count in `seen`, the handling of the group, as part of `together`. NULL: another delivery counted.
+    if released or n >= h.n:
+        if seen != NULL:
+            autopilot_done(seen, now - h.leased_us, max(together, h.done + h.n))
+        unacked_forget(h)
+        return
+    h.first += n
+    h.done += n
+    h.n -= n
+    h.place = 0               # the acknowledgment wrote the cursor
+    h.flying = False
+
+cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
+    # Forgets the delivery of a cursor whose lease expired, and counts how long it took.
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, unacked_key(c))
+    if h != NULL:
+        autopilot_done(&c.group.handling, now - h.leased_us, h.done + h.n)
+        unacked_forget(h)
+
+cdef void unacked_end(Cursor* c) noexcept nogil:
+    # Forgets the delivery of a cursor whose lease is over.
+    unacked_over(unacked_key(c))
+
+cdef void unacked_over(uint64_t key) noexcept nogil:
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
+    if h != NULL:
+        unacked_forget(h)
+
+cdef void unacked_forget(Unacked* h) noexcept nogil:
+    table_del(&unacked.table, h.key)
+    if h.older != NULL:
+        h.older.newer = h.newer
+    else:
+        unacked.oldest = h.newer
+    if h.newer != NULL:
+        h.newer.older = h.older
+    else:
+        unacked.newest = h.older
+    unacked.bytes -= h.bytes
+    free(h)
+
+# ---- leases that feeds hold ------------------------------------------------------------------------------------------
+# In: claims that feeds were given (feed/feed). Out: a message to the feed's worker when a lease is over: acknowledged
+# by any client, given back or expired. The feed then has that much credit again.
+
+cdef Table feed_leases        # by lease: the first FeedLease of each
+
+cdef inline uint64_t unacked_feed_key(const unsigned char* lease) noexcept nogil:
+    cdef uint64_t key
+    memcpy(&key, lease, 8)    # lease ids are random
+    return key | 1
 
 cdef bint unacked_feed_begin(Feed* f, Cursor* c, const unsigned char* lease, int n) noexcept nogil:
     # Notes that n messages under a lease are out to a feed. Returns False if memory ran out: they do not count.
@@ -211,15 +216,18 @@ cdef bint unacked_feed_begin(Feed* f, Cursor* c, const unsigned char* lease, int
         x.alike = NULL        # an extension does not find it
     return True
 
-cdef inline uint64_t unacked_feed_key(const unsigned char* lease) noexcept nogil:
-    cdef uint64_t key
-    memcpy(&key, lease, 8)    # lease ids are random
-    return key | 1
-
 cdef FeedLease* unacked_feed_find(const unsigned char* lease) noexcept nogil:
     # Returns the first entry of a lease, NULL if none is known. The others follow by `alike`.
     cdef FeedLease* x = <FeedLease*>table_get(&feed_leases, unacked_feed_key(lease))
     return x if x != NULL and memcmp(x.lease, lease, 16) == 0 else NULL
+
+cdef void unacked_feed_end(Cursor* c) noexcept nogil:
+    # Ends the lease of a cursor's feed and gives the feed its credit back.
+    cdef Feed* f = c.fed.feed
+    f.returned += c.fed.n
+    unacked_feed_drop(c.fed)
+    if not f.posted:
+        f.posted = thread_post(&f.worker.inbox, &f.msg)
 
 cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
     cdef FeedLease* y = unacked_feed_find(x.lease)
@@ -242,11 +250,3 @@ cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
     if x.next != NULL:
         x.next.prev = x.prev
     free(x)
-
-cdef void unacked_feed_end(Cursor* c) noexcept nogil:
-    # Ends the lease of a cursor's feed and gives the feed its credit back.
-    cdef Feed* f = c.fed.feed
-    f.returned += c.fed.n
-    unacked_feed_drop(c.fed)
-    if not f.posted:
-        f.posted = thread_post(&f.worker.inbox, &f.msg)

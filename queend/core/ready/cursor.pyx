@@ -1,21 +1,12 @@
-# News from elsewhere: pauses that end, and notices of other daemons. In: partitions and groups. Out: cursors that are
-# worth a try, and waiters. Guarded by book.lock.
+# Cursors: the position of a consumer group in a partition, and its state. In: claims, ends of pauses, retired
+# partitions. Out: the cursor in its new state: in its group's list of ready cursors, or in the heap of due times. Only
+# cursor_move changes a state. Owner: the process; guarded by book.lock.
 
-cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
-    # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
-    if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_NEWS if due <= now else 0
-        return                # else the claim in flight will tell, or the next look
-    c.wakes_at = at
-    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
-        return
-    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
-    if c.state == CURSOR_READY:
-        waiters_wake_cursor(c, wake)
+# ---- found or made ---------------------------------------------------------------------------------------------------
 
 cdef Cursor* cursor_get(Group* g, Partition* p) noexcept nogil:
     # Returns the group's cursor of a partition, and makes a missing one. Returns NULL if memory ran out or the
-    # partition is buried: living objects lead to living objects only. A new cursor has its room in the heap of due
+    # partition is retired: living objects lead to living objects only. A new cursor has its room in the heap of due
     # times, so its moves allocate nothing. Requires book.lock.
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
     if c != NULL:
@@ -47,12 +38,19 @@ cdef Cursor* cursor_or_scan(Group* g, Partition* p) noexcept nogil:
         group_rescan(g)
     return c
 
+cdef inline void cursor_row_made(Cursor* c) noexcept nogil:
+    # Notes that the database has the cursor's row, by the answer to a claim. A forget since may have removed the row
+    # again. Requires book.lock.
+    atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
 cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     # Changes the state of a cursor; no other function does. due_us: monotonic, for LEASED and DELAYED. Requires
     # book.lock.
     cdef Group* g = c.group
     if c.dead:
-        c.state = state       # for calls that hold it still
+        c.state = state       # for calls that still refer to the cursor
         return
     if c.state == CURSOR_READY:
         if c.prev != NULL:
@@ -93,41 +91,6 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_BUSY:
         c.again = 0
 
-cdef void cursor_free(Cursor* c) noexcept nogil:
-    # Frees a cursor that nothing holds any more. Requires book.lock.
-    if c.fed != NULL:
-        unacked_feed_end(c)
-    if not c.dead:
-        unacked_end(c)
-        heap_del(&book.due, &c.due)
-        c.group.all_cursors = c.all_next      # the cursor is the first
-    book.n_cursors -= 1
-    free(c)
-
-cdef void cursor_retire(Cursor* c, PopJob** wake) noexcept nogil:
-    # Takes the cursor of a buried partition from its living group and wakes its waiters. Requires book.lock, and that
-    # the cursor is out of the group's table.
-    while c.wait_first != NULL:
-        waiters_wake(c.wait_first, wake)
-    cursor_move(c, CURSOR_IDLE, 0)
-    unacked_end(c)
-    if c.all_prev != NULL:
-        c.all_prev.all_next = c.all_next
-    else:
-        c.group.all_cursors = c.all_next
-    if c.all_next != NULL:
-        c.all_next.all_prev = c.all_prev
-    c.dead = True
-    c.all_next = c.partition.retired_cursors
-    c.partition.retired_cursors = c
-
-cdef inline void cursor_rest(Cursor* c) noexcept nogil:
-    # Makes a cursor, which nothing holds after a claim or an acknowledgment, ready if there is more, else idle.
-    if c.again or c.partition.head > c.next_offset:
-        cursor_move(c, CURSOR_READY, 0)
-    else:
-        cursor_move(c, CURSOR_IDLE, 0)
-
 cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
     # Books a claim of the records before next_offset: leased, or consumed at once. gone: the pop's client has left
     # meanwhile. Requires book.lock.
@@ -144,7 +107,51 @@ cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, i
         cursor_rest(c)
     rowcache_passed(c.partition)
 
-cdef inline void cursor_row_made(Cursor* c) noexcept nogil:
-    # Notes that the database has the cursor's row, by the answer to a claim. A forget since may have removed the row
-    # again. Requires book.lock.
-    atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
+cdef inline void cursor_rest(Cursor* c) noexcept nogil:
+    # Makes a cursor, which nothing holds after a claim or an acknowledgment, ready if there is more, else idle.
+    if c.again or c.partition.head > c.next_offset:
+        cursor_move(c, CURSOR_READY, 0)
+    else:
+        cursor_move(c, CURSOR_IDLE, 0)
+
+cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
+    # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
+    if c.state == CURSOR_BUSY:
+        c.again |= AGAIN_NEWS if due <= now else 0
+        return                # else the claim in flight will tell, or the next look
+    c.wakes_at = at
+    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
+        return
+    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
+    if c.state == CURSOR_READY:
+        waiters_wake_cursor(c, wake)
+
+# ---- the end of a cursor ---------------------------------------------------------------------------------------------
+
+cdef void cursor_retire(Cursor* c, PopJob** wake) noexcept nogil:
+    # Takes the cursor of a retired partition from its living group and wakes its waiters. Requires book.lock, and that
+    # the cursor is out of the group's table.
+    while c.wait_first != NULL:
+        waiters_wake(c.wait_first, wake)
+    cursor_move(c, CURSOR_IDLE, 0)
+    unacked_end(c)
+    if c.all_prev != NULL:
+        c.all_prev.all_next = c.all_next
+    else:
+        c.group.all_cursors = c.all_next
+    if c.all_next != NULL:
+        c.all_next.all_prev = c.all_prev
+    c.dead = True
+    c.all_next = c.partition.retired_cursors
+    c.partition.retired_cursors = c
+
+cdef void cursor_free(Cursor* c) noexcept nogil:
+    # Frees a cursor that nothing holds any more. Requires book.lock.
+    if c.fed != NULL:
+        unacked_feed_end(c)
+    if not c.dead:
+        unacked_end(c)
+        heap_del(&book.due, &c.due)
+        c.group.all_cursors = c.all_next      # the cursor is the first
+    book.n_cursors -= 1
+    free(c)

@@ -1,5 +1,9 @@
-# Groups that want a scan for work this process was not told of; find/poll does it. In: a group. Out: the list of
-# such groups. Guarded by book.lock.
+# Groups that want a scan, and groups in the order of their last pops. In: groups that a pop, a reload or a lost answer
+# makes worth a scan; a group when a pop looks at it. Out: the list of groups to scan (find/scanner); groups that may be
+# given up (find/retire). Owner: the process; guarded by book.lock.
+
+# ---- groups that want a scan -----------------------------------------------------------------------------------------
+# A scan finds messages and leases that this process has no notice of.
 
 cdef void group_want_scan(Group* g) noexcept nogil:
     # Adds a group whose scan is wanted to the list. Requires book.lock.
@@ -41,10 +45,9 @@ cdef void group_yield_scan(Group* g) noexcept nogil:
     book.scan_first = g
     book.n_scans += 1
 
-# Groups in the order of their last pops, so that cursors have a bound. In: a group when a pop looks at it, or when it
-# gets its first cursor. Out: above the bound, groups without a pop in the last 1.5 s, the oldest first; find/retire
-# gives
-# them up. The next pop of such a group finds it by its name and scans it, as after a start. Guarded by book.lock.
+# ---- groups in the order of their last pops --------------------------------------------------------------------------
+# They give the number of cursors a bound. Above it, groups without a pop in the last 1.5 s are given up, the oldest
+# first. The next pop of such a group finds it by its name and scans it, as after a start.
 
 cdef enum:
     CURSORS_KEPT = 200000     # of all groups together, about 50 MB
@@ -96,7 +99,7 @@ cdef Group* group_next_unused() noexcept nogil:
             return NULL
         group_unlist(g)
         if g.dead or g.queue.dead:
-            continue          # buried, or its next pop finds it again
+            continue          # retired, or its next pop finds it again
         if not group_needed(g):
             return g
         group_used(g)

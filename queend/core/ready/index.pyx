@@ -1,7 +1,9 @@
-# The book of the pop side: which partitions have work for each consumer group, and which pops wait. In: commits,
-# claims, acknowledgments, lease expiries, scans. Out: candidates for pops, and waiters to try again. Owner: the
-# process. One mutex guards all of it; it is held for a batch of changes, never across I/O. All of it is a hint:
-# PostgreSQL decides. Only cursor_move changes the state of a cursor.
+# The book: which partitions have work for each consumer group, and which pops wait. In: commits, claims,
+# acknowledgments, lease expiries, scans, notices of other daemons. Out: candidates for pops, and waiters to try again.
+# Owner: the process. One mutex guards all of it, book.lock; it is held for a batch of changes, never across I/O. All of
+# it is a hint: PostgreSQL decides.
+
+# ---- the book and its locks ------------------------------------------------------------------------------------------
 
 cdef void index_open() noexcept nogil:
     memset(&book, 0, sizeof(book))
@@ -12,6 +14,205 @@ cdef void index_close() noexcept nogil:
     heap_free(&book.due)
     table_free(&book.name_waiters)
     uv_mutex_destroy(&book.lock)
+
+cdef inline void index_lock_all() noexcept nogil:
+    # Locks catalog (for reading) and book, in their order.
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+
+cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
+    # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if wake != NULL:
+        waiters_send(w, wake)
+
+# ---- heads -----------------------------------------------------------------------------------------------------------
+
+cdef void index_new_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Notes that messages up to `head` exclusive are committed: every known group of the queue may have work. Appends
+    # waiters that can now be tried to `wake`. Requires book.lock.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    if head > p.head:
+        p.head = head
+    while g != NULL:
+        c = cursor_or_scan(g, p) if not g.dead else NULL
+        if c != NULL:
+            if c.state == CURSOR_IDLE:
+                if c.next_offset < head or c.fresh:     # else a push has handed it over
+                    cursor_move(c, CURSOR_READY, 0)
+                    waiters_wake_cursor(c, wake)
+            elif c.state == CURSOR_BUSY:
+                c.again |= AGAIN_NEWS
+        g = g.next
+
+cdef void index_head_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Notes the end of a partition by the database's word. A new head is news for every group. Requires book.lock.
+    if head > p.head:
+        p.head = head
+        index_notify(p, head, wake)
+
+cdef void index_notify(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Tells the groups that the partition may have records up to `head`. A group whose scan is wanted hears of it only
+    # if it knows the partition already: the scan tells it of others. Requires book.lock.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    while g != NULL:
+        c = NULL
+        if not g.dead:
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else cursor_or_scan(g, p)
+        if c != NULL and c.state == CURSOR_BUSY:
+            c.again |= AGAIN_NEWS
+        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
+            cursor_move(c, CURSOR_READY, 0)
+            waiters_wake_cursor(c, wake)
+        g = g.next
+
+cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Notes that this process stored records up to `head` in a partition. The partition may be retired since, and live
+    # on as another entry, which hears of the head. If there is no such entry, the groups of its queue are scanned.
+    # Requires catalog.lock and book.lock.
+    cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
+    cdef Queue* q
+    cdef Group* g
+    outbox_stored(p.id)
+    if found != NULL:
+        index_new_head(found, head, wake)
+        return
+    q = catalog_queue_id(p.queue.id)
+    if q != NULL:
+        g = q.group_list
+        while g != NULL:
+            group_rescan(g)
+            g = g.next
+
+# ---- leases, pauses and positions ------------------------------------------------------------------------------------
+
+cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
+                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
+    # Applies an acknowledgment to its cursor. forgets: book.forgets when it was sent. If cursors were moved by hand
+    # since, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
+    cdef Cursor* c = cursor_or_scan(g, p)
+    cdef PopJob* before
+    cdef int64_t wait
+    if c == NULL:
+        return
+    index_head_found(p, head, wake)
+    before = wake[0]
+    if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
+        outbox_freed(p.id, g.id)
+    if c.state == CURSOR_BUSY:
+        c.again |= AGAIN_FREE if released else AGAIN_NEWS
+        return
+    if not released:
+        return
+    if forgets != book.forgets:
+        index_ack_lost(g, p, wake)
+        return
+    c.open = committed + 1 < c.next_offset
+    c.next_offset = committed + 1
+    wait = retry_until - dbclock_now() if retry_until else 0
+    if wait > 0 and p.head > c.next_offset:
+        c.wakes_at = retry_until
+        cursor_move(c, CURSOR_DELAYED, now + wait)
+        return
+    if c.state == CURSOR_READY:
+        return
+    c.again = 0
+    cursor_rest(c)
+    if c.state == CURSOR_READY:
+        waiters_wake_cursor(c, wake)
+    if wake[0] == before:
+        outbox_freed(p.id, g.id)      # else a pop of this process goes on
+
+cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
+    # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks
+    # the database. Requires book.lock.
+    cdef Cursor* c
+    if g.dead:
+        return
+    c = cursor_or_scan(g, p)
+    if c == NULL:
+        return
+    if c.state == CURSOR_BUSY:
+        c.again |= AGAIN_FREE
+    elif c.state == CURSOR_LEASED:
+        cursor_move(c, CURSOR_READY, 0)
+        waiters_wake_cursor(c, wake)
+
+cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
+    # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
+    cdef HeapNode* n
+    cdef Cursor* c
+    uv_mutex_lock(&book.lock)
+    while True:
+        n = heap_top(&book.due)
+        if n == NULL or n.at > now:
+            break
+        c = <Cursor*>n.owner
+        if c.state == CURSOR_LEASED:
+            unacked_expired(c, now)
+        cursor_move(c, CURSOR_READY, 0)
+        waiters_wake_cursor(c, wake)
+    now = n.at if n != NULL else 0
+    uv_mutex_unlock(&book.lock)
+    return now
+
+cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
+                          PopJob** wake) noexcept nogil:
+    # Notes that a pause of a group (or of GROUP_EVERY) ends at a moment of the database's clock, whichever daemon made
+    # it. Requires book.lock.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    cdef int64_t due = now + at - wall
+    while g != NULL:
+        if not g.dead and (group == GROUP_EVERY or g.id == group):
+            c = cursor_or_scan(g, p)
+            if c != NULL and c.wakes_at != at:
+                cursor_wake_at(c, at, due if due > now else now, now, wake)
+        g = g.next
+
+cdef void index_forget(Group* g) noexcept nogil:
+    # Forgets what is known of a group's cursors, which were moved by hand: a scan finds their places and leases.
+    # Cursors that are ready or busy stay so: the database decides. Requires book.lock.
+    cdef Cursor* c = g.all_cursors
+    while c != NULL:
+        atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
+        c.open = 0
+        if c.state == CURSOR_BUSY:
+            c.again |= AGAIN_NEWS
+        elif c.state != CURSOR_READY:
+            cursor_move(c, CURSOR_IDLE, 0)
+        c = c.all_next
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED  # listed by the next pop that finds the group again
+    elif g.scan != SCAN_WANTED:
+        g.scan_twice = True
+
+# ---- notices of other daemons ----------------------------------------------------------------------------------------
+
+cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
+    # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
+    # known only from the database. Requires book.lock.
+    index_notify(p, INT64_MAX, wake)
+
+cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
+    # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a feed of this process holds
+    # the lease. The caller must then look it up: until the database says otherwise, the lease goes on. Requires
+    # book.lock.
+    cdef Group* g = catalog_group_id(p.queue, group)
+    cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
+    if c == NULL:
+        return False
+    if c.state == CURSOR_BUSY:
+        c.again |= AGAIN_FREE
+    elif c.state == CURSOR_LEASED and c.fed == NULL:
+        cursor_move(c, CURSOR_READY, 0)
+        waiters_wake_cursor(c, wake)
+    return c.fed != NULL
+
+# ---- candidates of a pop ---------------------------------------------------------------------------------------------
 
 cdef bint index_pop_stale(PopJob* j) noexcept nogil:
     # Returns True if what the pop found is deleted: no event would wake it there. Requires book.lock.
@@ -58,194 +259,3 @@ cdef int index_take(PopJob* j) noexcept nogil:
     if j.group.scan == SCAN_WANTED:
         group_want_scan(j.group)  # also if a cursor is ready: unknown partitions must not wait behind it
     return TAKE_DONE
-
-cdef void index_new_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Notes that messages up to `head` exclusive are committed: every known group of the queue may have work. Appends
-    # waiters that can now be tried to `wake`. Requires book.lock.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    if head > p.head:
-        p.head = head
-    while g != NULL:
-        c = cursor_or_scan(g, p) if not g.dead else NULL
-        if c != NULL:
-            if c.state == CURSOR_IDLE:
-                if c.next_offset < head or c.fresh:     # else a push has handed it over
-                    cursor_move(c, CURSOR_READY, 0)
-                    waiters_wake_cursor(c, wake)
-            elif c.state == CURSOR_BUSY:
-                c.again |= AGAIN_NEWS
-        g = g.next
-
-cdef void index_head_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Notes the end of a partition by the database's word. A new head is news for every group. Requires book.lock.
-    if head > p.head:
-        p.head = head
-        index_notify(p, head, wake)
-
-cdef void index_notify(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Tells the groups that the partition may have records up to `head`. A group whose scan is wanted hears of it only
-    # if it knows the partition already: the scan tells it of others. Requires book.lock.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    while g != NULL:
-        c = NULL
-        if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else cursor_or_scan(g, p)
-        if c != NULL and c.state == CURSOR_BUSY:
-            c.again |= AGAIN_NEWS
-        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
-            cursor_move(c, CURSOR_READY, 0)
-            waiters_wake_cursor(c, wake)
-        g = g.next
-
-cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
-    # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks
-    # the database. Requires book.lock.
-    cdef Cursor* c
-    if g.dead:
-        return
-    c = cursor_or_scan(g, p)
-    if c == NULL:
-        return
-    if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE
-    elif c.state == CURSOR_LEASED:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
-
-cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Notes that this process stored records up to `head` in a partition. The partition may be buried since, and live on
-    # as another entry, which hears of the head. If there is no such entry, the groups of its queue are scanned.
-    # Requires catalog.lock and book.lock.
-    cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
-    cdef Queue* q
-    cdef Group* g
-    outbox_stored(p.id)
-    if found != NULL:
-        index_new_head(found, head, wake)
-        return
-    q = catalog_queue_id(p.queue.id)
-    if q != NULL:
-        g = q.group_list
-        while g != NULL:
-            group_rescan(g)
-            g = g.next
-
-cdef void index_forget(Group* g) noexcept nogil:
-    # Forgets what is known of a group's cursors, which were moved by hand: a scan finds their places and leases.
-    # Cursors that are ready or busy stay so: the database decides. Requires book.lock.
-    cdef Cursor* c = g.all_cursors
-    while c != NULL:
-        atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
-        c.open = 0
-        if c.state == CURSOR_BUSY:
-            c.again |= AGAIN_NEWS
-        elif c.state != CURSOR_READY:
-            cursor_move(c, CURSOR_IDLE, 0)
-        c = c.all_next
-    if g.scan == SCAN_DONE:
-        g.scan = SCAN_WANTED  # listed by the next pop that finds the group again
-    elif g.scan != SCAN_WANTED:
-        g.scan_twice = True
-
-cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
-    # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
-    cdef HeapNode* n
-    cdef Cursor* c
-    uv_mutex_lock(&book.lock)
-    while True:
-        n = heap_top(&book.due)
-        if n == NULL or n.at > now:
-            break
-        c = <Cursor*>n.owner
-        if c.state == CURSOR_LEASED:
-            unacked_expired(c, now)
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
-    now = n.at if n != NULL else 0
-    uv_mutex_unlock(&book.lock)
-    return now
-
-cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
-                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # Applies an acknowledgment to its cursor. forgets: book.forgets when it was sent. If cursors were moved by hand
-    # since, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
-    cdef Cursor* c = cursor_or_scan(g, p)
-    cdef PopJob* before
-    cdef int64_t wait
-    if c == NULL:
-        return
-    index_head_found(p, head, wake)
-    before = wake[0]
-    if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
-        outbox_freed(p.id, g.id)
-    if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE if released else AGAIN_NEWS
-        return
-    if not released:
-        return
-    if forgets != book.forgets:
-        index_ack_lost(g, p, wake)
-        return
-    c.open = committed + 1 < c.next_offset
-    c.next_offset = committed + 1
-    wait = retry_until - dbclock_now() if retry_until else 0
-    if wait > 0 and p.head > c.next_offset:
-        c.wakes_at = retry_until
-        cursor_move(c, CURSOR_DELAYED, now + wait)
-        return
-    if c.state == CURSOR_READY:
-        return
-    c.again = 0
-    cursor_rest(c)
-    if c.state == CURSOR_READY:
-        waiters_wake_cursor(c, wake)
-    if wake[0] == before:
-        outbox_freed(p.id, g.id)      # else a pop of this process goes on
-
-cdef inline void index_lock_all() noexcept nogil:
-    # Locks catalog (for reading) and book, in their order.
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
-
-cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
-    # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        waiters_send(w, wake)
-
-cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
-                          PopJob** wake) noexcept nogil:
-    # Notes that a pause of a group (or of GROUP_EVERY) ends at a moment of the database's clock, whichever daemon made
-    # it. Requires book.lock.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    cdef int64_t due = now + at - wall
-    while g != NULL:
-        if not g.dead and (group == GROUP_EVERY or g.id == group):
-            c = cursor_or_scan(g, p)
-            if c != NULL and c.wakes_at != at:
-                cursor_wake_at(c, at, due if due > now else now, now, wake)
-        g = g.next
-
-cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
-    # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
-    # known only from the database. Requires book.lock.
-    index_notify(p, INT64_MAX, wake)
-
-cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
-    # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a stream of this process holds
-    # the lease. The caller must then look it up: until the database says otherwise, the lease goes on. Requires
-    # book.lock.
-    cdef Group* g = catalog_group_id(p.queue, group)
-    cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
-    if c == NULL:
-        return False
-    if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE
-    elif c.state == CURSOR_LEASED and c.fed == NULL:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
-    return c.fed != NULL

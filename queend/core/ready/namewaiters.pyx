@@ -1,6 +1,9 @@
-# Pops that wait by name: their queue or partition is not known yet, or they ask for a namespace or task. In: pops. Out:
-# the pops that wait for a queue with news. Each name (of a queue, or a namespace with a task) has a list, found by its
-# hash. News of one queue costs nothing for waiters of another. Owner: the process; guarded by book.lock.
+# Pops that wait by name: their queue or partition is not known yet, or they ask for a namespace or task. In: pops; news
+# of queues. Out: the pops to try again; when a group first asked for a name. Owner: the process; guarded by book.lock.
+
+# ---- lists of waiters, by name ---------------------------------------------------------------------------------------
+# Each name (of a queue, or a namespace with a task) has a list, found by its hash. News of one queue costs nothing for
+# waiters of another.
 
 cdef struct NameWaiters:
     NameWaiters* same_hash
@@ -66,6 +69,8 @@ cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
     free(<void*>s.task.p)
     free(s)
 
+# ---- news of a queue -------------------------------------------------------------------------------------------------
+
 cdef void namewaiters_wake(NameWaiters* s, Slice partition, PopJob** wake) noexcept nogil:
     # Wakes all pops of a list; with a partition, only those that named it or none. May free the list.
     cdef PopJob* j = s.first if s != NULL else NULL
@@ -86,28 +91,6 @@ cdef void namewaiters_wake_queue(Queue* q, Slice partition, PopJob** wake) noexc
     namewaiters_wake(namewaiters_find(True, q.ns, none), none, wake)
     namewaiters_wake(namewaiters_find(True, none, q.task), none, wake)
     namewaiters_wake(namewaiters_find(True, none, none), none, wake)
-
-cdef bint namewaiters_for_queue(Queue* q) noexcept nogil:
-    # Returns True if a pop by namespace or task waits for a queue filed there. Requires book.lock.
-    cdef Slice none = slice_of(NULL, 0)
-    return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
-            or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
-
-cdef bint namewaiters_for_group(Group* g) noexcept nogil:
-    # Returns True if a pop by namespace or task waits for this group of its queue. Requires book.lock.
-    cdef Slice none = slice_of(NULL, 0)
-    cdef Queue* q = g.queue
-    return book.n_name_waiters and (
-        namewaiters_has_group(namewaiters_find(True, q.ns, q.task), g)
-        or namewaiters_has_group(namewaiters_find(True, q.ns, none), g)
-        or namewaiters_has_group(namewaiters_find(True, none, q.task), g)
-        or namewaiters_has_group(namewaiters_find(True, none, none), g))
-
-cdef bint namewaiters_has_group(NameWaiters* s, Group* g) noexcept nogil:
-    cdef PopJob* j = s.first if s != NULL else NULL
-    while j != NULL and not slice_eq(j.req.group, g.name):
-        j = j.wait_next
-    return j != NULL
 
 cdef void namewaiters_wake_known(PopJob** wake) noexcept nogil:
     # Wakes pops that wait for a namespace or task, or for something of a queue that is known by now. Pops of unknown
@@ -132,9 +115,34 @@ cdef void namewaiters_wake_all(PopJob** wake) noexcept nogil:
             # the list leaves the table, and another may take its cell
             namewaiters_wake(<NameWaiters*>book.name_waiters.cells[i].value, slice_of(NULL, 0), wake)
 
-# First requests of groups that begin `new`, for a queue that does not exist yet or for a namespace or task. In: such
-# requests. Out: when the first of them came. The group is made when its queue exists, and begins at that moment: it
-# gets what was pushed in between. Owner: the process. A hash table of fixed size, guarded by book.lock.
+# ---- questions of other rooms ----------------------------------------------------------------------------------------
+
+cdef bint namewaiters_for_queue(Queue* q) noexcept nogil:
+    # Returns True if a pop by namespace or task waits for a queue filed there. Requires book.lock.
+    cdef Slice none = slice_of(NULL, 0)
+    return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
+            or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
+
+cdef bint namewaiters_for_group(Group* g) noexcept nogil:
+    # Returns True if a pop by namespace or task waits for this group of its queue. Requires book.lock.
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Queue* q = g.queue
+    return book.n_name_waiters and (
+        namewaiters_has_group(namewaiters_find(True, q.ns, q.task), g)
+        or namewaiters_has_group(namewaiters_find(True, q.ns, none), g)
+        or namewaiters_has_group(namewaiters_find(True, none, q.task), g)
+        or namewaiters_has_group(namewaiters_find(True, none, none), g))
+
+cdef bint namewaiters_has_group(NameWaiters* s, Group* g) noexcept nogil:
+    cdef PopJob* j = s.first if s != NULL else NULL
+    while j != NULL and not slice_eq(j.req.group, g.name):
+        j = j.wait_next
+    return j != NULL
+
+# ---- first requests --------------------------------------------------------------------------------------------------
+# A group that begins `new` may ask before its queue exists, or for a namespace or task. The time of its first request
+# is kept in a hash table of fixed size. The group is made when its queue exists, and begins at that time: it gets what
+# was pushed in between.
 
 cdef enum:
     AWAITED_SETS = 1024
@@ -162,7 +170,7 @@ cdef Awaited* namewaiters_first(uint64_t key, int64_t now) noexcept nogil:
     return NULL
 
 cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) noexcept nogil:
-    # Notes a request. The moment of the first one stays.
+    # Notes a request. The time of the first one stays.
     cdef Awaited* a = namewaiters_first(key, now)
     cdef Awaited* all_ = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
     cdef int i

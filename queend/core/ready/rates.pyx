@@ -1,10 +1,9 @@
-# Rates over all partitions: the tokens that this process holds. In: pops, and slices of the database's buckets
-# (find/buckets). Out: pops with tokens, and waiters. Owner: the process; guarded by book.lock.
-#
-# One token lets one message be delivered. A bucket belongs to a group, or to all groups of a queue together. Before a
-# pop asks the database for messages, it takes a token for each that it may bring; unused tokens go back. A pop without
-# tokens waits in a list of its group, and is woken with tokens in hand: no later pop can take them away. A queue
-# without such rates costs one comparison.
+# Rates over all partitions: the tokens that this process holds. A token lets one message be delivered. A bucket belongs
+# to a group, or to all groups of a queue together. In: pops, and slices of the database's buckets (find/buckets). Out:
+# pops with tokens, and waiters. Owner: the process; guarded by book.lock. A queue without such rates costs one
+# comparison.
+
+# ---- the state of a bucket -------------------------------------------------------------------------------------------
 
 cdef int64_t rate_next(Group* g) noexcept nogil:
     # Returns when the group may have tokens again; 0: now.
@@ -25,6 +24,20 @@ cdef void rates_look(int64_t at, bint soon) noexcept nogil:
         book.rates_at = at
         if soon:
             waiters_wake_leader()
+
+cdef void rates_changed(Queue* q) noexcept nogil:
+    # Forgets what was said of the former rates of a queue.
+    cdef Group* g
+    uv_mutex_lock(&book.lock)
+    q.rate.next_us = 0
+    g = q.group_list
+    while g != NULL:
+        g.rate.next_us = 0
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+
+# ---- tokens for a pop ------------------------------------------------------------------------------------------------
+# Before a pop asks the database for messages, it takes a token for each that it may bring. Unused tokens go back.
 
 cdef int rate_has(Rate* r, int wanted, bint waited, int64_t now) noexcept nogil:
     # Returns how many of the wanted tokens are here. If there are fewer, asks for more, and a pop that has not waited
@@ -66,19 +79,6 @@ cdef inline void rate_hold(PopJob* j, int n) noexcept nogil:
     if j.shared & SHARED_QUEUE:
         j.queue.rate.tokens -= n
 
-cdef inline bint rate_serve(PopJob* j) noexcept nogil:
-    # Gives a waiting pop as many tokens as are here and it takes. Returns False if there are none.
-    cdef int64_t n = j.req.batch
-    if j.queue.shared & SHARED_GROUP:
-        n = min(n, j.group.rate.tokens)
-    if j.queue.shared & SHARED_QUEUE:
-        n = min(n, j.queue.rate.tokens)
-    if n <= 0:
-        return False
-    rate_hold(j, <int>n)
-    j.waited = False
-    return True
-
 cdef void rate_settle(PopJob* j, int64_t took, PopJob** wake) noexcept nogil:
     # Settles the tokens of a pop that brought `took` messages: unused tokens are for others.
     cdef int64_t left = j.reserved - took
@@ -93,6 +93,23 @@ cdef void rate_settle(PopJob* j, int64_t took, PopJob** wake) noexcept nogil:
         j.queue.rate.tokens += left
     rates_look(clock_mono_us() + RATE_HELD_US, False)
     rates_turn(j.queue, wake)
+
+# ---- tokens for waiters ----------------------------------------------------------------------------------------------
+# A pop without tokens waits in a list of its group. It is woken with tokens that it holds: no later pop can take them
+# away.
+
+cdef inline bint rate_serve(PopJob* j) noexcept nogil:
+    # Gives a waiting pop as many tokens as are here and it takes. Returns False if there are none.
+    cdef int64_t n = j.req.batch
+    if j.queue.shared & SHARED_GROUP:
+        n = min(n, j.group.rate.tokens)
+    if j.queue.shared & SHARED_QUEUE:
+        n = min(n, j.queue.rate.tokens)
+    if n <= 0:
+        return False
+    rate_hold(j, <int>n)
+    j.waited = False
+    return True
 
 cdef void rates_turn(Queue* q, PopJob** wake) noexcept nogil:
     # Gives tokens to waiters: to one of each group in turn. The group that was served last comes last.
@@ -135,14 +152,3 @@ cdef void rates_answered(Queue* q, PopJob** wake) noexcept nogil:
         g = g.next
     if some and book.n_name_waiters:
         namewaiters_wake_queue(q, slice_of(NULL, 0), wake)
-
-cdef void rates_changed(Queue* q) noexcept nogil:
-    # Forgets what was said of the former rates of a queue.
-    cdef Group* g
-    uv_mutex_lock(&book.lock)
-    q.rate.next_us = 0
-    g = q.group_list
-    while g != NULL:
-        g.rate.next_us = 0
-        g = g.next
-    uv_mutex_unlock(&book.lock)

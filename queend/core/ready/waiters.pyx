@@ -1,53 +1,8 @@
-# Parked pops that are to be tried again. In: pops taken out of the book. Out: each in the list of its own worker. The
-# first worker is woken here as well, when there is something for it to do. Locks: catalog.lock, then book.lock; taking
-# pops out of the book usually needs both.
+# Parked pops. In: pops that found nothing; cursors, groups and queues with news. Out: pops taken out of the book, each
+# in the list of its own worker. The first worker is woken here too, if there is work for it. Owner: the process. Locks:
+# catalog.lock, then book.lock; taking pops out of the book usually needs both.
 
-cdef inline void waiters_wake_leader() noexcept nogil:
-    # Lets the first worker look around. Any thread may call it.
-    waiters_post_leader(waiters_leader_woken)
-
-cdef void waiters_post_leader(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or leader == NULL:
-        free(m)
-        return
-    m.run = run
-    if not worker_post(leader, m):
-        free(m)
-
-cdef void waiters_leader_woken(Worker* w, InboxMsg* m) noexcept nogil:
-    # Frees the message: the worker's drain comes next.
-    free(m)
-
-cdef void waiters_send(Worker* w, PopJob* wake) noexcept nogil:
-    # Sends pops that were taken out of the book to their workers. w: the worker of the caller's thread, NULL if it has
-    # none. Requires that book.lock is free.
-    cdef PopJob* following
-    cdef PopJob* j = NULL
-    # the list was built by pushing: reverse it, so that the oldest waiter is tried first
-    while wake != NULL:
-        following = wake.wait_next
-        wake.wait_next = j
-        j = wake
-        wake = following
-    while j != NULL:
-        following = j.wait_next
-        j.wait_next = NULL
-        if j.job.r.worker is w:
-            waiters_woken(w, &j.job.msg)
-        else:
-            j.job.msg.run = waiters_woken
-            worker_post(j.job.r.worker, &j.job.msg)
-        j = following
-
-cdef void waiters_woken(Worker* w, InboxMsg* m) noexcept nogil:
-    cdef PopJob* j = <PopJob*>m
-    heap_del(&engine_of(w).deadlines, &j.deadline)
-    j.asked = False
-    j.job.tries = 0
-    job_queue(&j.job, &engine_of(w).woken)
-
-# ---- waiters, in the book ------------------------------------------------------------------------------------------
+# ---- parked ----------------------------------------------------------------------------------------------------------
 
 cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_prev = last[0]
@@ -114,6 +69,8 @@ cdef void waiters_unpark(PopJob* j) noexcept nogil:
     j.job.at = JOB_WOKEN
     book.parked -= 1
 
+# ---- woken -----------------------------------------------------------------------------------------------------------
+
 cdef inline void waiters_wake(PopJob* j, PopJob** wake) noexcept nogil:
     waiters_unpark(j)
     j.wait_next = wake[0]
@@ -154,8 +111,57 @@ cdef void waiters_wake_group(Group* g, PopJob** wake) noexcept nogil:
             cursor_move(c, CURSOR_READY, 0)
         c = c.all_next
 
-# A list of all queues with the number of pops parked on each, for sampled stats (Core.tallies, Core.parked). In:
-# catalog and book. Out: that list. Locks: catalog.lock, then book.lock.
+# ---- sent to their workers -------------------------------------------------------------------------------------------
+
+cdef void waiters_send(Worker* w, PopJob* wake) noexcept nogil:
+    # Sends pops that were taken out of the book to their workers. w: the worker of the caller's thread, NULL if it has
+    # none. Requires that book.lock is free.
+    cdef PopJob* following
+    cdef PopJob* j = NULL
+    # the list was built by pushing: reverse it, so that the oldest waiter is tried first
+    while wake != NULL:
+        following = wake.wait_next
+        wake.wait_next = j
+        j = wake
+        wake = following
+    while j != NULL:
+        following = j.wait_next
+        j.wait_next = NULL
+        if j.job.r.worker is w:
+            waiters_woken(w, &j.job.msg)
+        else:
+            j.job.msg.run = waiters_woken
+            worker_post(j.job.r.worker, &j.job.msg)
+        j = following
+
+cdef void waiters_woken(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PopJob* j = <PopJob*>m
+    heap_del(&engine_of(w).deadlines, &j.deadline)
+    j.asked = False
+    j.job.tries = 0
+    job_queue(&j.job, &engine_of(w).woken)
+
+# ---- the first worker is woken ---------------------------------------------------------------------------------------
+
+cdef inline void waiters_wake_leader() noexcept nogil:
+    # Lets the first worker look around. Any thread may call it.
+    waiters_post_leader(waiters_leader_woken)
+
+cdef void waiters_post_leader(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or leader == NULL:
+        free(m)
+        return
+    m.run = run
+    if not worker_post(leader, m):
+        free(m)
+
+cdef void waiters_leader_woken(Worker* w, InboxMsg* m) noexcept nogil:
+    # Frees the message: the worker's drain comes next.
+    free(m)
+
+# ---- counted ---------------------------------------------------------------------------------------------------------
+# For sampled stats: Core.tallies, Core.parked.
 
 cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
     # Lists all queues and how many pops are parked on each. Returns their number, -1 if memory ran out. The caller
