@@ -1,6 +1,6 @@
-# The questions of a round of look-ups (find/lookup): names, ids and sizes, gathered by kind. In: what jobs miss; rows.
-# Out: parameters, with a statement for each kind; entries of the catalog. Names that may not be made are noted
-# (find/ask). Owner: the worker. Locks: catalog.lock, then book.lock; idsets.lock alone.
+# The questions of a round of look-ups (find/lookup): names, ids and sizes, gathered by kind. In: what jobs miss; rows
+# of the answers. Out: a statement for each kind; entries of the catalog; 409 for jobs that asked for a name which may
+# not be made. Owner: the worker. Locks: catalog.lock, then book.lock; idsets.lock alone.
 
 cdef enum:
     ASK_ROOM = 250            # of one statement; the statements of a round are in flight side by side
@@ -279,8 +279,8 @@ cdef enum:
     PARTITIONS_FIND_NAME
 
 cdef void ask_take_names(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
-    # Takes rows of partitions_find. They are ignored if partitions were removed since the
-    # statement was sent. An unknown queue lets the catalog be reloaded.
+    # Takes rows of partitions_find. They are ignored if partitions were removed since the statement was sent. An
+    # unknown queue lets the catalog be reloaded.
     cdef int row
     cdef Queue* q
     cdef bint unknown = False
@@ -296,10 +296,10 @@ cdef void ask_take_names(Engine* e, PGresult* res, int64_t cleanings) noexcept n
         e.round.reload = True
         catalog_want_reload(e.worker)
 
-# Names that may not be made: the operator's bound on queues, partitions of a queue or groups of a queue is reached. In:
-# what a round of look-ups was refused. Out: 409 to the jobs that asked for it, and to no other. The database counts
-# (sql/function/names.sql); it is asked only when a name is made. Records of the failover buffer were accepted before:
-# they are bound by nothing. Owner: the round, which is its worker's.
+# ---- names that may not be made --------------------------------------------------------------------------------------
+# The operator's bound on queues, partitions of a queue or groups of a queue is reached. The database counts
+# (sql/function/names.sql), and only when a name is made. The bounds do not apply to records of the failover buffer:
+# these were accepted before. Owner: the round.
 
 cdef enum:
     BOUND_LOG_US = 60000000   # between two log lines

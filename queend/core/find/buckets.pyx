@@ -1,6 +1,6 @@
-# Tokens of rates over all partitions (ready/rates), taken from the database. In: what pops miss. Out: slices of the
-# buckets, at most 250 ms old; older tokens are given back. Owner: the first worker, with one statement at a time for
-# all rates that need one. Tokens of a process that dies are lost: fewer messages are delivered, never more. Locks:
+# Tokens of rates over all partitions (ready/rates), taken from the database. In: the tokens that pops lack. Out: slices
+# of the buckets, at most 250 ms old; older tokens are given back. Owner: the first worker, with one statement at a time
+# for all rates that need one. If a process dies, its tokens are lost: fewer messages are delivered, never more. Locks:
 # catalog.lock, then book.lock.
 
 cdef void buckets_drain(Engine* e) noexcept nogil:

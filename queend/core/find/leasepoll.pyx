@@ -1,12 +1,8 @@
 # Leases that ended before their expiry through another daemon. In: looks that saw a commit. Out: cursors that are
-# ready. Owner: the worker that looks (find/poll). Locks: catalog.lock, then book.lock.
-#
-# A daemon tells its own process when a lease ends. To write that down for other daemons would cost every
-# acknowledgment. So this process looks up the leases it believes in and that a pop waits for, or a stream for credit.
-# While pops come that do not wait, it looks up all leases, so that the next such pop finds what is free. Each look
-# begins a walk around the heap of due times, in pages. A lease is looked up once after each look that saw a commit,
-# also if the pop that waits for it came later. After a page the walk rests for LEASES_REST times as long as the page
-# took, at most LEASES_REST_US.
+# ready. Owner: the worker that looks (find/poll). Locks: catalog.lock, then book.lock. To write the end of a lease down
+# for other daemons would cost every acknowledgment. So this process looks up leases that it believes in, if a pop waits
+# for them, or a stream for credit. For LEASES_ASKED_US (60 s) after an empty pop that did not wait, it looks up all
+# leases.
 
 cdef enum:
     LEASES_ASKED_US = 60000000    # after a pop that did not wait and found nothing
@@ -14,6 +10,11 @@ cdef enum:
     LEASES_REST = 4
     LEASES_REST_US = 200000
     LEASES_PAUSE_US = 1000    # after a page without a statement
+
+# ---- the walk --------------------------------------------------------------------------------------------------------
+# Each look begins a walk around the heap of due times, in pages. A lease is looked up once after each look that saw a
+# commit, even if the pop came later. After a page the walk rests for LEASES_REST times as long as the page took, at
+# most LEASES_REST_US (200 ms).
 
 cdef void leasepoll_begin(Polling* d, bint committed, int64_t now) noexcept nogil:
     # Begins a walk, or lengthens the one under way to a whole round. committed: the look saw a commit.

@@ -1,7 +1,7 @@
-# Names to ids. In: jobs in `resolving`, which miss names. Out: entries of the catalog, and the jobs tried again. A
-# round asks for what its jobs miss, a statement per kind. Each worker has one round at a time: a job that misses a name
-# meanwhile joins the next one. A round has at most ROUND_NAMES, which clients share: a client that makes thousands of
-# names delays others by one round. Owner: the worker. Locks: catalog.lock.
+# Names to ids, in rounds. In: jobs in `resolving`, which miss names. Out: entries of the catalog (find/ask), and the
+# jobs tried again. A round asks for what its jobs miss, a statement per kind. Each worker has one round at a time: a
+# job that misses a name meanwhile joins the next one. A round has at most ROUND_NAMES, which clients share: a client
+# that makes thousands of names delays others by one round. Owner: the worker. Locks: catalog.lock.
 
 cdef enum:
     ASK_TRIES = 200           # tries of a statement whose connection was lost
@@ -9,6 +9,38 @@ cdef enum:
     ROUND_SHARE = 250         # names of one client, if several ask
 
 cdef const char* NAMES_NOT = "The names could not be looked up"
+
+cdef void lookup_drain(Engine* e) noexcept nogil:
+    # Starts a round if there is something to ask, and sends what was not sent yet.
+    if not e.round.running:
+        if e.resolving.first == NULL:
+            return
+        e.round.running = True
+        e.round.failures = 0
+        e.round.why = 503
+        e.round.server_error = NULL
+        e.round.apart = False
+        e.round.reload = False
+        table_init(&e.round.refused)
+        arena_open(&e.round.arena, &e.worker.chunks)
+        e.round.waiting = NULL
+        uv_rwlock_rdlock(&catalog.lock)
+        e.round.incarnation = catalog.incarnation
+        lookup_gather(e)
+        uv_rwlock_rdunlock(&catalog.lock)
+    if e.round.incarnation != catalog.incarnation:
+        e.round.waiting = NULL        # its ids mean other things now: all jobs ask anew
+    while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
+        if not lookup_send(e, e.round.waiting):
+            break
+    if not e.round.running:
+        return                # a call ended inside slot_send and ended the round
+    if e.round.waiting == NULL and e.round.flying == 0:
+        lookup_end(e)
+    elif e.round.flying == 0 and not slotpool_ready(e.slots):
+        lookup_expire(e)
+
+# ---- a round begins --------------------------------------------------------------------------------------------------
 
 cdef void lookup_gather(Engine* e) noexcept nogil:
     # Lets jobs ask for what they miss, in the order they came, until the round has ROUND_NAMES. A job that goes alone
@@ -49,36 +81,6 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
             break
     table_free(&r.asked)
 
-cdef void lookup_drain(Engine* e) noexcept nogil:
-    # Starts a round if there is something to ask, and sends what was not sent yet.
-    if not e.round.running:
-        if e.resolving.first == NULL:
-            return
-        e.round.running = True
-        e.round.failures = 0
-        e.round.why = 503
-        e.round.server_error = NULL
-        e.round.apart = False
-        e.round.reload = False
-        table_init(&e.round.refused)
-        arena_open(&e.round.arena, &e.worker.chunks)
-        e.round.waiting = NULL
-        uv_rwlock_rdlock(&catalog.lock)
-        e.round.incarnation = catalog.incarnation
-        lookup_gather(e)
-        uv_rwlock_rdunlock(&catalog.lock)
-    if e.round.incarnation != catalog.incarnation:
-        e.round.waiting = NULL        # its ids mean other things now: all jobs ask anew
-    while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
-        if not lookup_send(e, e.round.waiting):
-            break
-    if not e.round.running:
-        return                # a call ended inside slot_send and ended the round
-    if e.round.waiting == NULL and e.round.flying == 0:
-        lookup_end(e)
-    elif e.round.flying == 0 and not slotpool_ready(e.slots):
-        lookup_expire(e)
-
 cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
     if slotpool_take(e.slots) == NULL:
         return False
@@ -93,6 +95,8 @@ cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
     e.round.waiting = a.next
     e.round.flying += 1
     return call_send(&a.base)
+
+# ---- an answer -------------------------------------------------------------------------------------------------------
 
 cdef void lookup_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Ask* a = <Ask*>c
@@ -147,6 +151,8 @@ cdef bint lookup_overdue(Ask* a, int64_t now) noexcept nogil:
 cdef inline void lookup_requeue(Engine* e, Ask* a) noexcept nogil:
     a.next = e.round.waiting
     e.round.waiting = a
+
+# ---- a round ends ----------------------------------------------------------------------------------------------------
 
 cdef void lookup_end(Engine* e) noexcept nogil:
     # Ends a round: its jobs try again. A job that misses the same name too often gives up by itself.

@@ -1,15 +1,7 @@
-# Finds work this process was not told of, in the background: clients that a hint can serve are served first. In: scans
-# of groups (start-up, a group never seen, a reload); looks at commits of other programs and at pauses about to end.
-# Out: heads, leases and waiters in the book. Owner: the worker; the first one with a connection looks for all. Locks:
-# catalog.lock, then book.lock.
-#
-# Each look goes on from the one before. A complete look notes a time before which everything was visible to it
-# (queend.safe_time, by the database's clock). The next look reads what was stored since then. So looks miss no commit,
-# even if it takes long, a clock is set, or clients stay away. A look runs each `look_ms` (1 s), also without waiters.
-# So a pop that does not wait finds what others committed. If no look was possible for LOOK_GAP_US (60 s), all groups
-# are scanned instead. A partition's head is raised only together with news for its groups (index_new_head,
-# index_head_found,
-# handover_book): a head that is known has been told.
+# Finds work that this process has no notice of, in the background: commits of other daemons and programs, and pauses
+# about to end. In: looks at the database; rows of partitions with their heads. Out: heads and waiters in the book;
+# groups to scan (find/scanner). Owner: the worker; the first one with a connection looks for all. Clients that a hint
+# can serve are served first. Locks: catalog.lock, then book.lock.
 
 cdef enum Finding:            # what the statement in flight, and the names it needs, are about
     FIND_NOTHING = 0
@@ -18,6 +10,9 @@ cdef enum Finding:            # what the statement in flight, and the names it n
     FIND_WAKING
     FIND_LEASES
     FIND_SCAN
+
+# ---- one statement at a time -----------------------------------------------------------------------------------------
+# Looks, pages of scans and of leases (find/leasepoll) share the worker's statement struct Polling.
 
 cdef inline bint poll_waits(Engine* e) noexcept nogil:
     # Returns whether there is a statement for poll_drain to send.
@@ -67,6 +62,11 @@ cdef void poll_begin(Engine* e, int statement, call_done done, int finding) noex
     e.polling.finding = finding
     call_begin(&e.polling.call, e, statement, done)
 
+# ---- looks -----------------------------------------------------------------------------------------------------------
+# A complete look notes a time before which it saw everything (queend.safe_time, by the database's clock). The next look
+# reads what was stored since: so no commit is missed, even if it takes long or a clock is set. A look runs each
+# `look_ms` (1 s), also without waiters: so a pop that does not wait finds what others committed.
+
 cdef void poll_tick(Engine* e, int64_t now) noexcept nogil:
     # Asks whether anything has been committed at all, the catalog among it. An idle database answers that in
     # microseconds. The worker that leads calls it (poll_leads).
@@ -112,174 +112,10 @@ cdef void poll_discard(Polling* d) noexcept nogil:
     d.finding = FIND_NOTHING
     d.snapshot = 0
 
-cdef void poll_load(Engine* e) noexcept nogil:
-    # Reloads the catalog: there are, or may be, queues that this process does not know.
-    e.polling.load_after = clock_mono_us()
-    catalog_want_reload(e.worker)
-
-cdef void poll_loaded(Engine* e) noexcept nogil:
-    # Lets pops that wait for an unknown queue or partition ask again, after a reload has ended.
-    cdef PopJob* wake = NULL
-    if e.polling.load_after == 0:
-        return
-    if reload_of < e.polling.load_after:
-        catalog_want_reload(e.worker)  # it had begun before
-        return
-    e.polling.load_after = 0
-    index_lock_all()
-    namewaiters_wake_known(&wake)
-    index_unlock_all(e.worker, wake)
-
-cdef void poll_forget(Engine* e) noexcept nogil:
-    # Forgets everything that was found on another server: all is looked for again.
-    cdef Polling* d = &e.polling
-    scanner_release(e)
-    d.n_found = 0
-    d.n_checked = 0
-    d.leases_due_us = 0
-    d.leases_left = 0
-    d.leases_unasked = 0
-    d.snapshot = 0
-    d.looked_us = 0
-    d.due_us = 0
-    d.since = 0
-    d.writer = 0
-    d.waking_from = 0
-    d.waking_after = 0
-    d.load_after = 0
-
-cdef bint poll_found_room(Polling* d, int n) noexcept nogil:
-    # Makes room for n rows of an answer. Returns False if memory ran out.
-    cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
-    if f == NULL:
-        return False
-    memset(f, 0, n * sizeof(Found))
-    d.found = f
-    d.n_found = 0
-    d.incarnation = catalog.incarnation
-    return True
-
-cdef inline Found* poll_found_add(Polling* d, int32_t partition) noexcept nogil:
-    # Returns the next row, which is zero as yet.
-    d.n_found += 1
-    d.found[d.n_found - 1].partition = partition
-    return &d.found[d.n_found - 1]
-
-# Columns of pop_scan.
-cdef enum:
-    POP_SCAN_PARTITION = 0
-    POP_SCAN_NEXT
-    POP_SCAN_HEAD             # negative in a last row that only names the partition
-    POP_SCAN_LEASE_UNTIL
-# POP_SCAN_HEAD of a last row after which a further page may follow.
-cdef enum:
-    POP_SCAN_MORE = -1
-
-cdef void poll_pauses_send(Engine* e) noexcept nogil:
-    cdef Polling* d = &e.polling
-    cdef WakingArgs* a = <WakingArgs*>e.args.at
-    cdef int64_t back
-    d.waking_sent = dbclock_now()
-    back = d.waking_sent - WAKING_BACK_US
-    if d.writer and d.writer < back:
-        back = d.writer       # a pause that is committed late
-    if d.waking_after == 0 and (d.waking_from == 0 or back < d.waking_from):
-        d.waking_from = back
-    poll_begin(e, STMT_WAKING, poll_pauses_done, FIND_WAKING)
-    arg_int8(&a.from_us, d.waking_from)
-    arg_int4(&a.after, d.waking_after)
-    arg_int8(&a.to_us, d.waking_sent + WAKING_AHEAD_US)
-    arg_int4(&a.most, WAKING_PAGE)
-    call_send(&d.call)
-
-# Columns of waking.
-cdef enum:
-    WAKING_PARTITION = 0
-    WAKING_QUEUE
-    WAKING_GROUP
-    WAKING_AT
-
-cdef void poll_pauses_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = c.engine
-    cdef Polling* d = &e.polling
-    cdef Found* f
-    cdef int row
-    cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
-    d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or not poll_found_room(d, n):
-        return
-    d.waking_wanted = n == WAKING_PAGE
-    d.waking_from = pg_int8(res, n - 1, WAKING_AT) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
-    d.waking_after = pg_int4(res, n - 1, WAKING_PARTITION) if d.waking_wanted else 0
-    uv_rwlock_rdlock(&catalog.lock)
-    for row in range(n):
-        if catalog_queue_id(pg_int4(res, row, WAKING_QUEUE)) != NULL:     # no pop here can wait for others
-            f = poll_found_add(d, pg_int4(res, row, WAKING_PARTITION))
-            f.group = pg_int4(res, row, WAKING_GROUP)
-            f.wakes_at = pg_int8(res, row, WAKING_AT)
-    uv_rwlock_rdunlock(&catalog.lock)
-    poll_find_names(e, FIND_WAKING)
-
-cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
-    # Asks by id for the names of partitions that other processes made. Then takes the findings.
-    cdef Polling* d = &e.polling
-    cdef NamesArgs* a = <NamesArgs*>e.args.at
-    cdef int i
-    poll_begin(e, STMT_PARTITIONS_FIND, poll_names_done, finding)
-    uv_rwlock_rdlock(&catalog.lock)
-    for i in range(d.n_found):
-        if catalog_partition_id(d.found[i].partition) == NULL:
-            pgarray_int4(&a.first, d.found[i].partition)
-    uv_rwlock_rdunlock(&catalog.lock)
-    d.cleanings = catalog.cleanings
-    if a.first.n:
-        call_send(&d.call)
-    else:
-        poll_apply(e, finding)
-
-cdef void poll_names_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # Takes the findings. If the look-up of names failed, they are missing and the look or page is read again.
-    cdef Engine* e = c.engine
-    if outcome == SLOT_OK:
-        ask_take_names(e, res, e.polling.cleanings)
-    poll_apply(e, e.polling.finding)
-
-cdef void poll_apply(Engine* e, int finding) noexcept nogil:
-    cdef Polling* d = &e.polling
-    cdef Partition* p
-    cdef Found* f
-    cdef PopJob* wake = NULL
-    cdef bint complete = True
-    cdef int64_t now = clock_mono_us()
-    cdef int64_t wall = dbclock_at(now)
-    cdef int i
-    d.finding = FIND_NOTHING
-    index_lock_all()
-    if d.incarnation != catalog.incarnation:
-        poll_forget(e)        # its ids mean other things by now
-        finding = FIND_NOTHING
-    for i in range(d.n_found):
-        f = &d.found[i]
-        p = catalog_partition_id(f.partition)
-        if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
-            complete = False
-        elif finding == FIND_WAKING:
-            index_pause_end(p, f.group, f.wakes_at, wall, now, &wake)
-        elif finding == FIND_RECENT:
-            index_head_found(p, f.head, &wake)
-        elif not scanner_apply(d, f, p, wall, now, &wake):
-            complete = False
-    index_unlock_all(e.worker, wake)
-    d.n_found = 0
-    if finding == FIND_RECENT:
-        poll_recent_end(e, complete)
-    elif finding == FIND_WAKING and not complete:
-        poll_discard(d)
-    elif finding == FIND_SCAN and complete:
-        if d.page_end > d.scanning.scan_after:
-            d.scanning.scan_after = d.page_end
-        if d.last_page:
-            scanner_end(e)
+# ---- commits of other programs (queend.recent) -----------------------------------------------------------------------
+# If no look was possible for LOOK_GAP_US (60 s), or a transaction may have been passed over, all groups are scanned. A
+# head is raised only together with news for its groups (index_new_head, index_head_found, handover_book): the groups
+# have notice of each known head.
 
 cdef void poll_recent_send(Engine* e) noexcept nogil:
     cdef Polling* d = &e.polling
@@ -362,3 +198,178 @@ cdef void poll_rescan_all() noexcept nogil:
             g = g.next
         q = q.next
     index_unlock_all(NULL, NULL)
+
+# ---- pauses about to end ---------------------------------------------------------------------------------------------
+
+cdef void poll_pauses_send(Engine* e) noexcept nogil:
+    cdef Polling* d = &e.polling
+    cdef WakingArgs* a = <WakingArgs*>e.args.at
+    cdef int64_t back
+    d.waking_sent = dbclock_now()
+    back = d.waking_sent - WAKING_BACK_US
+    if d.writer and d.writer < back:
+        back = d.writer       # a pause that is committed late
+    if d.waking_after == 0 and (d.waking_from == 0 or back < d.waking_from):
+        d.waking_from = back
+    poll_begin(e, STMT_WAKING, poll_pauses_done, FIND_WAKING)
+    arg_int8(&a.from_us, d.waking_from)
+    arg_int4(&a.after, d.waking_after)
+    arg_int8(&a.to_us, d.waking_sent + WAKING_AHEAD_US)
+    arg_int4(&a.most, WAKING_PAGE)
+    call_send(&d.call)
+
+# Columns of waking.
+cdef enum:
+    WAKING_PARTITION = 0
+    WAKING_QUEUE
+    WAKING_GROUP
+    WAKING_AT
+
+cdef void poll_pauses_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
+    cdef Polling* d = &e.polling
+    cdef Found* f
+    cdef int row
+    cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK or not poll_found_room(d, n):
+        return
+    d.waking_wanted = n == WAKING_PAGE
+    d.waking_from = pg_int8(res, n - 1, WAKING_AT) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
+    d.waking_after = pg_int4(res, n - 1, WAKING_PARTITION) if d.waking_wanted else 0
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(n):
+        if catalog_queue_id(pg_int4(res, row, WAKING_QUEUE)) != NULL:     # no pop here can wait for others
+            f = poll_found_add(d, pg_int4(res, row, WAKING_PARTITION))
+            f.group = pg_int4(res, row, WAKING_GROUP)
+            f.wakes_at = pg_int8(res, row, WAKING_AT)
+    uv_rwlock_rdunlock(&catalog.lock)
+    poll_find_names(e, FIND_WAKING)
+
+# ---- what was found, and its names -----------------------------------------------------------------------------------
+
+cdef bint poll_found_room(Polling* d, int n) noexcept nogil:
+    # Makes room for n rows of an answer. Returns False if memory ran out.
+    cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
+    if f == NULL:
+        return False
+    memset(f, 0, n * sizeof(Found))
+    d.found = f
+    d.n_found = 0
+    d.incarnation = catalog.incarnation
+    return True
+
+cdef inline Found* poll_found_add(Polling* d, int32_t partition) noexcept nogil:
+    # Returns the next row, which is zero as yet.
+    d.n_found += 1
+    d.found[d.n_found - 1].partition = partition
+    return &d.found[d.n_found - 1]
+
+# Columns of pop_scan.
+cdef enum:
+    POP_SCAN_PARTITION = 0
+    POP_SCAN_NEXT
+    POP_SCAN_HEAD             # negative in a last row that only names the partition
+    POP_SCAN_LEASE_UNTIL
+# POP_SCAN_HEAD of a last row after which a further page may follow.
+cdef enum:
+    POP_SCAN_MORE = -1
+
+cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
+    # Asks by id for the names of partitions that other processes made. Then takes the findings.
+    cdef Polling* d = &e.polling
+    cdef NamesArgs* a = <NamesArgs*>e.args.at
+    cdef int i
+    poll_begin(e, STMT_PARTITIONS_FIND, poll_names_done, finding)
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(d.n_found):
+        if catalog_partition_id(d.found[i].partition) == NULL:
+            pgarray_int4(&a.first, d.found[i].partition)
+    uv_rwlock_rdunlock(&catalog.lock)
+    d.cleanings = catalog.cleanings
+    if a.first.n:
+        call_send(&d.call)
+    else:
+        poll_apply(e, finding)
+
+cdef void poll_names_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    # Takes the findings. If the look-up of names failed, they are missing and the look or page is read again.
+    cdef Engine* e = c.engine
+    if outcome == SLOT_OK:
+        ask_take_names(e, res, e.polling.cleanings)
+    poll_apply(e, e.polling.finding)
+
+cdef void poll_apply(Engine* e, int finding) noexcept nogil:
+    cdef Polling* d = &e.polling
+    cdef Partition* p
+    cdef Found* f
+    cdef PopJob* wake = NULL
+    cdef bint complete = True
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t wall = dbclock_at(now)
+    cdef int i
+    d.finding = FIND_NOTHING
+    index_lock_all()
+    if d.incarnation != catalog.incarnation:
+        poll_forget(e)        # its ids mean other things by now
+        finding = FIND_NOTHING
+    for i in range(d.n_found):
+        f = &d.found[i]
+        p = catalog_partition_id(f.partition)
+        if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
+            complete = False
+        elif finding == FIND_WAKING:
+            index_pause_end(p, f.group, f.wakes_at, wall, now, &wake)
+        elif finding == FIND_RECENT:
+            index_head_found(p, f.head, &wake)
+        elif not scanner_apply(d, f, p, wall, now, &wake):
+            complete = False
+    index_unlock_all(e.worker, wake)
+    d.n_found = 0
+    if finding == FIND_RECENT:
+        poll_recent_end(e, complete)
+    elif finding == FIND_WAKING and not complete:
+        poll_discard(d)
+    elif finding == FIND_SCAN and complete:
+        if d.page_end > d.scanning.scan_after:
+            d.scanning.scan_after = d.page_end
+        if d.last_page:
+            scanner_end(e)
+
+# ---- reloads, and other servers --------------------------------------------------------------------------------------
+
+cdef void poll_load(Engine* e) noexcept nogil:
+    # Reloads the catalog: there are, or may be, queues that this process does not know.
+    e.polling.load_after = clock_mono_us()
+    catalog_want_reload(e.worker)
+
+cdef void poll_loaded(Engine* e) noexcept nogil:
+    # Lets pops that wait for an unknown queue or partition ask again, after a reload has ended.
+    cdef PopJob* wake = NULL
+    if e.polling.load_after == 0:
+        return
+    if reload_of < e.polling.load_after:
+        catalog_want_reload(e.worker)  # it had begun before
+        return
+    e.polling.load_after = 0
+    index_lock_all()
+    namewaiters_wake_known(&wake)
+    index_unlock_all(e.worker, wake)
+
+cdef void poll_forget(Engine* e) noexcept nogil:
+    # Forgets everything that was found on another server: all is looked for again.
+    cdef Polling* d = &e.polling
+    scanner_release(e)
+    d.n_found = 0
+    d.n_checked = 0
+    d.leases_due_us = 0
+    d.leases_left = 0
+    d.leases_unasked = 0
+    d.snapshot = 0
+    d.looked_us = 0
+    d.due_us = 0
+    d.since = 0
+    d.writer = 0
+    d.waking_from = 0
+    d.waking_after = 0
+    d.load_after = 0

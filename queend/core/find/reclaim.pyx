@@ -1,12 +1,13 @@
-# Frees what was deleted. In: what the catalog buried. Out: its memory, two moves of the epoch later (base/epoch).
-# Cached
-# rows, leases, remembered ids, and places in the heap of due times and the list of scans go with it. Owner: the first
-# worker, from its timer and at the end of a turn of its loop, when no caller holds a pointer. Locks: book.lock and
-# idsets.lock, for a slice at a time; a turn frees at most RECLAIM_SLICES, so that no thread waits long.
+# Reclaims the memory of deleted objects. In: objects of the catalog that were retired (find/retire). Out: their memory,
+# two moves of the epoch later (base/epoch). Cached rows, leases, remembered ids, and places in the heap of due times
+# and the list of scans go with it. Owner: the first worker, from its timer and at the end of a turn of its loop, when
+# no caller holds a pointer. Locks: catalog.lock, then book.lock; idsets.lock alone.
 
 cdef enum:
     RECLAIM_SLICE = 256       # cursors or partitions freed under one lock
     RECLAIM_SLICES = 16       # slices in a turn
+
+# ---- the epoch -------------------------------------------------------------------------------------------------------
 
 cdef void reclaim_seen(Worker* w, InboxMsg* m) noexcept nogil:
     # Notes that this worker has ended all it did before the move of the epoch.
@@ -62,7 +63,8 @@ cdef void reclaim_tick(Worker* w) noexcept nogil:
             # a worker that has ended sees no epoch: the close frees what is left
             worker_post(p.workers[i], &p.workers[i].epoch_msg)
 
-# ---- freeing -------------------------------------------------------------------------------------------------------
+# ---- freeing ---------------------------------------------------------------------------------------------------------
+# The locks are held for a slice at a time. A turn frees at most RECLAIM_SLICES, so that no thread waits long.
 
 cdef void reclaim_turn(Worker* w) noexcept nogil:
     cdef int i
@@ -75,7 +77,7 @@ cdef void reclaim_turn(Worker* w) noexcept nogil:
     uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
 
 cdef bint reclaim_slice(Retired* grave) noexcept nogil:
-    # Frees one slice of a grave. Returns False if nothing is left.
+    # Frees one slice of the retired objects. Returns False if nothing is left.
     cdef Queue* q = grave.queues
     cdef Group* g = grave.groups
     if g != NULL:
@@ -112,7 +114,7 @@ cdef bint reclaim_group(Group* g) noexcept nogil:
     return g.all_cursors == NULL
 
 cdef void reclaim_partitions(Partition** list) noexcept nogil:
-    # Frees at most RECLAIM_SLICE partitions, with their ids, their cached rows and the cursors that were buried with
+    # Frees at most RECLAIM_SLICE partitions, with their ids, their cached rows and the cursors that were retired with
     # them.
     cdef Partition* p = list[0]
     cdef Partition* following
@@ -142,12 +144,12 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
     list[0] = p
 
 cdef void reclaim_all(Retired* grave) noexcept nogil:
-    # Frees a whole grave at once. Requires that no worker runs.
+    # Frees all of the retired objects at once. Requires that no worker runs.
     while reclaim_slice(grave):
         pass
 
 cdef void reclaim_close() noexcept nogil:
-    # Frees the catalog, in the order of burial. Requires that no worker runs.
+    # Frees the catalog, in the order in which its objects were retired. Requires that no worker runs.
     reclaim_all(&catalog.due)
     reclaim_all(&catalog.retired[(epoch_now + 1) & 1])
     reclaim_all(catalog_retired())

@@ -1,193 +1,9 @@
-# Reload of the catalog: replaces options and buries what the database no longer has. In: rows of catalog_load. Out: the
-# catalog as the database has it; waiters of buried objects. Locks: catalog.lock for writing (retire_apply takes it, the
-# other functions require it), then book.lock.
-#
-# A buried object is not found any more: neither by its name or id, nor through any living object. A cursor leads to its
-# partition and its group. So a partition or group that is buried alone takes its cursors out of all lists that live on.
-# A holder of a buried object may use it to the end. The cursors, partitions and groups of a whole queue lead to one
-# another only. Their cursors, rows, ids and scans leave the process-wide lists when they are freed.
+# Retires objects that the database no longer has, or that no pop asks for. In: rows of catalog_load; groups in the
+# order of their last pops (ready/groups). Out: the catalog as the database has it; waiters of retired objects; the
+# objects, for find/reclaim. Locks: catalog.lock for writing (retire_apply takes it, the other functions require it),
+# then book.lock.
 
-cdef void retire_all_partitions(Queue* q, PopJob** wake) noexcept nogil:
-    # Buries all partitions of a queue that lives on, and its groups with them. A pop finds its group again, without the
-    # former cursors.
-    cdef Partition* last = catalog_forget_partitions(q)
-    cdef Group* g
-    if last == NULL:
-        return
-    last.all_next = catalog_retired().partitions
-    catalog_retired().partitions = q.all_partitions
-    q.all_partitions = NULL
-    uv_mutex_lock(&book.lock)
-    while q.group_list != NULL:
-        g = q.group_list
-        q.group_list = g.next
-        retire_group(g, wake)
-    uv_mutex_unlock(&book.lock)
-    table_clear(&q.groups)
-
-cdef void retire_idle(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
-    # Forgets idle partitions that were removed since the last reload; all of the queue's if some are not among the
-    # `last`. Their names may belong to other partitions by now, which are looked up when they are needed.
-    cdef int64_t i
-    cdef int64_t n = cleaned - q.cleaned
-    cdef Partition* p
-    if n == 0:
-        return
-    q.cleaned = cleaned
-    q.changed = True          # pops that wait for one of them look again
-    catalog.cleanings += 1
-    if n * 4 > <int64_t>last.n:
-        retire_all_partitions(q, wake)
-        return
-    for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
-        p = catalog_partition_id(<int32_t>be32(last.p + 4 * i))
-        if p != NULL and p.queue is q:
-            retire_unlink_partition(q, p)
-            retire_partition(q, p, wake)
-
-cdef void retire_unlink_partition(Queue* q, Partition* p) noexcept nogil:
-    cdef uint64_t h = catalog_hash(p.name)
-    cdef Partition* at = <Partition*>table_get(&q.partitions, h)
-    p.dead = True
-    table_del(&catalog.partitions, <uint32_t>p.id)
-    if at is p:
-        if p.same_hash != NULL:
-            table_put(&q.partitions, h, p.same_hash)
-        else:
-            table_del(&q.partitions, h)
-        return
-    while at != NULL and at.same_hash is not p:
-        at = at.same_hash
-    if at != NULL:
-        at.same_hash = p.same_hash
-
-cdef void retire_partition(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
-    # Buries one partition of a queue that lives on. Takes book.lock.
-    cdef Group* g = q.group_list
-    cdef Cursor* c
-    if p.all_prev != NULL:
-        p.all_prev.all_next = p.all_next
-    else:
-        q.all_partitions = p.all_next
-    if p.all_next != NULL:
-        p.all_next.all_prev = p.all_prev
-    p.all_next = catalog_retired().partitions
-    catalog_retired().partitions = p
-    uv_mutex_lock(&book.lock)
-    while g != NULL:
-        c = <Cursor*>table_del(&g.cursors, <uint32_t>p.id)
-        if c != NULL:
-            cursor_retire(c, wake)
-        g = g.next
-    uv_mutex_unlock(&book.lock)
-
-cdef void retire_group(Group* g, PopJob** wake) noexcept nogil:
-    # Buries a group and wakes its waiters. Requires book.lock, and that the group is out of its queue's list.
-    g.dead = True
-    waiters_wake_group(g, wake)
-    group_unlist_scan(g)
-    g.next = catalog_retired().groups
-    catalog_retired().groups = g
-
-cdef void retire_forgotten(PopJob** wake) noexcept nogil:
-    # Buries groups that were forgotten more than FORGOTTEN_US ago and not found again. Requires book.lock.
-    cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
-    cdef Group** link
-    cdef Group* g
-    cdef int64_t now = clock_mono_us()
-    while q != NULL:
-        if q.forgotten_us and now - q.forgotten_us > FORGOTTEN_US:
-            q.forgotten_us = 0
-            catalog.n_forgotten -= 1
-            link = &q.group_list
-            while link[0] != NULL:
-                g = link[0]
-                if not g.dead:
-                    link = &g.next
-                    continue
-                link[0] = g.next
-                retire_group(g, wake)
-        q = q.next
-
-cdef void retire_unused(PopJob** wake) noexcept nogil:
-    # Buries groups that no pop asks for, while there are more than CURSORS_KEPT cursors. Waits until the cursors of
-    # groups buried before are freed, because n_cursors counts them until then. Requires book.lock.
-    cdef int over = book.n_cursors - CURSORS_KEPT
-    cdef Group* g
-    book.ticks += 1
-    if over <= 0 or not (retire_is_empty(&catalog.retired[0]) and retire_is_empty(&catalog.retired[1])):
-        return
-    while over > 0:
-        g = group_next_unused()
-        if g == NULL:
-            return
-        over -= <int>g.cursors.used
-        retire_unlink_group(g)
-        retire_group(g, wake)
-
-cdef void retire_unlink_group(Group* g) noexcept nogil:
-    # Takes the group out of the table of names and the list of its queue.
-    cdef Queue* q = g.queue
-    cdef Group** link = &q.group_list
-    cdef uint64_t h = catalog_hash(g.name)
-    cdef Group* at = <Group*>table_get(&q.groups, h)
-    while link[0] is not g:
-        link = &link[0].next
-    link[0] = g.next
-    if at is not g:
-        while at.same_hash is not g:
-            at = at.same_hash
-        at.same_hash = g.same_hash
-    elif g.same_hash != NULL:
-        table_put(&q.groups, h, g.same_hash)
-    else:
-        table_del(&q.groups, h)
-
-cdef void retire_forget_groups(Queue* q) noexcept nogil:
-    # Forgets the groups of a queue: they may have been deleted, or their cursors moved by hand. Pops resolve them
-    # again, and what the book knows of them is void.
-    cdef Group* g = q.group_list
-    if g != NULL:
-        catalog.n_forgotten += q.forgotten_us == 0
-        q.forgotten_us = clock_mono_us()
-    uv_mutex_lock(&book.lock)
-    atomic_set64(&book.forgets, book.forgets + 1)
-    while g != NULL:
-        if not g.dead:
-            g.dead = True
-            index_forget(g)
-        g = g.next
-    uv_mutex_unlock(&book.lock)
-    table_clear(&q.groups)
-
-cdef bint retire_set_slice(Slice* at, Slice s) noexcept nogil:
-    cdef Slice kept
-    if slice_eq(at[0], s):
-        return False
-    kept = slice_keep(s)
-    if kept.p != NULL:
-        free(<void*>at.p)
-        at[0] = kept
-    return True
-
-cdef bint retire_set_namespace(Queue* q, Slice ns, Slice task) noexcept nogil:
-    # Sets the namespace and task of a queue. Returns False if memory ran out. Wakers read them under book.lock alone.
-    if slice_eq(q.ns, ns) and slice_eq(q.task, task):
-        return True
-    uv_mutex_lock(&book.lock)
-    retire_set_slice(&q.ns, ns)
-    retire_set_slice(&q.task, task)
-    uv_mutex_unlock(&book.lock)
-    q.changed = True
-    return slice_eq(q.ns, ns) and slice_eq(q.task, task)
-
-cdef void retire_set_paused(Queue* q) noexcept nogil:
-    # Applies a new set of paused groups. Their waiters are woken after this (reload_wake_changed).
-    cdef Group* g = q.group_list
-    q.changed = True
-    while g != NULL:
-        g.paused = catalog_paused(q, g.id)
-        g = g.next
+# ---- a reload of the catalog -----------------------------------------------------------------------------------------
 
 # Columns of catalog_load.
 cdef enum:
@@ -215,8 +31,8 @@ cdef enum:
     CATALOG_SHARED
 
 cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
-    # Takes all rows of catalog_load: replaces options, buries queues that are gone, forgets groups of a new epoch. In
-    # `wake`: pops that waited for buried objects of living queues; reload_wake_changed wakes the others.
+    # Takes all rows of catalog_load: replaces options, retires queues that are gone, forgets groups of a new epoch. In
+    # `wake`: pops that waited for retired objects of living queues; reload_wake_changed wakes the others.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
@@ -289,6 +105,196 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     catalog.version = version if whole else VERSION_NONE        # the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)
+
+cdef bint retire_set_slice(Slice* at, Slice s) noexcept nogil:
+    cdef Slice kept
+    if slice_eq(at[0], s):
+        return False
+    kept = slice_keep(s)
+    if kept.p != NULL:
+        free(<void*>at.p)
+        at[0] = kept
+    return True
+
+cdef bint retire_set_namespace(Queue* q, Slice ns, Slice task) noexcept nogil:
+    # Sets the namespace and task of a queue. Returns False if memory ran out. Wakers read them under book.lock alone.
+    if slice_eq(q.ns, ns) and slice_eq(q.task, task):
+        return True
+    uv_mutex_lock(&book.lock)
+    retire_set_slice(&q.ns, ns)
+    retire_set_slice(&q.task, task)
+    uv_mutex_unlock(&book.lock)
+    q.changed = True
+    return slice_eq(q.ns, ns) and slice_eq(q.task, task)
+
+cdef void retire_set_paused(Queue* q) noexcept nogil:
+    # Applies a new set of paused groups. Their waiters are woken after this (reload_wake_changed).
+    cdef Group* g = q.group_list
+    q.changed = True
+    while g != NULL:
+        g.paused = catalog_paused(q, g.id)
+        g = g.next
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+# A retired object is found neither by its name or id, nor through a living object. A cursor leads to its partition and
+# its group. So a partition or group that is retired alone takes its cursors out of all lists that live on.
+
+cdef void retire_idle(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
+    # Forgets idle partitions that were removed since the last reload; all of the queue's if some are not among the
+    # `last`. Their names may belong to other partitions by now, which are looked up when they are needed.
+    cdef int64_t i
+    cdef int64_t n = cleaned - q.cleaned
+    cdef Partition* p
+    if n == 0:
+        return
+    q.cleaned = cleaned
+    q.changed = True          # pops that wait for one of them look again
+    catalog.cleanings += 1
+    if n * 4 > <int64_t>last.n:
+        retire_all_partitions(q, wake)
+        return
+    for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
+        p = catalog_partition_id(<int32_t>be32(last.p + 4 * i))
+        if p != NULL and p.queue is q:
+            retire_unlink_partition(q, p)
+            retire_partition(q, p, wake)
+
+cdef void retire_all_partitions(Queue* q, PopJob** wake) noexcept nogil:
+    # Retires all partitions of a queue that lives on, and its groups with them. A pop finds its group again, without
+    # the former cursors.
+    cdef Partition* last = catalog_forget_partitions(q)
+    cdef Group* g
+    if last == NULL:
+        return
+    last.all_next = catalog_retired().partitions
+    catalog_retired().partitions = q.all_partitions
+    q.all_partitions = NULL
+    uv_mutex_lock(&book.lock)
+    while q.group_list != NULL:
+        g = q.group_list
+        q.group_list = g.next
+        retire_group(g, wake)
+    uv_mutex_unlock(&book.lock)
+    table_clear(&q.groups)
+
+cdef void retire_unlink_partition(Queue* q, Partition* p) noexcept nogil:
+    cdef uint64_t h = catalog_hash(p.name)
+    cdef Partition* at = <Partition*>table_get(&q.partitions, h)
+    p.dead = True
+    table_del(&catalog.partitions, <uint32_t>p.id)
+    if at is p:
+        if p.same_hash != NULL:
+            table_put(&q.partitions, h, p.same_hash)
+        else:
+            table_del(&q.partitions, h)
+        return
+    while at != NULL and at.same_hash is not p:
+        at = at.same_hash
+    if at != NULL:
+        at.same_hash = p.same_hash
+
+cdef void retire_partition(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
+    # Retires one partition of a queue that lives on. Takes book.lock.
+    cdef Group* g = q.group_list
+    cdef Cursor* c
+    if p.all_prev != NULL:
+        p.all_prev.all_next = p.all_next
+    else:
+        q.all_partitions = p.all_next
+    if p.all_next != NULL:
+        p.all_next.all_prev = p.all_prev
+    p.all_next = catalog_retired().partitions
+    catalog_retired().partitions = p
+    uv_mutex_lock(&book.lock)
+    while g != NULL:
+        c = <Cursor*>table_del(&g.cursors, <uint32_t>p.id)
+        if c != NULL:
+            cursor_retire(c, wake)
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+# A holder of a retired object may use it to the end. The cursors, partitions and groups of a retired queue lead to one
+# another only. Their cursors, rows, ids and scans leave the process-wide lists when they are freed.
+
+cdef void retire_group(Group* g, PopJob** wake) noexcept nogil:
+    # Retires a group and wakes its waiters. Requires book.lock, and that the group is out of its queue's list.
+    g.dead = True
+    waiters_wake_group(g, wake)
+    group_unlist_scan(g)
+    g.next = catalog_retired().groups
+    catalog_retired().groups = g
+
+cdef void retire_forget_groups(Queue* q) noexcept nogil:
+    # Forgets the groups of a queue: they may have been deleted, or their cursors moved by hand. Pops resolve them
+    # again, and what the book knows of them is void.
+    cdef Group* g = q.group_list
+    if g != NULL:
+        catalog.n_forgotten += q.forgotten_us == 0
+        q.forgotten_us = clock_mono_us()
+    uv_mutex_lock(&book.lock)
+    atomic_set64(&book.forgets, book.forgets + 1)
+    while g != NULL:
+        if not g.dead:
+            g.dead = True
+            index_forget(g)
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+    table_clear(&q.groups)
+
+cdef void retire_forgotten(PopJob** wake) noexcept nogil:
+    # Retires groups that were forgotten more than FORGOTTEN_US ago and not found again. Requires book.lock.
+    cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
+    cdef Group** link
+    cdef Group* g
+    cdef int64_t now = clock_mono_us()
+    while q != NULL:
+        if q.forgotten_us and now - q.forgotten_us > FORGOTTEN_US:
+            q.forgotten_us = 0
+            catalog.n_forgotten -= 1
+            link = &q.group_list
+            while link[0] != NULL:
+                g = link[0]
+                if not g.dead:
+                    link = &g.next
+                    continue
+                link[0] = g.next
+                retire_group(g, wake)
+        q = q.next
+
+cdef void retire_unused(PopJob** wake) noexcept nogil:
+    # Retires groups that no pop asks for, while there are more than CURSORS_KEPT cursors. Waits until the cursors of
+    # groups retired before are freed, because n_cursors counts them until then. Requires book.lock.
+    cdef int over = book.n_cursors - CURSORS_KEPT
+    cdef Group* g
+    book.ticks += 1
+    if over <= 0 or not (retire_is_empty(&catalog.retired[0]) and retire_is_empty(&catalog.retired[1])):
+        return
+    while over > 0:
+        g = group_next_unused()
+        if g == NULL:
+            return
+        over -= <int>g.cursors.used
+        retire_unlink_group(g)
+        retire_group(g, wake)
+
+cdef void retire_unlink_group(Group* g) noexcept nogil:
+    # Takes the group out of the table of names and the list of its queue.
+    cdef Queue* q = g.queue
+    cdef Group** link = &q.group_list
+    cdef uint64_t h = catalog_hash(g.name)
+    cdef Group* at = <Group*>table_get(&q.groups, h)
+    while link[0] is not g:
+        link = &link[0].next
+    link[0] = g.next
+    if at is not g:
+        while at.same_hash is not g:
+            at = at.same_hash
+        at.same_hash = g.same_hash
+    elif g.same_hash != NULL:
+        table_put(&q.groups, h, g.same_hash)
+    else:
+        table_del(&q.groups, h)
 
 cdef inline bint retire_is_empty(Retired* g) noexcept nogil:
     return g.groups == NULL and g.partitions == NULL and g.queues == NULL

@@ -1,17 +1,8 @@
-# Looks for what other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out:
-# heads in the book. All groups are scanned if too much time has passed, or a transaction may have been passed over.
+# Scans: reads the cursors of a group and the ends of its partitions, in pages of SCAN_PAGE. In: groups that want a scan
+# (ready/groups). Out: positions, leases and heads in the book; pops that waited for the scan. Owner: the worker, with
+# the statement of find/poll; a group under scan is pinned. Locks: catalog.lock, then book.lock.
 
-# Columns of recent.
-cdef enum:
-    RECENT_PARTITION = 0
-    RECENT_QUEUE
-    RECENT_HEAD
-
-# Rows of recent. The first two hold moments in RECENT_HEAD.
-cdef enum:
-    RECENT_ROW_SINCE = 0      # where the next look begins; its RECENT_QUEUE is 1 if that moment is a guess
-    RECENT_ROW_WRITER         # the start of the oldest transaction that may have written a pause
-    RECENT_ROW_FIRST          # the first partition with its head; the others follow
+# ---- the group -------------------------------------------------------------------------------------------------------
 
 cdef void scanner_next(Engine* e) noexcept nogil:
     # Takes the next group to be scanned. Leaves out groups that can be found no more.
@@ -45,6 +36,8 @@ cdef void scanner_yield(Engine* e) noexcept nogil:
     group_yield_scan(e.polling.scanning)
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
+
+# ---- a page ----------------------------------------------------------------------------------------------------------
 
 cdef void scanner_send(Engine* e) noexcept nogil:
     cdef Group* g = e.polling.scanning
@@ -119,6 +112,8 @@ cdef bint scanner_apply(Polling* d, Found* f, Partition* p, int64_t wall, int64_
         waiters_wake_cursor(c, wake)
     return True
 
+# ---- the end of a scan -----------------------------------------------------------------------------------------------
+
 cdef void scanner_end(Engine* e) noexcept nogil:
     # Ends a scan. Pops that waited only to learn whether there are messages are answered now; long polls stay.
     cdef Group* g = e.polling.scanning
@@ -142,3 +137,15 @@ cdef void scanner_end(Engine* e) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
     waiters_send(e.worker, wake)
+
+# Columns of recent.
+cdef enum:
+    RECENT_PARTITION = 0
+    RECENT_QUEUE
+    RECENT_HEAD
+
+# Rows of recent. The first two have times in RECENT_HEAD.
+cdef enum:
+    RECENT_ROW_SINCE = 0      # where the next look begins; its RECENT_QUEUE is 1 if that moment is a guess
+    RECENT_ROW_WRITER         # the start of the oldest transaction that may have written a pause
+    RECENT_ROW_FIRST          # the first partition with its head; the others follow
