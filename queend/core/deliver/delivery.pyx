@@ -1,5 +1,8 @@
 # The messages of a pop's answer, in each format. In: claims and their records: rows of the log, the same rows in
-# memory, or the items of a push that hands them over. Out: bytes of the answer. No lock.
+# memory, or the items of a push that hands them over. Out: bytes of the answer, and the answer itself with its counts.
+# Owner: the worker that writes. Locks: book.lock, to release rows in memory and to give claims back.
+
+# ---- messages --------------------------------------------------------------------------------------------------------
 
 cdef struct Delivery:
     Worker* w
@@ -136,7 +139,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
         feedreply_chunk_close(d.out, d.m.feed, d.at)
     else:
         if d.n == 0:
-            popreply_open(d.out, &d.m)        # no logrecord of it could be read
+            popreply_open(d.out, &d.m)        # no record of it could be read
         popreply_close(d.out, &d.j.req)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
@@ -195,6 +198,8 @@ cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
     rowcache_release_all(j.taken, j.n_cursors)
     w.counters.from_memory += n
     delivery_send(j, n)
+
+# ---- the answer is sent ----------------------------------------------------------------------------------------------
 
 cdef inline bint delivery_stalled(PopJob* j) noexcept nogil:
     # Returns True if the lease of a claim may be over before its answer is sent. The claim began after claimed_us.

@@ -1,7 +1,8 @@
 # The way of a pop. In: a request. Out: a call, a parked pop, or an answer. Owner: the pop's worker. Its states are
 # places (JobAt): PENDING → RESOLVING, ASKING (names, group) → LEASING (candidates) → FETCHING → its answer (completed,
 # empty or failed). In FETCHING one statement claims and reads for many pops (deliver/popcall), or claims records in
-# memory (settle/claimcall). A long poll that is empty goes to PARKED in the book, then to WOKEN and RETRYING.
+# memory (settle/claimcall). A long poll that is empty goes to PARKED in the book, then to WOKEN and RETRYING. Locks:
+# catalog.lock, then book.lock.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -15,7 +16,7 @@ POP_JOB.expire = popend_expire
 cdef enum:
     POP_TRIES = 20            # look-ups of names since the pop was last woken
 
-# ---- in ------------------------------------------------------------------------------------------------------------
+# ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef Engine* e = engine_of(w)
@@ -65,6 +66,8 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
     else:
         pop_try(w, j)
 
+# ---- one attempt -----------------------------------------------------------------------------------------------------
+
 cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     # Makes one attempt: looks up names, then chooses candidates. The pop ends in a call, in a look-up, parked, or
     # answered.
@@ -90,17 +93,6 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
         return
     pop_claim(w, j)
 
-cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
-    # Returns the key of what a pop waits for by name (ready/namewaiters).
-    return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
-                                 j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
-
-cdef void pop_note_awaited(PopJob* j) noexcept nogil:
-    # Notes that its group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
-    uv_mutex_lock(&book.lock)
-    namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
-    uv_mutex_unlock(&book.lock)
-
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     # Passes on the wake-up of a pop that will not take messages: wakes one waiter for each partition that it might have
     # had.
@@ -117,6 +109,8 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
             waiters_wake(j.group.wait_first, &wake)
     uv_mutex_unlock(&book.lock)
     waiters_send(w, wake)
+
+# ---- its names -------------------------------------------------------------------------------------------------------
 
 cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     # Looks up queue, group and (for a specific pop) partition. Returns False if the pop waits for the database. If a
@@ -160,16 +154,18 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         joblist_add(&engine_of(w).resolving, &j.job)
     return False
 
-cdef void pop_choose(PopJob* j) noexcept nogil:
-    # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
-    # partitions as fill its batch. Requires book.lock.
-    cdef Handling* seen = &j.group.handling
-    if not j.req.batch_given:
-        j.req.batch = autopilot_batch(seen, j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us)
-    if not j.req.partitions_given and j.group.n_ready:
-        j.req.partitions = autopilot_width(seen, j.req.batch, j.group.n_ready, j.group.n_wait)
-    elif not j.req.partitions_given:
-        j.req.partitions = autopilot_fills(seen, j.req.batch)
+cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
+    # Returns the key of what a pop waits for by name (ready/namewaiters).
+    return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                                 j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
+
+cdef void pop_note_awaited(PopJob* j) noexcept nogil:
+    # Notes that the pop's group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
+    uv_mutex_lock(&book.lock)
+    namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
+    uv_mutex_unlock(&book.lock)
+
+# ---- its candidates --------------------------------------------------------------------------------------------------
 
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     # Takes candidates from the book. If there is none, the pop parks or is answered. This is decided under the same
@@ -221,6 +217,17 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     else:
         popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
+cdef void pop_choose(PopJob* j) noexcept nogil:
+    # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
+    # partitions as fill its batch. Requires book.lock.
+    cdef Handling* seen = &j.group.handling
+    if not j.req.batch_given:
+        j.req.batch = autopilot_batch(seen, j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us)
+    if not j.req.partitions_given and j.group.n_ready:
+        j.req.partitions = autopilot_width(seen, j.req.batch, j.group.n_ready, j.group.n_wait)
+    elif not j.req.partitions_given:
+        j.req.partitions = autopilot_fills(seen, j.req.batch)
+
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # Chooses rows in memory for the candidates. Returns False if they cannot answer all of them. The rows are
     # referenced until the claim is made and the answer is written (settle/claimcall). Candidates beyond the pop's
@@ -266,6 +273,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         waiters_wake_cursor(j.cursors[i], wake)
     j.n_cursors = n
     return True
+
+# ---- parked or answered ----------------------------------------------------------------------------------------------
 
 cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     # Parks a pop: other threads may take it out of the book from now on. Returns NULL, or why it does not wait.
@@ -341,7 +350,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     elif not parked:
         popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
-# ---- missing names -------------------------------------------------------------------------------------------------
+# ---- missing names ---------------------------------------------------------------------------------------------------
 
 cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job

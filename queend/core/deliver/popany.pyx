@@ -1,6 +1,6 @@
 # Pops by namespace or task: chooses the queue that is served. In: such a pop; the catalog. Out: its queue and group.
 # The group is made in each queue that matches, at most ANY_ASKS at a time. That is done before the first look, and
-# again if no other queue has messages.
+# again if no other queue has messages. Locks: catalog.lock, then book.lock.
 
 cdef enum:
     ANY_ASKS = 64             # queues in which a round of look-ups makes the group for such a pop

@@ -1,6 +1,8 @@
-# The statement of pops: claims and fetches for many of them. In: pops with candidates. Out: the call. If it failed:
-# pops that try again or are refused, and leases that are given back. The answer is read in deliver/popcall. Owner: the
-# worker.
+# The statement of pops: claims and fetches for many of them. In: pops with candidates; rows of queend.pop, which name
+# their candidate. Out: the position of each candidate's cursor, to the book; each pop's answer, or its next try. If the
+# call failed: pops that try again or are refused, and leases that are given back. Owner: the worker. Locks: book.lock.
+
+# ---- the call leaves -------------------------------------------------------------------------------------------------
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
@@ -50,7 +52,7 @@ cdef void popcall_make_lease(Worker* w, PopJob* j, int n, Cursor* first) noexcep
     j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
     j.claimed_us = clock_mono_us()
     if j.req.auto_ack:
-        memset(j.lease, 0xff, 16)      # told to no client, held by no cursor and not remembered
+        memset(j.lease, 0xff, 16)      # no client and no cursor gets this lease, and it is not remembered
     else:
         uuid_lease(&w.secrets, catalog.seed, first.partition.id if n == 1 else 0, j.lease)
 
@@ -109,68 +111,7 @@ cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
         atomic_add64(&budget.expected, call.expected)
         call.counted = True
 
-cdef void popcall_expire(Engine* e) noexcept nogil:
-    # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
-    cdef int n
-    cdef PopJob* j
-    cdef int64_t now
-    if slotpool_ready(e.slots):
-        return
-    now = clock_mono_us()
-    n = e.pops.jobs.n
-    while n > 0:
-        n -= 1
-        j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.gone:
-            popend_drop_candidates(j)
-            popend_forget(j)
-        elif popend_token_stale(j):
-            popend_drop_candidates(j)
-            popend_verify(j)
-        elif j.until_us and (now >= j.until_us or e.stopping):
-            popend_drop_candidates(j)
-            popend_empty(j, WHY_EXPIRED)
-        elif not j.until_us and now - j.job.born_us > e.patience_us:
-            popend_drop_candidates(j)
-            popend_fail(j, 503, health_why())
-        else:
-            joblist_add(&e.pops.jobs, &j.job)
-
-cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept nogil:
-    # Ends a call that did not happen, or whose outcome is lost (leases that it took expire). The pops try again, or are
-    # refused with `status`. said: the server's verdict, NULL if it gave none.
-    cdef char[VERDICT_TEXT] text
-    cdef const char* why = b"The database did not answer in time; try again"
-    cdef Engine* e = call.base.engine
-    cdef PopJob* j
-    cdef int64_t now = clock_mono_us()
-    if said != NULL:
-        why = sqlstate_text(text, b"Nothing can be delivered", said)
-    while call.base.jobs.first != NULL:
-        j = <PopJob*>joblist_take(&call.base.jobs)
-        popend_drop_candidates(j)
-        if j.gone:
-            popend_forget(j)
-        elif status == 500:
-            popend_fail(j, status, why)
-        elif j.until_us and now >= j.until_us:
-            popend_empty(j, WHY_EXPIRED)
-        elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
-            popend_fail(j, 503, why)
-        else:
-            job_queue(&j.job, &e.woken)
-
-cdef void popcall_disown(PopCall* call) noexcept nogil:
-    # Gives back what a call with a lost outcome may have leased, by the lease ids that were chosen for it.
-    cdef Job* job = call.base.jobs.first
-    cdef PopJob* j
-    cdef int i
-    while job != NULL:
-        j = <PopJob*>job
-        if not j.req.auto_ack:
-            for i in range(j.n_cursors):
-                release_want(call.base.engine, j.cursors[i], j)
-        job = job.next
+# ---- its answer ------------------------------------------------------------------------------------------------------
 
 cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
@@ -184,45 +125,6 @@ cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     popcall_book(call, res, c.ended_us)
     while c.jobs.first != NULL:
         popcall_answer(c.engine, <PopJob*>joblist_take(&c.jobs), res, call.rows)
-
-cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept nogil:
-    # Lets the pops of a failed call try again, or refuses them.
-    cdef Engine* e = call.base.engine
-    cdef PopJob* j
-    if outcome >= SLOT_UNSENT:
-        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503, NULL)
-        return
-    if outcome != SLOT_OK:
-        e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
-        if res == NULL:
-            popcall_disown(call)
-            popcall_again(call, 0, NULL)
-        else:
-            popcall_error(call, res)
-        return
-    catalog_want_reload(e.worker)
-    while call.base.jobs.first != NULL:
-        j = <PopJob*>joblist_take(&call.base.jobs)
-        popend_drop_candidates(j)
-        joblist_add(&e.wait_reload, &j.job)
-
-cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
-    # Handles a server error: nothing was claimed.
-    cdef const Verdict* v = sqlstate_of(res)
-    cdef Job* job = call.base.jobs.first
-    cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and sqlstate_isolates(v.error_class)
-    while job != NULL:
-        again = job_may_retry(job, v.error_class, call.base.ended_us) or again
-        job.alone = job.alone or sqlstate_isolates(v.error_class)
-        job = job.next
-    if v.reload:
-        catalog_want_reload(call.base.engine.worker)
-    if not again:
-        log_line(b"error", b"pop_refused", pg_error(res))
-    popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v)
-
-# The answer to the statement of pops. In: rows of queend.pop, which name their candidate. Out: where each candidate's
-# cursor stands now, to the book; each request's answer, or its next try. Locks: book.lock.
 
 cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
     # Finds where each candidate's rows begin. Claimed rows come first, in the order asked; the other rows follow them.
@@ -343,3 +245,104 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
     else:
         # the hint was stale: tries the next candidates, until none are left
         job_queue(&j.job, &e.woken)
+
+# ---- it failed, or there is no connection ----------------------------------------------------------------------------
+
+cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept nogil:
+    # Lets the pops of a failed call try again, or refuses them.
+    cdef Engine* e = call.base.engine
+    cdef PopJob* j
+    if outcome >= SLOT_UNSENT:
+        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503, NULL)
+        return
+    if outcome != SLOT_OK:
+        e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
+        if res == NULL:
+            popcall_disown(call)
+            popcall_again(call, 0, NULL)
+        else:
+            popcall_error(call, res)
+        return
+    catalog_want_reload(e.worker)
+    while call.base.jobs.first != NULL:
+        j = <PopJob*>joblist_take(&call.base.jobs)
+        popend_drop_candidates(j)
+        joblist_add(&e.wait_reload, &j.job)
+
+cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
+    # Handles a server error: nothing was claimed.
+    cdef const Verdict* v = sqlstate_of(res)
+    cdef Job* job = call.base.jobs.first
+    cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and sqlstate_isolates(v.error_class)
+    while job != NULL:
+        again = job_may_retry(job, v.error_class, call.base.ended_us) or again
+        job.alone = job.alone or sqlstate_isolates(v.error_class)
+        job = job.next
+    if v.reload:
+        catalog_want_reload(call.base.engine.worker)
+    if not again:
+        log_line(b"error", b"pop_refused", pg_error(res))
+    popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v)
+
+cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept nogil:
+    # Ends a call that did not happen, or whose outcome is lost (leases that it took expire). The pops try again, or are
+    # refused with `status`. said: the server's verdict, NULL if it gave none.
+    cdef char[VERDICT_TEXT] text
+    cdef const char* why = b"The database did not answer in time; try again"
+    cdef Engine* e = call.base.engine
+    cdef PopJob* j
+    cdef int64_t now = clock_mono_us()
+    if said != NULL:
+        why = sqlstate_text(text, b"Nothing can be delivered", said)
+    while call.base.jobs.first != NULL:
+        j = <PopJob*>joblist_take(&call.base.jobs)
+        popend_drop_candidates(j)
+        if j.gone:
+            popend_forget(j)
+        elif status == 500:
+            popend_fail(j, status, why)
+        elif j.until_us and now >= j.until_us:
+            popend_empty(j, WHY_EXPIRED)
+        elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
+            popend_fail(j, 503, why)
+        else:
+            job_queue(&j.job, &e.woken)
+
+cdef void popcall_disown(PopCall* call) noexcept nogil:
+    # Gives back what a call with a lost outcome may have leased, by the lease ids that were chosen for it.
+    cdef Job* job = call.base.jobs.first
+    cdef PopJob* j
+    cdef int i
+    while job != NULL:
+        j = <PopJob*>job
+        if not j.req.auto_ack:
+            for i in range(j.n_cursors):
+                release_want(call.base.engine, j.cursors[i], j)
+        job = job.next
+
+cdef void popcall_expire(Engine* e) noexcept nogil:
+    # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
+    cdef int n
+    cdef PopJob* j
+    cdef int64_t now
+    if slotpool_ready(e.slots):
+        return
+    now = clock_mono_us()
+    n = e.pops.jobs.n
+    while n > 0:
+        n -= 1
+        j = <PopJob*>joblist_take(&e.pops.jobs)
+        if j.gone:
+            popend_drop_candidates(j)
+            popend_forget(j)
+        elif popend_token_stale(j):
+            popend_drop_candidates(j)
+            popend_verify(j)
+        elif j.until_us and (now >= j.until_us or e.stopping):
+            popend_drop_candidates(j)
+            popend_empty(j, WHY_EXPIRED)
+        elif not j.until_us and now - j.job.born_us > e.patience_us:
+            popend_drop_candidates(j)
+            popend_fail(j, 503, health_why())
+        else:
+            joblist_add(&e.pops.jobs, &j.job)

@@ -1,17 +1,19 @@
-# Pop maintenance and paused groups. In: pops. Out: answers that say `paused`, or pops that go on. Owner: the worker.
-#
-# In pop maintenance a pop finds nothing and is told so. A long poll is held for PAUSE_US (1 s), at most as long as it
-# would have waited. So clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were
-# parked before stay parked.
-#
-# A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). Statements carry the
-# catalog's version, so a claim sent before the pause was known is refused. A pop of a paused group finds nothing
-# (reason: paused). A long poll is parked, and the reload that ends the pause wakes it.
+# The end of a pop that delivers nothing. In: a pop whose time is over, that finds nothing, that is refused, that pop
+# maintenance holds up, or whose client leaves. Out: its answer. If it was parked, it leaves the book; what was claimed
+# for it is given back. Owner: the pop's worker. Locks: book.lock.
 
 cdef enum:
     PAUSE_US = 1000000
 
 cdef SharedFlag pops_paused         # process-wide; written by the control plane
+
+cdef enum:
+    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
+
+# ---- pop maintenance -------------------------------------------------------------------------------------------------
+# A pop finds nothing, and its answer says `paused`. A long poll is held for PAUSE_US (1 s), at most as long as it would
+# have waited. So clients that ask again at once do not spin. It goes on when maintenance ends. Pops that were parked
+# before stay parked.
 
 cdef void popend_pause(Worker* w, PopJob* j) noexcept nogil:
     cdef int64_t until
@@ -41,12 +43,7 @@ cdef void popend_paused(PopJob* j) noexcept nogil:
     r.worker.counters.empty_pops += 1
     reply_simple(r, b'{"messages":[],"paused":true}')
 
-# The end of a pop that delivers nothing. In: a pop whose time is over, that finds nothing, that is refused, or whose
-# client leaves. Out: its answer. If it was parked, it leaves the book; what was claimed for it is given back. Owner:
-# the pop's worker. Locks: book.lock.
-
-cdef enum:
-    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
+# ---- deadlines -------------------------------------------------------------------------------------------------------
 
 cdef bint popend_unpark(Worker* w, PopJob* j) noexcept nogil:
     # Takes a pop out of the book. Returns False if it was not parked: another thread or a call has it.
@@ -72,6 +69,22 @@ cdef void popend_deadline(Worker* w, PopJob* j) noexcept nogil:
         popend_empty(j, WHY_EXPIRED)
     else:
         popend_fail_unknown(j)
+
+cdef int64_t popend_until(Job* job) noexcept nogil:
+    # Returns the deadline of a long poll; 1, which has passed, if the daemon stops or the token has to be verified
+    # again.
+    cdef PopJob* j = <PopJob*>job
+    if popend_token_stale(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
+        return 1
+    return j.until_us if not j.gone else 0
+
+cdef void popend_expire(Job* job) noexcept nogil:
+    if popend_token_stale(<PopJob*>job):
+        popend_verify(<PopJob*>job)
+    else:
+        popend_empty(<PopJob*>job, WHY_EXPIRED)
+
+# ---- tokens and epochs -----------------------------------------------------------------------------------------------
 
 cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
     # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
@@ -112,16 +125,7 @@ cdef void popend_renew(Engine* e) noexcept nogil:
     if n:
         heap_order(&e.deadlines)
 
-cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
-    cdef char[VERDICT_TEXT] text
-    cdef const char* why = b"What this group has to consume is not known yet; try again"
-    cdef const Verdict* said
-    uv_mutex_lock(&book.lock)
-    said = book.scan_error
-    uv_mutex_unlock(&book.lock)
-    if said != NULL:
-        why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
-    popend_fail(j, 503, why)
+# ---- the client leaves -----------------------------------------------------------------------------------------------
 
 cdef void popend_client_gone(Request* r) noexcept nogil:
     # Handles a client that left. A parked pop is forgotten; what a pop in flight claims is given back.
@@ -152,6 +156,8 @@ cdef void popend_unsent(Request* r) noexcept nogil:
 
 cdef void popend_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job))
+
+# ---- candidates and claims are given back ----------------------------------------------------------------------------
 
 cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
@@ -196,6 +202,22 @@ cdef void popend_give_back(Engine* e, PopJob* j) noexcept nogil:
             release_want(e, j.cursors[i], j)
     uv_mutex_unlock(&book.lock)
 
+# ---- the answer ------------------------------------------------------------------------------------------------------
+# A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). A pop of a paused
+# group finds nothing (reason: paused); a long poll is parked, and the reload that ends the pause wakes it. A claim sent
+# before the pause was known is refused: it carries an older catalog version.
+
+cdef void popend_empty(PopJob* j, int why) noexcept nogil:
+    cdef Request* r = job_end(&j.job)
+    cdef Buf* out
+    r.worker.counters.empty_pops += 1
+    if j.queue != NULL:
+        j.queue.tally[r.worker.index].pop_requests += 1
+        j.queue.tally[r.worker.index].pop_empty += 1
+    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
+    popreply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, popend_reason(j))
+    reply_end(r)
+
 cdef const char* popend_reason(PopJob* j) noexcept nogil:
     # Returns why the pop is empty, in the same words whether it waited or not.
     if j.named and not j.known:
@@ -219,36 +241,22 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return held
 
-cdef void popend_empty(PopJob* j, int why) noexcept nogil:
-    cdef Request* r = job_end(&j.job)
-    cdef Buf* out
-    r.worker.counters.empty_pops += 1
-    if j.queue != NULL:
-        j.queue.tally[r.worker.index].pop_requests += 1
-        j.queue.tally[r.worker.index].pop_empty += 1
-    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
-    popreply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, popend_reason(j))
-    reply_end(r)
-
 cdef void popend_fail(PopJob* j, int status, const char* text) noexcept nogil:
     reply_error(job_end(&j.job), status, text)
+
+cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
+    cdef char[VERDICT_TEXT] text
+    cdef const char* why = b"What this group has to consume is not known yet; try again"
+    cdef const Verdict* said
+    uv_mutex_lock(&book.lock)
+    said = book.scan_error
+    uv_mutex_unlock(&book.lock)
+    if said != NULL:
+        why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
+    popend_fail(j, 503, why)
 
 cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).gone:
         popend_forget(<PopJob*>job)
     else:
         popend_fail(<PopJob*>job, status, text)
-
-cdef int64_t popend_until(Job* job) noexcept nogil:
-    # Returns the deadline of a long poll; 1, which has passed, if the daemon stops or the token has to be verified
-    # again.
-    cdef PopJob* j = <PopJob*>job
-    if popend_token_stale(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
-        return 1
-    return j.until_us if not j.gone else 0
-
-cdef void popend_expire(Job* job) noexcept nogil:
-    if popend_token_stale(<PopJob*>job):
-        popend_verify(<PopJob*>job)
-    else:
-        popend_empty(<PopJob*>job, WHY_EXPIRED)

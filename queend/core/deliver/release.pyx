@@ -1,12 +1,22 @@
-# Releases leases that no client uses: those of pops whose client left, and of feeds. In: cursors and their lease ids.
-# Out: the lease ended in the database, the cursor ready again. Owner: the worker. Locks: book.lock.
+# Gives claims back that no client uses: those of pops whose client left, and of feeds. In: cursors with their lease
+# ids, or with the records that a claim consumed at once. Out: the lease ended in the database, or the cursor moved
+# back; the cursor ready again. Owner: the worker. Locks: book.lock.
 
 cdef enum:
     RELEASE_TRIES = 20        # then the lease expires
 
+cdef enum:
+    TAKEBACK_TRIES = 20       # then the records stay consumed
+
 cdef struct ReleaseCall:
     Call base
     Release* list
+
+cdef struct TakebackCall:
+    Call base
+    Takeback* list
+
+# ---- leases ----------------------------------------------------------------------------------------------------------
 
 cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
     # Queues the release of what j claimed, or may have claimed. For a pop of another worker, requires book.lock.
@@ -15,7 +25,7 @@ cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
         x.pin = epoch_share(e.worker.pins, j.job.r.pin)
 
 cdef void release_fed(Engine* e, FeedLease* x) noexcept nogil:
-    # Queues the release of a feed's lease. Requires book.lock: the cursor is not buried yet, and the pin taken here
+    # Queues the release of a feed's lease. Requires book.lock: the cursor is not retired yet, and the pin taken here
     # keeps it.
     cdef Release* one = release_new(e, x.cursor, x.lease)
     if one != NULL:
@@ -32,14 +42,6 @@ cdef Release* release_new(Engine* e, Cursor* c, const unsigned char* lease) noex
     x.next = e.releases
     e.releases = x
     return x
-
-cdef void release_close(Engine* e) noexcept nogil:
-    # Frees all queued releases. Their leases expire.
-    cdef Release* x
-    while e.releases != NULL:
-        x = e.releases
-        e.releases = x.next
-        free(x)
 
 cdef void release_drain(Engine* e) noexcept nogil:
     cdef ReleaseCall* call
@@ -85,20 +87,18 @@ cdef void release_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     waiters_send(e.worker, wake)
 
-# Take-back: claims that were acknowledged at once, for a client that left before their records were sent. In: what such
-# a claim consumed. Out: cursors that are ready again. Owner: the worker. Locks: book.lock.
-#
-# The claim itself stays one update of the cursor. Only a client that leaves costs a statement (queend.take_back). It
-# moves the cursor back only if the cursor still stands where the claim left it. If another consumer went on behind the
-# claim, the records are not delivered again. If the client is known to have left when the claim is made, the book
-# counts the cursor as leased meanwhile (TAKE_BACK_US).
+cdef void release_close(Engine* e) noexcept nogil:
+    # Frees all queued releases. Their leases expire.
+    cdef Release* x
+    while e.releases != NULL:
+        x = e.releases
+        e.releases = x.next
+        free(x)
 
-cdef enum:
-    TAKEBACK_TRIES = 20       # then the records stay consumed
-
-cdef struct TakebackCall:
-    Call base
-    Takeback* list
+# ---- take-back of consumed records -----------------------------------------------------------------------------------
+# The claim itself stays one update of the cursor; only a client that leaves costs a statement (queend.take_back). It
+# moves the cursor back if no other consumer went on behind the claim. If the client left before the claim was made, the
+# cursor counts as leased meanwhile (TAKE_BACK_US).
 
 cdef void release_takeback(Engine* e, PopJob* j, int i) noexcept nogil:
     # Queues the take-back of what claim i of j consumed.
@@ -111,13 +111,6 @@ cdef void release_takeback(Engine* e, PopJob* j, int i) noexcept nogil:
     x.tries = 0
     x.next = e.takebacks
     e.takebacks = x
-
-cdef void release_takeback_close(Engine* e) noexcept nogil:
-    cdef Takeback* x
-    while e.takebacks != NULL:
-        x = e.takebacks
-        e.takebacks = x.next
-        free(x)
 
 cdef void release_takeback_drain(Engine* e) noexcept nogil:
     cdef TakebackCall* call
@@ -166,3 +159,10 @@ cdef void release_takeback_done(Call* c, PGresult* res, int outcome) noexcept no
         x = following
     uv_mutex_unlock(&book.lock)
     waiters_send(e.worker, wake)
+
+cdef void release_takeback_close(Engine* e) noexcept nogil:
+    cdef Takeback* x
+    while e.takebacks != NULL:
+        x = e.takebacks
+        e.takebacks = x.next
+        free(x)
