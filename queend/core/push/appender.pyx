@@ -1,17 +1,18 @@
-# A push stream writes messages to the log, one statement after another. In: items whose partitions are known. Out:
-# items with offset, time and status, back to their requests after the commit. Owner: the thread of the stream's worker.
-#
-# A stream has at most one batch in flight and gathers the next meanwhile. It has no timer: the batch grows with the
-# database's latency. Batches are grouped by partition, so rows grow by themselves as load does. A fixed number of
-# streams is divided among the workers. A partition always goes through the same stream. The lane of a partition is its
-# id mod 64; PostgreSQL locks a lane as one. The stream of a partition is its lane mod number of streams. So parts of
-# requests are sent to the streams of their partitions.
+# An appender writes messages to the log, one statement after another. In: items whose partitions are known. Out: items
+# with offset, time and status, back to their requests after the commit. An appender has at most one batch in flight and
+# gathers the next meanwhile. It has no timer: the batch grows with the database's latency. Owner: the thread of the
+# appender's worker.
+
+# ---- appenders and their lanes ---------------------------------------------------------------------------------------
+# A fixed number of appenders is divided among the workers. The lane of a partition is its id mod 64; PostgreSQL locks a
+# lane as one. The appender of a partition is its lane mod number of appenders. So all items of a partition go through
+# the same appender.
 
 cdef enum:
     LINGER_ITEMS = 512        # items of a batch that waits for clients to return
     BUFFER_TRIES = 4          # tries of a batch that the database cannot take; then the failover buffer gets it
 
-cdef Appender* appenders      # process-wide: n_appenders with lanes, then the side of each
+cdef Appender* appenders      # process-wide: n_appenders with lanes, then the id loader of each (Appender.side)
 cdef int n_appenders
 cdef int appenders_all
 
@@ -37,12 +38,12 @@ cdef bint appender_open(Process* p) noexcept nogil:
     return True
 
 cdef inline int appender_count(Worker* w) noexcept nogil:
-    # Returns the number of streams that work in w.
+    # Returns the number of appenders that work in w.
     cdef int workers = w.settings.workers
     return n_appenders // workers + (w.index < n_appenders % workers)
 
 cdef inline Appender* appender_main(Appender* s) noexcept nogil:
-    # Returns the stream that keeps the pushers: s itself, or the stream whose side s is.
+    # Returns the appender that keeps the pushers: s itself, or the appender whose id loader s is.
     return s if s.main == NULL else s.main
 
 cdef void appender_close() noexcept nogil:
@@ -57,7 +58,7 @@ cdef void appender_close() noexcept nogil:
     free(appenders)
     appenders = NULL
 
-# ---- sending -------------------------------------------------------------------------------------------------------
+# ---- the next batch is sent ------------------------------------------------------------------------------------------
 
 cdef void appender_drain(Appender* s) noexcept nogil:
     # Sends the next batch, if a slot is free. Requires that nothing is in flight.
@@ -77,15 +78,6 @@ cdef bint appender_lingers(Appender* s) noexcept nogil:
     # Returns True if the gathering batch waits, for others or for clients that return.
     return linger_waits(engine_of(s.worker), &s.hold, &s.hold, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items,
                         NULL)
-
-cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
-    # Updates the hold. Clients that wait for their answers send again when they have them. Without a hold they fall
-    # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
-    # spread that cost.
-    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
-    s.hold.expected = 0
-    if s.again == NULL and b.n_items + waiting <= LINGER_ITEMS:
-        linger_answered(&s.hold, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
 
 cdef PushBatch* appender_next(Appender* s) noexcept nogil:
     cdef PushBatch* b = s.again
@@ -109,34 +101,6 @@ cdef PushBatch* appender_take(Appender* s) noexcept nogil:
         g.partition.open = NULL
         g = g.next
     return b
-
-cdef void appender_expire(Appender* s) noexcept nogil:
-    # Fails batches that lacked a connection, or the catalog, for longer than the patience. Requests do not wait without
-    # end.
-    cdef PushBatch* b
-    cdef int64_t limit = engine_of(s.worker).patience_us
-    cdef int64_t now
-    if slotpool_ready(engine_of(s.worker).slots) and not s.stale:
-        return
-    if spool_fails_fast():
-        appender_fail_all(s)
-        return
-    now = clock_mono_us()
-    while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
-        b = s.again
-        s.again = b.next
-        results_fail_all(s, b, FAILED_UNREACHED)
-    if s.gather != NULL:
-        if s.gather.since_us == 0:
-            s.gather.since_us = now
-        elif now - s.gather.since_us > limit:
-            b = appender_next(s)
-            results_fail_all(s, b, FAILED_UNREACHED)
-
-cdef void appender_fail_all(Appender* s) noexcept nogil:
-    # Fails everything that waits, in its order. The requests send it into the failover buffer.
-    while s.again != NULL or s.gather != NULL:
-        results_fail_all(s, appender_next(s), FAILED_UNREACHED)
 
 cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     # Encodes and sends a batch. A batch that could not be sent is kept for later.
@@ -178,7 +142,21 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     else:
         call_send(&s.call)
 
-# ---- the answer ----------------------------------------------------------------------------------------------------
+cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
+    # Puts a batch before everything that was gathered.
+    b.next = s.again
+    s.again = b
+
+cdef void appender_drop(Appender* s, PushBatch* b) noexcept nogil:
+    # Frees a batch that is empty or has failed. A batch that was cut off the batch to be scattered next keeps that
+    # one's memory (requeue_divide): it is freed after the scatter.
+    if s.leaving:
+        b.next = s.dropped
+        s.dropped = b
+    else:
+        batch_free(b)
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
 cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Handles the answer to a push. Sends the next batch first, then scatters the results of this one. So the database
@@ -191,7 +169,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         appender_error(s, b, res, outcome)
         return
     if PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_STALE:
-        # The catalog changed elsewhere: reload, find the names again, send again.
+        # The catalog changed in another process: reload, find the names again, send again.
         handover_undo(s, b, False)
         s.stale = True
         appender_first(s, b)
@@ -233,19 +211,16 @@ cdef inline bint appender_refuses(PGresult* res) noexcept nogil:
             return True
     return False
 
-cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
-    # Puts a batch before everything that was gathered.
-    b.next = s.again
-    s.again = b
+cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
+    # Updates the linger. Clients that wait for their answers send again when they have them. Without a linger they fall
+    # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
+    # spread that cost.
+    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
+    s.hold.expected = 0
+    if s.again == NULL and b.n_items + waiting <= LINGER_ITEMS:
+        linger_answered(&s.hold, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
 
-cdef void appender_drop(Appender* s, PushBatch* b) noexcept nogil:
-    # Frees a batch that is empty or has failed. A batch that was cut off the batch to be scattered next keeps that
-    # one's memory (requeue_divide): it is freed after the scatter.
-    if s.leaving:
-        b.next = s.dropped
-        s.dropped = b
-    else:
-        batch_free(b)
+# ---- an error, or no answer ------------------------------------------------------------------------------------------
 
 cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
@@ -323,6 +298,20 @@ cdef bint appender_lags_alone(Appender* s, PushBatch* b, int64_t now) noexcept n
         return health_others_store(s.call.sent_us, now)
     return health_others_answered(s.call.sent_us, now)
 
+cdef bint appender_retries(Appender* s, PushBatch* b, int blame, int64_t now) noexcept nogil:
+    # Returns True if a batch is sent again after an error that is no fault of its items. If there is a failover buffer
+    # and the database is away or unfit, it is sent BUFFER_TRIES times.
+    if spool.on and (blame == ERROR_AWAY or blame == ERROR_UNFIT):
+        return b.tries < BUFFER_TRIES
+    return sqlstate_retries(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)
+
+cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
+    # Returns True if some item of the push partition is from the failover buffer.
+    cdef PushItem* it = g.first
+    while it != NULL and not it.of_part.job.drain:
+        it = it.next
+    return it != NULL
+
 cdef void appender_give_up(Appender* s, PushBatch* b, int failed) noexcept nogil:
     # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
     # stored in its place: it comes again in its order.
@@ -338,16 +327,30 @@ cdef void appender_give_up(Appender* s, PushBatch* b, int failed) noexcept nogil
             at = &other.next
     results_fail_all(s, b, failed)
 
-cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
-    # Returns True if some item of the group is from the failover buffer.
-    cdef PushItem* it = g.first
-    while it != NULL and not it.of_part.job.drain:
-        it = it.next
-    return it != NULL
+cdef void appender_expire(Appender* s) noexcept nogil:
+    # Fails batches that lacked a connection, or the catalog, for longer than the patience. Requests do not wait without
+    # end.
+    cdef PushBatch* b
+    cdef int64_t limit = engine_of(s.worker).patience_us
+    cdef int64_t now
+    if slotpool_ready(engine_of(s.worker).slots) and not s.stale:
+        return
+    if spool_fails_fast():
+        appender_fail_all(s)
+        return
+    now = clock_mono_us()
+    while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
+        b = s.again
+        s.again = b.next
+        results_fail_all(s, b, FAILED_UNREACHED)
+    if s.gather != NULL:
+        if s.gather.since_us == 0:
+            s.gather.since_us = now
+        elif now - s.gather.since_us > limit:
+            b = appender_next(s)
+            results_fail_all(s, b, FAILED_UNREACHED)
 
-cdef bint appender_retries(Appender* s, PushBatch* b, int blame, int64_t now) noexcept nogil:
-    # Returns True if a batch is sent again after an error that is no fault of its items. If there is a failover buffer
-    # and the database is away or unfit, it is sent BUFFER_TRIES times.
-    if spool.on and (blame == ERROR_AWAY or blame == ERROR_UNFIT):
-        return b.tries < BUFFER_TRIES
-    return sqlstate_retries(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)
+cdef void appender_fail_all(Appender* s) noexcept nogil:
+    # Fails everything that waits, in its order. The requests send it into the failover buffer.
+    while s.again != NULL or s.gather != NULL:
+        results_fail_all(s, appender_next(s), FAILED_UNREACHED)

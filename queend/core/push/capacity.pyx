@@ -1,16 +1,8 @@
 # Capacity: admits pushes to queues with maxSize. In: items whose partitions are known. Out: admitted items, marked with
-# the queue whose room they take; the others are refused. Queues without maxSize cost one comparison. Owner: the
-# process. Guarded by capacity_lock, which is taken alone or below the catalog's lock, and released before any other
-# lock is taken.
-#
-# The size of a queue is the number of its messages that some group has not consumed yet. The function
-# queend.queue_sizes computes it from heads, floors and cursors. A round of look-ups asks for it when the last answer is
-# old. It also asks if there is no room by an answer that was asked for before the request came. Between answers this
-# process counts what it admits:
-#   size = answer - stored by then + taken (admitted, less duplicates and records refused since)
-# Records in flight while the answer is made may be counted twice; all are counted. Records that other daemons store are
-# seen with the next answer only. So a bound may be exceeded by that much: at worst each daemon fills the queue to
-# maxSize by itself.
+# the queue whose room they take; the others are refused. Queues without maxSize cost one comparison. A bound may be
+# exceeded by what other daemons store between two answers: at worst each daemon fills the queue to maxSize by itself.
+# Owner: the process. Guarded by capacity_lock, which is taken alone or below catalog.lock, and released before any
+# other lock is taken.
 
 cdef enum:
     CAPACITY_AGE_US = 1000000    # maximum age of an answer by which the queue is empty
@@ -21,6 +13,11 @@ cdef enum:
 cdef enum CapacityAnswer:
     CAPACITY_FITS = -1
     CAPACITY_UNKNOWN = -2     # sizes have to be asked for
+
+# ---- the size of a queue: messages that some group has not consumed yet ----------------------------------------------
+# Rounds of look-ups ask for sizes (queend.queue_sizes) if the last answer is old, or was asked for before a request
+# came that it would refuse. Size = answer - stored by then + taken (admitted, less duplicates and refused). Records in
+# flight may count twice.
 
 cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
     cdef int64_t left = q.max_size - q.capacity.answer - q.capacity.taken
@@ -35,6 +32,12 @@ cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
 cdef inline bint capacity_recent(Capacity* c, int64_t now, int64_t since) noexcept nogil:
     # Returns True if the last answer is new enough to refuse a request that came at `since`.
     return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
+
+cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
+    # Returns for how many of n records there is room. Requires capacity_lock.
+    return n if capacity_left(q) >= n else <int>capacity_left(q)
+
+# ---- pushes ----------------------------------------------------------------------------------------------------------
 
 cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
     # Takes room for the unresolved items; items without room leave the chain. Returns False if the job waits for sizes,
@@ -86,10 +89,6 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
         return False
     return True
 
-cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
-    # Returns for how many of n records there is room. Requires capacity_lock.
-    return n if capacity_left(q) >= n else <int>capacity_left(q)
-
 cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept nogil:
     it.status = ITEM_FAILED
     it.full = FULL
@@ -122,6 +121,12 @@ cdef void capacity_ask(Engine* e, PushJob* j) noexcept nogil:
             ask_stored(e, it)
         it = runitem_next(&at)
 
+cdef bint capacity_lacks(PushPartition* g) noexcept nogil:
+    cdef PushItem* it = g.first if g.partition.queue.max_size > 0 else NULL
+    while it != NULL and it.room != NULL:
+        it = it.next
+    return it != NULL
+
 cdef void capacity_give_back(PushJob* j) noexcept nogil:
     # Gives back the room of the unresolved items, which will not be sent.
     cdef PushItem* it = j.unresolved
@@ -151,10 +156,12 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
         it = runitem_next(&at)
     uv_mutex_unlock(&capacity_lock)
 
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
-    # Returns CAPACITY_FITS if there is room for all pushes of a transaction, CAPACITY_UNKNOWN if sizes have to be
-    # asked for. Otherwise returns the index of the operation without room. A transaction counts once it has taken
-    # effect: concurrent ones do not see each other.
+    # Returns CAPACITY_FITS if there is room for all pushes of a transaction, CAPACITY_UNKNOWN if sizes have to be asked
+    # for. Otherwise returns the index of the operation without room. A transaction counts once it has taken effect:
+    # concurrent ones do not see each other.
     cdef int64_t now = clock_mono_us()
     cdef int fault = CAPACITY_FITS
     cdef int i = 0
@@ -196,9 +203,3 @@ cdef void capacity_transacted(TxJob* j) noexcept nogil:
         if j.req.ops[i].kind == TX_PUSH:
             j.req.ops[i].push.partition.queue.capacity.answer += 1
     uv_mutex_unlock(&capacity_lock)
-
-cdef bint capacity_lacks(PushPartition* g) noexcept nogil:
-    cdef PushItem* it = g.first if g.partition.queue.max_size > 0 else NULL
-    while it != NULL and it.room != NULL:
-        it = it.next
-    return it != NULL

@@ -1,20 +1,17 @@
 # Handover: delivery in the push's own round trip. In: a batch that is about to leave, and pops parked for its
 # partitions. Out: answers of these pops, written from the batch after the commit. The push claims for them in its own
-# transaction, which saves a second statement, a second commit and a read. A waiter in flight is in no list of the book:
-# it belongs to the batch until handover_book gives it back. The waiter's request is touched only on its worker
-# (handover_arrive).
-#
-# Why order and leases hold: the push holds the partition's lane. It claims only where the cursor stands exactly before
-# its first new logrecord (committed + 1 = base). That cursor must be free of a lease and of a pause. The push locks the
-# cursor's row (SKIP LOCKED: it waits for no pop or acknowledgment). A group without a cursor there gets one if the
-# partition is new too. So the push claims what a pop right after the commit would have claimed. If anything differs,
-# the push claims nothing and the waiter is woken.
+# transaction, which saves a second statement, a second commit and a read. Owner: the appender's thread; the batch owns
+# a waiter in flight until handover_book gives it back; its request is touched only on its worker (handover_arrive).
+# Locks: book.lock.
 
 cdef enum:
     HANDOVER_CLAIMS = 256     # claims of one push; if more pops wait, the rest of the batch is the next batch
-    HANDOVER_BYTES = 4194304  # of one partition's records; a larger group is not handed over
+    HANDOVER_BYTES = 4194304  # of one partition's records; a larger push partition is not handed over
 
-# ---- before the batch leaves ---------------------------------------------------------------------------------------
+# ---- before the batch leaves -----------------------------------------------------------------------------------------
+# The push holds the partition's lane. It claims only if the cursor stands exactly before its first new record
+# (committed + 1 = base), free of leases and pauses. The row is locked with SKIP LOCKED. So it claims what a pop after
+# the commit would. If anything differs, it claims nothing and the waiter is woken.
 
 cdef bint handover_begin(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
@@ -134,7 +131,8 @@ cdef void handover_encode(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogi
         pgarray_uuid(&a.lease, c.job.lease)
         pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.lease_us)
 
-# ---- after the answer ----------------------------------------------------------------------------------------------
+# ---- after the answer ------------------------------------------------------------------------------------------------
+# A group without a cursor there has got one if the partition was new too.
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
     # Marks the claim for a partition and group as made. place: of the cursor. Claims come back in the order they were
@@ -283,7 +281,7 @@ cdef void handover_end(PopJob* j) noexcept nogil:
     delivery_send(j, j.n_handed)
 
 cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends an answer that arrives from the stream's thread. If the client left meanwhile, gives the leases back.
+    # Sends an answer that arrives from the appender's thread. If the client left meanwhile, gives the leases back.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
     if not j.gone:

@@ -1,15 +1,16 @@
-# The side of a stream (push/appender): a second stream for partitions whose stored ids have to be loaded first, so that
-# no other partition waits. A stream must know a partition's ids to store others without a look at each. The side loads
-# ids by reads that lock no lane, then pushes as any stream. In: answers that refuse partitions until more is known.
-# Out: these partitions stored, and returned to their stream. Owner: the stream's thread. While on the side, a
-# partition's items all go there, in order.
+# The id loader of an appender: a second appender (Appender.side), for partitions whose stored ids have to be loaded
+# first. So no other partition waits. It loads ids by reads that lock no lane, then pushes as any appender. In: answers
+# that refuse partitions until more ids are known. Out: these partitions stored, and returned to their appender. While
+# the id loader has a partition, all its items go there, in order. Owner: the appender's thread. Locks: idsets.lock.
 
 cdef enum:
     IDLOADER_MORE = 20000    # an answer with so many ids has more to teach: sql/function/ids.sql
 
+# ---- partitions come -------------------------------------------------------------------------------------------------
+
 cdef void idloader_take(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Moves refused partitions that have to learn, and what was gathered for them, to the side. Requires that the
-    # refused groups are not sent again yet.
+    # Moves refused partitions that have to learn, and what was gathered for them, to the id loader. Requires that the
+    # refused push partitions are not sent again yet.
     cdef PushPartition* g
     cdef int row, i
     cdef bint any = False
@@ -49,7 +50,7 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
         side.gather = batch_new(side)
     to = batch_partition(side.gather, g.partition) if side.gather != NULL else NULL
     if to == NULL:
-        return                # out of memory: the group is sent again by s
+        return                # out of memory: s sends the push partition again
     to.learn = g.learn
     if side.gather.since_us == 0:
         side.gather.since_us = b.since_us
@@ -61,33 +62,6 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
             s.gather = NULL
     g.partition.open = to
     g.partition.on_side = True
-
-cdef void idloader_return(Appender* side, PushBatch* b) noexcept nogil:
-    # Returns partitions that the side has stored to their stream, with the items gathered meanwhile. Later items go to
-    # the stream too.
-    cdef PushPartition* g = b.first
-    cdef PushPartition* to
-    cdef Appender* s = side.main
-    cdef Partition* p
-    if side.again != NULL:
-        return
-    while g != NULL:
-        p = g.partition
-        g = g.next
-        p.on_side = False
-        if p.open == NULL:
-            continue
-        if s.gather == NULL:
-            s.gather = batch_new(s)
-        to = batch_partition(s.gather, p) if s.gather != NULL else NULL
-        if to == NULL:
-            p.on_side = True
-            continue
-        idloader_pour(side.gather, p.open, s.gather, to)
-        p.open = to
-    if side.gather != NULL and side.gather.n_groups == 0:
-        batch_free(side.gather)
-        side.gather = NULL
 
 cdef void idloader_pour(PushBatch* b, PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
     cdef PushPartition* before = NULL
@@ -101,11 +75,11 @@ cdef void idloader_pour(PushBatch* b, PushPartition* g, PushBatch* into, PushPar
     b.bytes -= min(g.bytes, b.bytes)
     batch_pour(g, into, to)
 
-# ---- learning --------------------------------------------------------------------------------------------------------
+# ---- ids are loaded --------------------------------------------------------------------------------------------------
 
 cdef bint idloader_load(Appender* s, PushBatch* b) noexcept nogil:
-    # Reads further ids for a partition of the side's batch. Returns False if no partition has to learn: the batch can
-    # be sent.
+    # Reads further ids for a partition of the id loader's batch. Returns False if no partition has to learn: the batch
+    # can be sent.
     cdef PushPartition* g = b.first
     cdef IdSet* r
     cdef LearnArgs* a = <LearnArgs*>engine_of(s.worker).args.at
@@ -155,3 +129,32 @@ cdef void idloader_failed(Appender* s, PushBatch* b) noexcept nogil:
     s.flying = NULL
     appender_first(s, b)
     s.retry_at = clock_mono_us() + 20000
+
+# ---- partitions go back ----------------------------------------------------------------------------------------------
+
+cdef void idloader_return(Appender* side, PushBatch* b) noexcept nogil:
+    # Returns partitions that the id loader has stored to their appender, with the items gathered meanwhile. Later items
+    # go to the appender too.
+    cdef PushPartition* g = b.first
+    cdef PushPartition* to
+    cdef Appender* s = side.main
+    cdef Partition* p
+    if side.again != NULL:
+        return
+    while g != NULL:
+        p = g.partition
+        g = g.next
+        p.on_side = False
+        if p.open == NULL:
+            continue
+        if s.gather == NULL:
+            s.gather = batch_new(s)
+        to = batch_partition(s.gather, p) if s.gather != NULL else NULL
+        if to == NULL:
+            p.on_side = True
+            continue
+        idloader_pour(side.gather, p.open, s.gather, to)
+        p.open = to
+    if side.gather != NULL and side.gather.n_groups == 0:
+        batch_free(side.gather)
+        side.gather = NULL

@@ -1,12 +1,7 @@
-# Heads: where the log of a partition ends (the next offset), known because this process wrote it. In: groups that are
-# about to leave; answers to them. Out: what a push tells the database of each partition's newest row. No I/O in here.
-# Owner of Partition.end: the thread of its lane's stream.
-#
-# If the heads of all partitions of a batch are known, the push names them and none is looked up
-# (sql/function/push.sql). A named head must never be too high, but a server may have lost the row before it. So a head
-# is named only to a backend that lived before that row was sent. A crash ends all backends, and a server that took
-# over, or was restored, has others. A head that is too low does no harm: the database detects it and undoes the
-# statement. It is then sent once more, without names.
+# Ends of logs: the next offset of a partition, known because this process wrote before it. In: push partitions that are
+# about to leave; answers to them. Out: what a push is told of each partition's newest row. If the heads of all
+# partitions of a batch are known, the push names them and none is looked up (sql/function/push.sql). Owner of
+# Partition.end: the thread of its lane's appender. No I/O in here.
 
 cdef enum:
     HEAD_RECENT_US = 50000000     # ids further from the database's clock are left to it: its own bound is 60 s
@@ -23,7 +18,7 @@ cdef inline bint logend_id_recent(const unsigned char* id, int64_t now_us) noexc
     return now_us - HEAD_RECENT_US <= at <= now_us + HEAD_RECENT_US
 
 cdef inline const unsigned char* logend_high(PushPartition* g) noexcept nogil:
-    # Returns `high` of the partition's newest row after this group, if no other process has written.
+    # Returns `high` of the partition's newest row after this push partition, if no other process has written.
     if g.has_v7 and memcmp(g.hi, g.partition.end.high, 16) > 0:
         return &g.hi[0]
     return &g.partition.end.high[0]
@@ -32,12 +27,14 @@ cdef inline bint logend_exclusive(const LogEnd* end) noexcept nogil:
     # Returns True if, with the push about to leave, no other process has written for long enough to name the head.
     return end.alone + 1 >= HEAD_EXCLUSIVE << (4 * end.conflicts)
 
-# ---- before the push is sent ---------------------------------------------------------------------------------------
+# ---- before the push is sent -----------------------------------------------------------------------------------------
+# A named head must never be too high, but a server may have lost the row before it. So a head is named only to a
+# backend that lived before that row was sent. A crash ends all backends, and another server has others. A head that is
+# too low is detected: the statement is undone and sent again without names.
 
 cdef void logend_choose(PushBatch* b, const Slot* slot) noexcept nogil:
     # Chooses what push is told of each partition's newest row. Requires that idset_batch_known has chosen what push is
-    # told
-    # of ids. slot: the connection of the statement, NULL if none is free.
+    # told of ids. slot: the connection of the statement, NULL if none is free.
     cdef PushPartition* g = b.first
     cdef int64_t now = dbclock_now()
     cdef bint clock = dbclock_known()
@@ -59,7 +56,7 @@ cdef void logend_choose(PushBatch* b, const Slot* slot) noexcept nogil:
         g = g.next
 
 cdef inline bint logend_expects(PushPartition* g, int64_t now_us) noexcept nogil:
-    # Returns True if the group's head is known and its ids are proved new by the newest row and the ids known here.
+    # Returns True if the head is known and its ids are proved new by the newest row and the ids known here.
     cdef const LogEnd* end = &g.partition.end
     if not end.known or not g.ids_recent or end.at > now_us + HEAD_CLOCK_US or not logend_exclusive(end):
         return False
@@ -67,7 +64,7 @@ cdef inline bint logend_expects(PushPartition* g, int64_t now_us) noexcept nogil
         return False
     return not g.has_other or g.known == end.next and g.known_at == end.at
 
-# ---- after the answer ----------------------------------------------------------------------------------------------
+# ---- after the answer ------------------------------------------------------------------------------------------------
 
 cdef void logend_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
     # Learns the heads from an answer. Requires that the next batch, which uses these heads, is not sent yet.

@@ -1,133 +1,7 @@
-# The answer to a push request, sent when its last part is finished by its stream or by the failover buffer. In: items
-# with status, offset and time. Out: the answer, or the request sent to the failover buffer. Owner: the request's
-# worker.
-
-cdef void push_part_return(Worker* w, InboxMsg* m) noexcept nogil:
-    push_part_done(<PushPart*>m)
-
-cdef void push_part_done(PushPart* part) noexcept nogil:
-    cdef PushJob* j = part.job
-    if part.failed > j.failed:
-        j.failed = part.failed
-        j.server_error = part.server_error
-    j.parts_left -= 1
-    if j.parts_left == 0:
-        push_answer(j)
-
-cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
-    # Changes status `of` of records to status `to`. Returns the number of records changed.
-    cdef EachItem at
-    cdef PushItem* it
-    cdef int n = 0
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
-    while it != NULL:
-        if it.status == of:
-            it.status = to
-            n += req_item_count(it)
-        it = runitem_next(&at)
-    return n
-
-cdef void push_answer(PushJob* j) noexcept nogil:
-    # Finishes a push whose parts are all finished: answers it, or sends it to the failover buffer.
-    if j.drain:
-        failover_hooks.answered(j)
-    elif j.failed == FAILED_UNREACHED and spool.on:
-        j.spilled = True
-        failover_hooks.send(j.job.r.worker, j)
-    else:
-        push_respond(j)
-
-cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
-    # Answers a push that comes back from the failover buffer.
-    cdef PushJob* j = <PushJob*>m
-    if j.spill_why == SPILL_KEPT:
-        w.counters.buffered += push_mark(j, ITEM_UNREACHED, ITEM_BUFFERED)
-    push_respond(j)
-
-cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
-    # Writes one span for consecutive items that share their headers, as items of a request without own traceparents do.
-    cdef PushItem* it
-    cdef PushItem* first = NULL
-    cdef int64_t began = span_began(r)
-    cdef int n = 0
-    cdef int i
-    for i in range(q.n):
-        it = &q.items[i]
-        if it.more == NULL or it.more.headers.n == 0:
-            continue
-        if first == NULL or it.more.headers.p != first.more.headers.p or not slice_eq(it.queue, first.queue):
-            push_span(r, first, began, status, n)
-            first = it
-            n = 0
-        n += req_item_count(it)
-    push_span(r, first, began, status, n)
-
-cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) noexcept nogil:
-    cdef Slice parent = span_parent(it.more.headers) if it != NULL else slice_of(NULL, 0)
-    if parent.p != NULL:
-        span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
-                 it.offset if n == 1 and it.status <= ITEM_DUPLICATE else -1)
-
-cdef void push_respond_none(PushJob* j) noexcept nogil:
-    # Refuses a push of which no logrecord is known to be stored.
-    cdef char[VERDICT_TEXT] text
-    cdef Request* r = j.job.r
-    cdef const char* why = b"The database did not answer in time"
-    if j.server_error != NULL:
-        sqlstate_text(text, b"Nothing is known to be stored", j.server_error)
-    else:
-        if not slotpool_ready(engine_of(r.worker).slots):
-            why = health_why()
-        snprintf(text, sizeof(text), b"%s; nothing is known to be stored, try again", why)
-    reply_error(r, 503, text)
-
-cdef void push_respond(PushJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
-    cdef Counters* counters = &r.worker.counters
-    cdef Buf* out
-    cdef PushItem* it
-    cdef Queue* queue = NULL
-    cdef Tally* tally = NULL
-    cdef int i
-    cdef int n = 0
-    cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
-    cdef bint stored = kept
-    if j.limited:
-        capacity_settle(j)
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.partition != NULL and it.status <= ITEM_DUPLICATE:
-            if it.partition.queue is not queue:
-                queue = it.partition.queue
-                tally = &queue.tally[r.worker.index]
-                tally.push_requests += 1
-            tally.push_messages += req_item_count(it)
-        n += req_item_count(it)
-        if it.run != NULL:
-            stored = runitem_answer(it, &j.req, counters) or stored
-        else:
-            stored = result_answer(it, &j.req, counters) or stored
-    if r.worker.spans.every:
-        push_spans(r, &j.req, 201 if stored else 503)
-    job_end(&j.job)
-    counters.op[OP_PUSH].items += n
-    if not stored and j.unsealed:
-        sealing_reply_error(r)
-        return
-    if not stored and j.spilled and j.spill_why == SPILL_FULL:
-        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
-        return
-    if not stored and (j.failed > FAILED_REFUSED or j.spilled):
-        push_respond_none(j)
-        return
-    out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
-    pushreply_put(out, &j.req, n)
-    reply_end(r)
-
-# A push request on its way into the log. In: the request's body. Out: items with their partitions, sent to their
-# streams in parts; their results arrive in push/push. Owner: the request's worker. Locks: catalog.lock while names
-# are looked up.
+# A push request on its way into the log, and its answer. In: the request's body; results of its items (push/results).
+# Out: items with their partitions, sent to their appenders in parts. When the last part is finished by its appender or
+# by the failover buffer: the answer, or the request sent to the failover buffer. Owner: the request's worker. Locks:
+# catalog.lock while names are looked up.
 
 cdef JobKind PUSH_JOB
 PUSH_JOB.op = OP_PUSH
@@ -136,6 +10,8 @@ PUSH_JOB.name_refused = push_name_refused
 PUSH_JOB.retry = push_retry
 PUSH_JOB.refuse = push_refuse
 PUSH_JOB.fails_fast = True
+
+# ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
@@ -191,6 +67,8 @@ cdef void push_chain(PushJob* j) noexcept nogil:
     j.req.items[j.req.n - 1].next = NULL
     j.unresolved = j.req.items
 
+# ---- names -----------------------------------------------------------------------------------------------------------
+
 cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
     # Looks up the partitions of unresolved items. Sends the items on their way once all are known, else asks the
     # database for the names.
@@ -243,6 +121,42 @@ cdef bint push_follows(PushJob* j) noexcept nogil:
             return True
         r = r.next
     return False
+
+# ---- rounds of look-ups ----------------------------------------------------------------------------------------------
+
+cdef void push_ask(Engine* e, Job* job) noexcept nogil:
+    cdef PushJob* j = <PushJob*>job
+    cdef PushItem* it = j.unresolved
+    while it != NULL:
+        if it.partition == NULL:
+            ask_names(e, ASK_DRAINED if j.drain else ASK_RESOLVE, it.queue, it.part, 0)
+        elif it.partition.queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, it.queue, it.queue, it.partition.queue.id)
+        it = it.next
+    if j.doubts:
+        capacity_ask(e, j)
+
+cdef bint push_name_refused(Round* r, Job* job) noexcept nogil:
+    # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
+    # before: they are bound by nothing.
+    cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
+    while it != NULL:
+        if it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part):
+            return True
+        it = it.next
+    return False
+
+cdef void push_retry(Engine* e, Job* job) noexcept nogil:
+    push_resolve(e.worker, <PushJob*>job)
+
+cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
+    push_names(<PushJob*>job, False)
+    if status == 409:
+        push_bounded(job.r.worker, <PushJob*>job, text)
+    else:
+        push_unreached(job.r.worker, <PushJob*>job, status, text)
+
+# ---- items that cannot be sent ---------------------------------------------------------------------------------------
 
 cdef void push_decided(PushJob* j) noexcept nogil:
     # Ends the look-up of a job that has no items left to send.
@@ -302,8 +216,10 @@ cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
     capacity_give_back(j)
     job_refuse(&j.job, 409, text)
 
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
 cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
-    # Cuts the resolved items into parts, one per stream that takes parts, and sends them there.
+    # Cuts the resolved items into parts, one per appender that takes parts, and sends them there.
     cdef PushItem* it = j.unresolved
     cdef PushItem* following
     cdef PushPart* parts = &j.one
@@ -349,44 +265,137 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     if j.held:
         push_release(j)
 
+cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PushPart* part = <PushPart*>m
+    pusher_gather(part.stream, part)
+
 cdef void push_release(PushJob* j) noexcept nogil:
     j.held = False
     j.parts_left -= 1
     if j.parts_left == 0:
         push_answer(j)
 
-cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
-    cdef PushPart* part = <PushPart*>m
-    pusher_gather(part.stream, part)
+cdef void push_part_return(Worker* w, InboxMsg* m) noexcept nogil:
+    push_part_done(<PushPart*>m)
 
-cdef void push_ask(Engine* e, Job* job) noexcept nogil:
-    cdef PushJob* j = <PushJob*>job
-    cdef PushItem* it = j.unresolved
-    while it != NULL:
-        if it.partition == NULL:
-            ask_names(e, ASK_DRAINED if j.drain else ASK_RESOLVE, it.queue, it.part, 0)
-        elif it.partition.queue.capacity.wanted:
-            ask_names(e, ASK_SIZE, it.queue, it.queue, it.partition.queue.id)
-        it = it.next
-    if j.doubts:
-        capacity_ask(e, j)
+cdef void push_part_done(PushPart* part) noexcept nogil:
+    cdef PushJob* j = part.job
+    if part.failed > j.failed:
+        j.failed = part.failed
+        j.server_error = part.server_error
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
 
-cdef bint push_name_refused(Round* r, Job* job) noexcept nogil:
-    # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
-    # before: they are bound by nothing.
-    cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
-    while it != NULL:
-        if it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part):
-            return True
-        it = it.next
-    return False
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
-cdef void push_retry(Engine* e, Job* job) noexcept nogil:
-    push_resolve(e.worker, <PushJob*>job)
-
-cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
-    push_names(<PushJob*>job, False)
-    if status == 409:
-        push_bounded(job.r.worker, <PushJob*>job, text)
+cdef void push_answer(PushJob* j) noexcept nogil:
+    # Finishes a push whose parts are all finished: answers it, or sends it to the failover buffer.
+    if j.drain:
+        failover_hooks.answered(j)
+    elif j.failed == FAILED_UNREACHED and spool.on:
+        j.spilled = True
+        failover_hooks.send(j.job.r.worker, j)
     else:
-        push_unreached(job.r.worker, <PushJob*>job, status, text)
+        push_respond(j)
+
+cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
+    # Answers a push that comes back from the failover buffer.
+    cdef PushJob* j = <PushJob*>m
+    if j.spill_why == SPILL_KEPT:
+        w.counters.buffered += push_mark(j, ITEM_UNREACHED, ITEM_BUFFERED)
+    push_respond(j)
+
+cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
+    # Changes status `of` of records to status `to`. Returns the number of records changed.
+    cdef EachItem at
+    cdef PushItem* it
+    cdef int n = 0
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
+    while it != NULL:
+        if it.status == of:
+            it.status = to
+            n += req_item_count(it)
+        it = runitem_next(&at)
+    return n
+
+cdef void push_respond(PushJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Counters* counters = &r.worker.counters
+    cdef Buf* out
+    cdef PushItem* it
+    cdef Queue* queue = NULL
+    cdef Tally* tally = NULL
+    cdef int i
+    cdef int n = 0
+    cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
+    cdef bint stored = kept
+    if j.limited:
+        capacity_settle(j)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.partition != NULL and it.status <= ITEM_DUPLICATE:
+            if it.partition.queue is not queue:
+                queue = it.partition.queue
+                tally = &queue.tally[r.worker.index]
+                tally.push_requests += 1
+            tally.push_messages += req_item_count(it)
+        n += req_item_count(it)
+        if it.run != NULL:
+            stored = runitem_answer(it, &j.req, counters) or stored
+        else:
+            stored = result_answer(it, &j.req, counters) or stored
+    if r.worker.spans.every:
+        push_spans(r, &j.req, 201 if stored else 503)
+    job_end(&j.job)
+    counters.op[OP_PUSH].items += n
+    if not stored and j.unsealed:
+        sealing_reply_error(r)
+        return
+    if not stored and j.spilled and j.spill_why == SPILL_FULL:
+        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
+        return
+    if not stored and (j.failed > FAILED_REFUSED or j.spilled):
+        push_respond_none(j)
+        return
+    out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
+    pushreply_put(out, &j.req, n)
+    reply_end(r)
+
+cdef void push_respond_none(PushJob* j) noexcept nogil:
+    # Refuses a push of which no record is known to be stored.
+    cdef char[VERDICT_TEXT] text
+    cdef Request* r = j.job.r
+    cdef const char* why = b"The database did not answer in time"
+    if j.server_error != NULL:
+        sqlstate_text(text, b"Nothing is known to be stored", j.server_error)
+    else:
+        if not slotpool_ready(engine_of(r.worker).slots):
+            why = health_why()
+        snprintf(text, sizeof(text), b"%s; nothing is known to be stored, try again", why)
+    reply_error(r, 503, text)
+
+cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
+    # Writes one span for consecutive items that share their headers, as items of a request without own traceparents do.
+    cdef PushItem* it
+    cdef PushItem* first = NULL
+    cdef int64_t began = span_began(r)
+    cdef int n = 0
+    cdef int i
+    for i in range(q.n):
+        it = &q.items[i]
+        if it.more == NULL or it.more.headers.n == 0:
+            continue
+        if first == NULL or it.more.headers.p != first.more.headers.p or not slice_eq(it.queue, first.queue):
+            push_span(r, first, began, status, n)
+            first = it
+            n = 0
+        n += req_item_count(it)
+    push_span(r, first, began, status, n)
+
+cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) noexcept nogil:
+    cdef Slice parent = span_parent(it.more.headers) if it != NULL else slice_of(NULL, 0)
+    if parent.p != NULL:
+        span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
+                 it.offset if n == 1 and it.status <= ITEM_DUPLICATE else -1)

@@ -1,15 +1,12 @@
-# Pushers: connections that push much at once take turns. In: parts sent to a stream. Out: their items, in the batch
-# that gathers. Owner: the stream's thread.
-#
-# All pushers together fill a part of a batch. Parts without room wait, in the order of their connection. When a batch
-# leaves, each pusher brings whole pushes to the next one, up to its share. Then the room that is left is filled in the
-# same order. A pusher without room comes first the next time. A small push of another connection finds room beside
-# pushers. So it is in the batch that leaves next, however much others send.
-#
-# A push is cut only where it needs more new groups, or more room, than pushers have in a batch. Records of partitions
-# that have a group go in while others wait for one: they need no further row of the log. Each cut lets newer pushes of
-# other connections reach a partition first. PostgreSQL then has to look up each id made by a client that is older than
-# the newest one stored there (sql/function/push.sql).
+# Pushers: connections that push much at once take turns. In: parts sent to an appender. Out: their items, in the batch
+# that gathers. All pushers together fill a part of a batch; parts without room wait, in the order of their connection.
+# So a small push of another connection finds room beside them, and is in the batch that leaves next. Owner: the
+# appender's thread.
+
+# ---- a part comes in -------------------------------------------------------------------------------------------------
+# A push is cut only where it needs more new push partitions, or more room, than pushers have in a batch. Each cut lets
+# newer pushes of others reach a partition first. PostgreSQL then has to look up each id made by a client that is older
+# than the newest one stored there (sql/function/push.sql).
 
 cdef void pusher_gather(Appender* s, PushPart* part) noexcept nogil:
     # Takes over a part sent to s: places it into the batch that gathers, or behind the waiting parts of its client.
@@ -25,36 +22,6 @@ cdef Pusher* pusher_of(Appender* s, PushPart* part) noexcept nogil:
         x = pusher_new(s, part.job.job.client)
     return x
 
-cdef Pusher* pusher_new(Appender* s, uint64_t client) noexcept nogil:
-    # Adds a pusher for a client. Returns NULL if memory ran out.
-    cdef Pusher* x = s.pushers_free
-    if x != NULL:
-        s.pushers_free = x.next
-    else:
-        x = <Pusher*>malloc(sizeof(Pusher))
-    if x == NULL or not table_put(&s.by_client, client, x):
-        free(x)
-        return NULL
-    memset(x, 0, sizeof(Pusher))
-    x.client = client
-    pusher_list(s, x)
-    return x
-
-cdef inline void pusher_list(Appender* s, Pusher* x) noexcept nogil:
-    # Adds a pusher at the end of the list.
-    x.next = NULL
-    if s.pushers_last != NULL:
-        s.pushers_last.next = x
-    else:
-        s.pushers = x
-    s.pushers_last = x
-
-cdef void pusher_free(Appender* s, Pusher* x) noexcept nogil:
-    # Frees a pusher. Requires that it is in no list.
-    table_del(&s.by_client, x.client)
-    x.next = s.pushers_free
-    s.pushers_free = x
-
 cdef void pusher_wait(Appender* s, Pusher* x, PushPart* part) noexcept nogil:
     # Puts a part behind the waiting parts of its client. Argument x is the client's pusher; NULL makes one. Refuses the
     # part if memory ran out.
@@ -69,6 +36,10 @@ cdef void pusher_wait(Appender* s, Pusher* x, PushPart* part) noexcept nogil:
     else:
         x.first = part
     x.last = part
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+# When a batch leaves, each pusher brings whole pushes to the next one, up to its share. Then the room that is left is
+# filled in the same order. A pusher without room comes first the next time.
 
 cdef inline bint pushers_full(const Appender* s, const Pusher* of, const PushBatch* b) noexcept nogil:
     # Returns True if pushers have brought to b what they may, or PUSHERS_ITEMS items have been passed by. A chunk of
@@ -121,6 +92,38 @@ cdef void pushers_turn(Appender* s) noexcept nogil:
         pusher_pour(s, x, False)
         s.pushers_last = x
         x = x.next
+
+# ---- the list of pushers ---------------------------------------------------------------------------------------------
+
+cdef Pusher* pusher_new(Appender* s, uint64_t client) noexcept nogil:
+    # Adds a pusher for a client. Returns NULL if memory ran out.
+    cdef Pusher* x = s.pushers_free
+    if x != NULL:
+        s.pushers_free = x.next
+    else:
+        x = <Pusher*>malloc(sizeof(Pusher))
+    if x == NULL or not table_put(&s.by_client, client, x):
+        free(x)
+        return NULL
+    memset(x, 0, sizeof(Pusher))
+    x.client = client
+    pusher_list(s, x)
+    return x
+
+cdef inline void pusher_list(Appender* s, Pusher* x) noexcept nogil:
+    # Adds a pusher at the end of the list.
+    x.next = NULL
+    if s.pushers_last != NULL:
+        s.pushers_last.next = x
+    else:
+        s.pushers = x
+    s.pushers_last = x
+
+cdef void pusher_free(Appender* s, Pusher* x) noexcept nogil:
+    # Frees a pusher. Requires that it is in no list.
+    table_del(&s.by_client, x.client)
+    x.next = s.pushers_free
+    s.pushers_free = x
 
 cdef void pushers_close(Appender* s) noexcept nogil:
     cdef Pusher* x

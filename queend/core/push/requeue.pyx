@@ -1,6 +1,9 @@
-# Splits a batch that cannot stay one: its push would do more than one statement may, or an error belongs to one of its
-# items. In: a batch. Out: two batches, each sent by itself, until the item that is to blame stands alone. Owner: the
-# stream's thread.
+# Items that are sent once more. In: a batch that is too much for one statement, or has an error of one item; answers
+# that refuse partitions; reloads of the catalog. Out: two batches; a batch of the refused partitions; items sent back
+# to their requests, which look up their names again. Owner: the appender's thread.
+
+# ---- two batches -----------------------------------------------------------------------------------------------------
+# Each half is sent by itself, until the item that is to blame stands alone.
 
 cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     # Moves the rows from `end` on, where a partition begins, into the next batch. Returns False if memory ran out: b
@@ -16,23 +19,6 @@ cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     rest.next = s.again
     s.again = rest
     return True
-
-cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
-    # Moves the groups behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of both.
-    cdef PushPartition* g = last.next
-    cdef Arena arena = rest.arena
-    rest.first = g
-    rest.last = b.last
-    last.next = NULL
-    b.last = last
-    while g != NULL:
-        rest.n_groups += 1
-        rest.n_items += g.n
-        g = g.next
-    b.n_groups -= rest.n_groups
-    b.n_items -= rest.n_items
-    rest.arena = b.arena
-    b.arena = arena
 
 cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     # Splits a batch with an error that belongs to one item. Each half is sent by itself, until that item stands alone.
@@ -85,6 +71,24 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     b.next = half
     s.again = b
 
+cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
+    # Moves the push partitions behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of
+    # both.
+    cdef PushPartition* g = last.next
+    cdef Arena arena = rest.arena
+    rest.first = g
+    rest.last = b.last
+    last.next = NULL
+    b.last = last
+    while g != NULL:
+        rest.n_groups += 1
+        rest.n_items += g.n
+        g = g.next
+    b.n_groups -= rest.n_groups
+    b.n_items -= rest.n_items
+    rest.arena = b.arena
+    b.arena = arena
+
 cdef void requeue_bisect_dups(PushPartition* g, PushPartition* other) noexcept nogil:
     # Assigns each duplicate to the half of its first occurrence.
     cdef PushItem* it = g.dups
@@ -105,9 +109,51 @@ cdef void requeue_bisect_dups(PushPartition* g, PushPartition* other) noexcept n
             other.dups = it
         it = following
 
-# Takes items out of batches after a reload of the catalog. Their partition is gone, their queue got a bound and they
-# hold no room, or their queue became encrypted and they are plain. In: the batches of a stream. Out: items sent back to
-# their requests, which look up their names again. Owner: the stream's thread.
+# ---- refused partitions ----------------------------------------------------------------------------------------------
+
+cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
+    # Takes the partitions of which nothing was stored out of the batch. Returns them as a batch that is sent once more,
+    # plain; NULL if all were answered. Either a compressed row holds a duplicate, or the compared rows of the log lack
+    # one of the records (push/results).
+    cdef PushBatch* again
+    cdef PushPartition* g
+    cdef PushPartition* other
+    cdef PushPartition* last = NULL
+    cdef PushPartition* following
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
+            b.chunks[i].group.refused = True
+    g = b.first
+    while g != NULL and not g.refused:
+        g = g.next
+    again = batch_new(s) if g != NULL else NULL
+    if again == NULL:
+        return NULL       # or no memory: the refused push partitions stay unanswered and are failed
+    again.since_us = b.since_us
+    again.check_ids = b.check_ids
+    again.hurried = b.hurried
+    again.plain = True
+    g = b.first
+    while g != NULL:
+        following = g.next
+        other = batch_partition(again, g.partition) if g.refused else NULL
+        if other == NULL:
+            last = g
+        else:
+            batch_unlink(b, last, g)
+            runitem_expand_all(g)
+            batch_pour(g, again, other)
+        g = following
+    if again.n_groups == 0:
+        batch_free(again)
+        return NULL
+    return again
+
+# ---- evicted items ---------------------------------------------------------------------------------------------------
+# Their partition is gone, their queue got a bound and they hold no room, or their queue became encrypted and they are
+# plain.
 
 cdef struct EvictedMsg:
     InboxMsg msg
@@ -116,8 +162,7 @@ cdef struct EvictedMsg:
     bint check_ids            # the records may be stored already
 
 cdef void requeue_reloaded(Appender* s) noexcept nogil:
-    # Evicts from all batches of a stream after a reload, on its thread. Groups that can still be sent stay where they
-    # are.
+    # Evicts from all batches of an appender after a reload, on its thread. Push partitions that can still be sent stay.
     cdef PushBatch* b = s.again
     s.stale = False
     while b != NULL:
@@ -136,6 +181,17 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
         batch_free(b)
     if appender_main(s).pushers != NULL and s.gather == NULL:
         pushers_turn(appender_main(s))
+
+cdef void requeue_unfit(Appender* s, PushBatch* b) noexcept nogil:
+    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
+    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
+    # items too. They return to their requests and come again.
+    cdef PushPartition* g = b.first
+    while g != NULL:
+        if sealing_needs_any(g) or capacity_lacks(g):
+            requeue_evict(s, b)
+            return
+        g = g.next
 
 cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
     cdef PushPartition* g = b.first
@@ -207,54 +263,3 @@ cdef void requeue_arrive(Worker* w, InboxMsg* msg) noexcept nogil:
     while end[0] != NULL:
         end = &end[0].next
     end[0] = items
-
-cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Takes the partitions of which nothing was stored out of the batch. Returns them as a batch that is sent once more,
-    # plain; NULL if all were answered. Either a compressed row holds a duplicate, or the compared rows of the log lack
-    # one of the records (push/results).
-    cdef PushBatch* again
-    cdef PushPartition* g
-    cdef PushPartition* other
-    cdef PushPartition* last = NULL
-    cdef PushPartition* following
-    cdef int row, i
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
-            b.chunks[i].group.refused = True
-    g = b.first
-    while g != NULL and not g.refused:
-        g = g.next
-    again = batch_new(s) if g != NULL else NULL
-    if again == NULL:
-        return NULL       # or no memory: the refused groups stay unanswered and are failed
-    again.since_us = b.since_us
-    again.check_ids = b.check_ids
-    again.hurried = b.hurried
-    again.plain = True
-    g = b.first
-    while g != NULL:
-        following = g.next
-        other = batch_partition(again, g.partition) if g.refused else NULL
-        if other == NULL:
-            last = g
-        else:
-            batch_unlink(b, last, g)
-            runitem_expand_all(g)
-            batch_pour(g, again, other)
-        g = following
-    if again.n_groups == 0:
-        batch_free(again)
-        return NULL
-    return again
-
-cdef void requeue_unfit(Appender* s, PushBatch* b) noexcept nogil:
-    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
-    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
-    # items too. They return to their requests and come again.
-    cdef PushPartition* g = b.first
-    while g != NULL:
-        if sealing_needs_any(g) or capacity_lacks(g):
-            requeue_evict(s, b)
-            return
-        g = g.next

@@ -1,6 +1,8 @@
 # Results of a batch, given to its items, its requests and waiters after the commit, never before. In: rows of
-# queend.push. Out: items with offset, time and status. Rows that will be read soon are kept in memory
-# (memory/rowcache). Locks: catalog.lock, then book.lock.
+# queend.push. Out: items with offset, time and status; parts that are done, sent to their requests; rows that will be
+# read soon, kept in memory (memory/rowcache). Owner: the appender's thread. Locks: catalog.lock, then book.lock.
+
+# ---- after the commit ------------------------------------------------------------------------------------------------
 
 cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef bint keeps = False
@@ -43,6 +45,8 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
         g = following
     batch_free(b)
 
+# ---- offsets, times and status ---------------------------------------------------------------------------------------
+
 cdef void results_take(PushBatch* b, PGresult* res) noexcept nogil:
     # Sets where and when each item was stored.
     cdef int i, row
@@ -73,15 +77,6 @@ cdef void result_whole(PushChunk* c, int64_t base, int64_t created) noexcept nog
     c.whole = True
     result_note_head(c, base, base + c.n)
 
-cdef inline void result_note_head(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
-    # Notes the head for the groups' waiters. base: offset of the first new logrecord, -1 if there is none. Every group
-    # hears of the head, even if a pop has seen it: a pop tells only its own group.
-    if head > c.group.head:
-        c.group.head = head
-    if base >= 0:
-        atomic_set64(&c.group.partition.row_base, base)
-    c.group.answered = True
-
 cdef void result_row(PushChunk* c, PGresult* res, int row) noexcept nogil:
     # Sets the results of a chunk of which some records may have been stored before.
     cdef PushItem* it = c.first
@@ -103,7 +98,7 @@ cdef void result_row(PushChunk* c, PGresult* res, int row) noexcept nogil:
     c.whole = fresh - base == c.n
     result_note_head(c, base if fresh > base else -1, head)
 
-cdef struct StoredBefore:     # offsets and times of a row's records that were stored before, one of each per logrecord
+cdef struct StoredBefore:     # offsets and times of a row's records that were stored before, one of each per record
     PgIter offsets
     PgIter moments
 
@@ -112,8 +107,7 @@ cdef void result_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
     pg_array(res, row, PUSH_DUP_AT, OID_INT8, &b.moments)
 
 cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
-    # Sets the result of the next logrecord. fresh: offset of the next logrecord stored now; advances past this
-    # logrecord if it
+    # Sets the result of the next record. fresh: offset of the next record stored now; advances past this record if it
     # is one.
     it.offset = -1
     it.created_us = created
@@ -129,6 +123,79 @@ cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
         it.offset = fresh[0]
         it.created_us = created
         fresh[0] += 1
+
+cdef inline void result_note_head(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
+    # Notes the head for the waiters of consumer groups. base: offset of the first new record, -1 if there is none.
+    # Every group hears of the head, even if a pop has seen it: a pop tells only its own group.
+    if head > c.group.head:
+        c.group.head = head
+    if base >= 0:
+        atomic_set64(&c.group.partition.row_base, base)
+    c.group.answered = True
+
+# ---- ids compared with rows of the log -------------------------------------------------------------------------------
+# For records that are sent again in any order. In: rows of the log that may have the records of a partition
+# (PUSH_COMPARE). If all its records are duplicates, it is answered. Otherwise it is refused and sent again, and
+# PostgreSQL looks up each of its ids.
+
+cdef void results_compare(PushBatch* b, PGresult* res) noexcept nogil:
+    # Compares all push partitions for which the answer has rows of the log. Sets `answered` or `refused` of each;
+    # requeue_refused takes the refused ones.
+    cdef PushPartition* g = b.first
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == PUSH_COMPARE and 0 <= i < b.n_chunks:
+            result_compare_row(b, b.chunks[i].group, res, row)
+    while g != NULL:
+        if g.compared:
+            g.answered = g.missing == 0
+            g.refused = not g.answered
+        g = g.next
+
+cdef void result_compare_row(PushBatch* b, PushPartition* g, PGresult* res, int row) noexcept nogil:
+    # Compares a push partition with one row of the log. Sets place, moment and status of each record that the row
+    # holds.
+    cdef const unsigned char* ids = <const unsigned char*>PQgetvalue(res, row, PUSH_SEEN)
+    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
+    cdef int64_t at = pg_int8(res, row, PUSH_CREATED_AT)
+    cdef bint timed = not pg_null(res, row, PUSH_DUP_AT)
+    cdef PgIter moments
+    cdef PushSlot slot
+    cdef PushItem* it
+    cdef int k
+    if not g.compared:
+        result_compare_begin(g)
+    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &moments)
+    for k in range(PQgetlength(res, row, PUSH_SEEN) // 16):
+        if timed:
+            pg_next8(&moments, &at)
+        slot = batch_seen(b, g, ids + 16 * k)
+        if slot.it == NULL:
+            continue
+        it = slot.it if slot.it.run == NULL else &slot.it.run.items[slot.at]
+        if it.offset >= 0:
+            continue
+        it.offset = base + k
+        it.created_us = at
+        # an id made here that is stored already: this batch was sent twice
+        it.status = ITEM_DUPLICATE if it.id_kind != ID_MADE else ITEM_QUEUED
+        it.of_deleted = False
+        g.missing -= 1
+        g.head = max(g.head, base + k + 1)       # the daemon that stored it may not have notified waiters
+
+cdef void result_compare_begin(PushPartition* g) noexcept nogil:
+    # Makes an item of every record and marks each as not found.
+    cdef PushItem* it
+    runitem_expand_all(g)
+    g.compared = True
+    g.missing = g.n
+    it = g.first
+    while it != NULL:
+        it.offset = -1
+        it = it.next
+
+# ---- rows kept in memory ---------------------------------------------------------------------------------------------
 
 cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
     # Adds rows of the batch to the cache. Copies them without a lock, then links them together under book.lock.
@@ -149,8 +216,64 @@ cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
         rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 
+# ---- kept in memory ------------------------------------------------------------------------------------------------
+
+cdef CachedRow* result_cachedrow(Engine* e, PushChunk* c) noexcept nogil:
+    # Returns a copy of a committed chunk; NULL if memory ran out, the chunk is not kept then. Requires that book.lock
+    # is free and that no statement is being written.
+    cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
+    cdef CachedRow* r
+    cdef char* at
+    cdef Slice ids, body, meta
+    pgarray_begin(&scratch.ids, OID_BYTEA)
+    pgarray_begin(&scratch.body, OID_BYTEA)
+    pgarray_begin(&scratch.meta, OID_BYTEA)
+    row_put(scratch, NULL, c, True)
+    ids = result_element(&scratch.ids)
+    body = result_element(&scratch.body)
+    meta = result_element(&scratch.meta)
+    if ids.n == 0 or body.n == 0 or scratch.meta.buf.failed:
+        return NULL
+    r = <CachedRow*>malloc(sizeof(CachedRow) + ids.n + body.n + meta.n)
+    if r == NULL:
+        return NULL
+    memset(r, 0, sizeof(CachedRow))
+    at = <char*>r + sizeof(CachedRow)
+    r.partition = c.group.partition
+    r.base = c.first.offset
+    r.created_us = c.first.created_us
+    r.n = c.n
+    r.bytes = sizeof(CachedRow) + ids.n + body.n + meta.n
+    r.ids = slice_of(at, ids.n)
+    r.body = slice_of(at + ids.n, body.n)
+    r.meta = slice_of(at + ids.n + body.n, meta.n)
+    memcpy(at, ids.p, ids.n)
+    memcpy(at + ids.n, body.p, body.n)
+    if meta.n:
+        memcpy(at + ids.n + body.n, meta.p, meta.n)
+    return r
+
+cdef inline Slice result_element(PgArray* a) noexcept nogil:
+    # Returns the only element of an array; empty if it is NULL or memory ran out.
+    if a.buf.failed or a.has_null or a.n != 1:
+        return slice_of(NULL, 0)
+    return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)
+
+# ---- items are finished ----------------------------------------------------------------------------------------------
+
+cdef void result_done(Appender* s, PushPartition* g) noexcept nogil:
+    cdef PushItem* it
+    cdef PushItem* following
+    result_dups(s, g)
+    it = g.first
+    while it != NULL:
+        following = it.next
+        result_item_done(s, it)
+        it = following
+
 cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
-    # Ends the duplicates of a group before their first occurrences are answered: an answered request frees its items.
+    # Ends the duplicates of a push partition before their first occurrences are answered: an answered request frees its
+    # items.
     cdef PushItem* it = g.dups
     cdef PushItem* following
     cdef PushItem* first
@@ -166,16 +289,6 @@ cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
         if it.status == ITEM_UNREACHED and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
             it.of_part.server_error = first.of_part.server_error
-        result_item_done(s, it)
-        it = following
-
-cdef void result_done(Appender* s, PushPartition* g) noexcept nogil:
-    cdef PushItem* it
-    cdef PushItem* following
-    result_dups(s, g)
-    it = g.first
-    while it != NULL:
-        following = it.next
         result_item_done(s, it)
         it = following
 
@@ -222,114 +335,8 @@ cdef inline void result_item_done(Appender* s, PushItem* it) noexcept nogil:
             part.msg.run = push_part_return
             worker_post(part.job.job.r.worker, &part.msg)
 
-# ---- kept in memory ------------------------------------------------------------------------------------------------
-
-cdef CachedRow* result_cachedrow(Engine* e, PushChunk* c) noexcept nogil:
-    # Returns a copy of a committed chunk; NULL if memory ran out, the chunk is not kept then. Requires that book.lock
-    # is free and that no statement is being written.
-    cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
-    cdef CachedRow* r
-    cdef char* at
-    cdef Slice ids, body, meta
-    pgarray_begin(&scratch.ids, OID_BYTEA)
-    pgarray_begin(&scratch.body, OID_BYTEA)
-    pgarray_begin(&scratch.meta, OID_BYTEA)
-    row_put(scratch, NULL, c, True)
-    ids = result_element(&scratch.ids)
-    body = result_element(&scratch.body)
-    meta = result_element(&scratch.meta)
-    if ids.n == 0 or body.n == 0 or scratch.meta.buf.failed:
-        return NULL
-    r = <CachedRow*>malloc(sizeof(CachedRow) + ids.n + body.n + meta.n)
-    if r == NULL:
-        return NULL
-    memset(r, 0, sizeof(CachedRow))
-    at = <char*>r + sizeof(CachedRow)
-    r.partition = c.group.partition
-    r.base = c.first.offset
-    r.created_us = c.first.created_us
-    r.n = c.n
-    r.bytes = sizeof(CachedRow) + ids.n + body.n + meta.n
-    r.ids = slice_of(at, ids.n)
-    r.body = slice_of(at + ids.n, body.n)
-    r.meta = slice_of(at + ids.n + body.n, meta.n)
-    memcpy(at, ids.p, ids.n)
-    memcpy(at + ids.n, body.p, body.n)
-    if meta.n:
-        memcpy(at + ids.n + body.n, meta.p, meta.n)
-    return r
-
-cdef inline Slice result_element(PgArray* a) noexcept nogil:
-    # Returns the only element of an array; empty if it is NULL or memory ran out.
-    if a.buf.failed or a.has_null or a.n != 1:
-        return slice_of(NULL, 0)
-    return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)
-
-# Compares the ids of a group with those of rows of the log, for records that are sent again in any order. In: an answer
-# of queend.push with the rows of the log that may hold the records of a partition (PUSH_COMPARE). Out: a group is
-# answered if every logrecord of it is a duplicate. Otherwise it is refused and sent again, and PostgreSQL looks up each
-# of
-# its ids. No I/O in here.
-
-cdef void results_compare(PushBatch* b, PGresult* res) noexcept nogil:
-    # Compares all groups for which the answer has rows of the log. Sets `answered` or `refused` of each;
-    # requeue_refused
-    # takes the refused ones.
-    cdef PushPartition* g = b.first
-    cdef int row, i
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == PUSH_COMPARE and 0 <= i < b.n_chunks:
-            result_compare_row(b, b.chunks[i].group, res, row)
-    while g != NULL:
-        if g.compared:
-            g.answered = g.missing == 0
-            g.refused = not g.answered
-        g = g.next
-
-cdef void result_compare_row(PushBatch* b, PushPartition* g, PGresult* res, int row) noexcept nogil:
-    # Compares a group with one row of the log. Sets place, moment and status of each logrecord that the row holds.
-    cdef const unsigned char* ids = <const unsigned char*>PQgetvalue(res, row, PUSH_SEEN)
-    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
-    cdef int64_t at = pg_int8(res, row, PUSH_CREATED_AT)
-    cdef bint timed = not pg_null(res, row, PUSH_DUP_AT)
-    cdef PgIter moments
-    cdef PushSlot slot
-    cdef PushItem* it
-    cdef int k
-    if not g.compared:
-        result_compare_begin(g)
-    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &moments)
-    for k in range(PQgetlength(res, row, PUSH_SEEN) // 16):
-        if timed:
-            pg_next8(&moments, &at)
-        slot = batch_seen(b, g, ids + 16 * k)
-        if slot.it == NULL:
-            continue
-        it = slot.it if slot.it.run == NULL else &slot.it.run.items[slot.at]
-        if it.offset >= 0:
-            continue
-        it.offset = base + k
-        it.created_us = at
-        # an id made here that is stored already: this batch was sent twice
-        it.status = ITEM_DUPLICATE if it.id_kind != ID_MADE else ITEM_QUEUED
-        it.of_deleted = False
-        g.missing -= 1
-        g.head = max(g.head, base + k + 1)       # the daemon that stored it may not have notified waiters
-
-cdef void result_compare_begin(PushPartition* g) noexcept nogil:
-    # Makes an item of every logrecord and marks each as not found.
-    cdef PushItem* it
-    runitem_expand_all(g)
-    g.compared = True
-    g.missing = g.n
-    it = g.first
-    while it != NULL:
-        it.offset = -1
-        it = it.next
-
 cdef inline bint result_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    # Turns the result of a logrecord into the fields of its answer. Returns True if the logrecord is stored.
+    # Turns the result of a record into the fields of its answer. Returns True if the record is stored.
     it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
     if it.status == ITEM_DUPLICATE:
         counters.duplicates += 1

@@ -1,8 +1,11 @@
 # Encodes a batch as rows of the log, in binary arrays. The items of each partition are cut into rows of at most 1000
-# records and about 64 KiB. In: the groups of a batch. Out: the parameters of queend.push. No I/O and no clock in here.
+# records and about 64 KiB. In: the push partitions of a batch. Out: the parameters of queend.push. No I/O and no clock
+# in here.
+
+# ---- the batch -------------------------------------------------------------------------------------------------------
 
 cdef bint rows_cut(PushBatch* b) noexcept nogil:
-    # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES. Returns False if memory ran out.
+    # Cuts push partitions into rows of at most ROW_RECORDS and about ROW_BYTES. Returns False if memory ran out.
     cdef PushPartition* g = b.first
     cdef PushItem* it
     cdef PushChunk* c = NULL
@@ -96,6 +99,12 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
         row_put(a, pack, c, b.plain)
     rows_lanes(&a.lanes, lanes)
 
+cdef void rows_lanes(PgArray* out, uint64_t lanes) noexcept nogil:
+    cdef int i
+    for i in range(LANES):
+        if lanes >> i & 1:
+            pgarray_int4(out, i)
+
 cdef void row_put_known(PushPartition* g, KnownArgs* a, bint named) noexcept nogil:
     if named:
         pgarray_int8(&a.known, g.partition.end.next)
@@ -106,12 +115,6 @@ cdef void row_put_known(PushPartition* g, KnownArgs* a, bint named) noexcept nog
     else:
         pgarray_null(&a.known)
         pgarray_null(&a.known_at)
-
-cdef void rows_lanes(PgArray* out, uint64_t lanes) noexcept nogil:
-    cdef int i
-    for i in range(LANES):
-        if lanes >> i & 1:
-            pgarray_int4(out, i)
 
 cdef void rows_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
     # Encodes the question whether the batch is stored.
@@ -126,23 +129,7 @@ cdef void rows_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
         row_put_ids(&a.ids, c)
     rows_lanes(&a.lanes, lanes)
 
-cdef bint row_body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
-    # Chooses where sizes and payloads of a row go: into its body, or (returns True) beside it, where row_body_end
-    # compresses them.
-    cdef bint pack = not plain and p.least > 0 and bytes >= p.least
-    mark[0] = pgarray_open(body)
-    if pack:
-        out[0] = &p.plain
-        buf_clear(out[0])
-    else:
-        out[0] = &body.buf
-        buf_byte(out[0], BODY_V1)
-    return pack
-
-cdef void row_body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
-    if pack:
-        batchrow_compress(p, &body.buf)
-    pgarray_close(body, mark)
+# ---- one row ---------------------------------------------------------------------------------------------------------
 
 cdef void row_put(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
     # Encodes ids, body and meta of one row. A chunk is one run or a chain of items without runs. pack: NULL if plain.
@@ -210,6 +197,24 @@ cdef void row_put_run(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcep
     for k in range(run.n):
         buf_slice(out, run.payloads[k])
     row_body_end(&a.body, p, pack, mark)
+
+cdef bint row_body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
+    # Chooses where sizes and payloads of a row go: into its body, or (returns True) beside it, where row_body_end
+    # compresses them.
+    cdef bint pack = not plain and p.least > 0 and bytes >= p.least
+    mark[0] = pgarray_open(body)
+    if pack:
+        out[0] = &p.plain
+        buf_clear(out[0])
+    else:
+        out[0] = &body.buf
+        buf_byte(out[0], BODY_V1)
+    return pack
+
+cdef void row_body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
+    if pack:
+        batchrow_compress(p, &body.buf)
+    pgarray_close(body, mark)
 
 cdef void row_put_run_meta(PgArray* meta, PushItem* it) noexcept nogil:
     # Encodes the extras of a run: all its records have its producer.

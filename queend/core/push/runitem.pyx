@@ -1,7 +1,9 @@
-# Runs: many records of one partition that go through the engine as one item and become one row of the log
-# (route/pushrun makes them). A run is opened when one of its records has to be handled alone: its records become items
-# of their own. The reasons: its id was seen before in the batch, the database holds it already, it has to be sealed, or
-# has no room.
+# Runs: many records of one partition that go through the engine as one item and become one row of the log. In: runs
+# (route/pushrun makes them). Out: a run, or its records as items of their own. A run is opened if one of its records
+# has to be handled alone. The reasons: its id was seen before in the batch, the database has it already, it has to be
+# sealed, or has no room. Owner: the thread that has the item. No lock.
+
+# ---- opened ----------------------------------------------------------------------------------------------------------
 
 cdef void runitem_expand(PushItem* it) noexcept nogil:
     # Opens a run: its records become items of their own.
@@ -12,15 +14,15 @@ cdef inline bint runitem_expanded(const PushItem* it) noexcept nogil:
     return it.run != NULL and it.run.open
 
 cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
-    # Opens a run of a chain and links its last logrecord to the rest of the chain. Returns the first logrecord, which
-    # the
+    # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
     # caller links in the run's place.
     cdef PushItem* first = it.run.items
     runitem_expand(it)
     first[it.run.n - 1].next = it.next
     return first
 
-# Iterates over all records of a request; a run that was not opened counts as one.
+# ---- items of a request ----------------------------------------------------------------------------------------------
+# A run that was not opened counts as one.
 
 cdef inline void runitem_begin(EachItem* at, PushReq* q) noexcept nogil:
     at.q = q
@@ -28,7 +30,7 @@ cdef inline void runitem_begin(EachItem* at, PushReq* q) noexcept nogil:
     at.k = 0
 
 cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
-    # Returns the next logrecord, NULL after the last one.
+    # Returns the next record, NULL after the last one.
     cdef PushItem* it = &at.q.items[at.i]
     if at.i == at.q.n:
         return NULL
@@ -42,10 +44,10 @@ cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
         at.i += 1
     return it
 
-# ---- in a batch ----------------------------------------------------------------------------------------------------
+# ---- in a batch ------------------------------------------------------------------------------------------------------
 
 cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
-    # Puts a run into its partition's group: whole, or logrecord by logrecord if the group has an id of it already.
+    # Puts a run into its push partition: whole, or record by record if an id of it is there already.
     cdef PushRun* run = it.run
     cdef int k
     if g.n and not run.made and not (run.has_v7 and not run.has_other and g.has_v7 and memcmp(run.lo, g.hi, 16) > 0):
@@ -113,9 +115,11 @@ cdef void runitem_expand_all(PushPartition* g) noexcept nogil:
             it.original = &it.original.run.items[it.original_at]
         it = it.next
 
+# ---- results ---------------------------------------------------------------------------------------------------------
+
 cdef int64_t runitem_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
     # Sets the results of a run whose ids were looked up, from one row. Only a plain run can have been stored in part.
-    # Returns the offset after the last logrecord that was stored now.
+    # Returns the offset after the last record that was stored now.
     cdef StoredBefore before
     cdef int64_t off
     cdef bint whole = True
@@ -145,15 +149,27 @@ cdef int64_t runitem_head(PushItem* it) noexcept nogil:
         head = max(head, it.run.items[k].offset + 1)
     return head
 
-# ---- records in memory, whether they came alone or in runs ---------------------------------------------------------
+cdef bint runitem_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
+    cdef PushRun* run = it.run
+    cdef bint stored = False
+    cdef int k
+    if run.open:
+        for k in range(run.n):
+            stored = result_answer(&run.items[k], q, counters) or stored
+        return stored
+    if it.partition != NULL:
+        it.partition_uuid = it.partition.uuid
+        run.partition_id = it.partition.id
+    return it.status <= ITEM_DUPLICATE
+
+# ---- records in memory, whether they came alone or in runs -----------------------------------------------------------
 
 cdef inline void runitem_read_begin(Records* r, PushItem* first) noexcept nogil:
     r.it = first
     r.at = 0
 
 cdef bint runitem_read_next(Records* r, PopMessage* m) noexcept nogil:
-    # Writes the next stored logrecord of a chain as a message: everything but names and lease. Returns False at the
-    # end.
+    # Writes the next stored record of a chain as a message: everything but names and lease. Returns False at the end.
     cdef PushItem* it = r.it
     cdef PushRun* run
     cdef const unsigned char* id
@@ -185,16 +201,3 @@ cdef bint runitem_read_next(Records* r, PopMessage* m) noexcept nogil:
         r.it = it.next
         r.at = 0
     return True
-
-cdef bint runitem_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    cdef PushRun* run = it.run
-    cdef bint stored = False
-    cdef int k
-    if run.open:
-        for k in range(run.n):
-            stored = result_answer(&run.items[k], q, counters) or stored
-        return stored
-    if it.partition != NULL:
-        it.partition_uuid = it.partition.uuid
-        run.partition_id = it.partition.id
-    return it.status <= ITEM_DUPLICATE

@@ -1,6 +1,12 @@
 # Encrypted queues in the engine. Payloads are sealed when a request has found its queues, and opened when an answer is
-# written. In: items with their partitions. Out: sealed items. Between the two no payload is plain: in batches, in the
-# cache of newest rows, in the database and in the failover buffer.
+# written (deliver/delivery). In: items with their partitions. Out: sealed items; requests refused if there is no key.
+# Between the two no payload is plain: in batches, in the row cache, in the database and in the failover buffer. Owner:
+# the request's worker. Locks: catalog.lock, to find a queue.
+
+# ---- items -----------------------------------------------------------------------------------------------------------
+
+cdef inline bint sealing_has(PushItem* it) noexcept nogil:
+    return it.more != NULL and it.more.seal.n != 0
 
 cdef inline bint sealing_needs(PushItem* it) noexcept nogil:
     # Returns True if an item has to be sealed and is not. Requires its partition.
@@ -25,8 +31,10 @@ cdef bint sealing_item(Worker* w, Job* j, PushItem* it) noexcept nogil:
     held_count(j.r)
     return True
 
+# ---- pushes and transactions -----------------------------------------------------------------------------------------
+
 cdef bint sealing_push(Worker* w, PushJob* j) noexcept nogil:
-    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each logrecord
+    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each record
     # carries a key's id. Returns False if the request is answered, or its remaining items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
@@ -40,26 +48,6 @@ cdef bint sealing_push(Worker* w, PushJob* j) noexcept nogil:
         at = &it.next
     return True
 
-cdef void sealing_refuse(Job* j) noexcept nogil:
-    sealing_reply_error(job_end(j))
-
-cdef void sealing_reply_error(Request* r) noexcept nogil:
-    if sealring.n:
-        reply_error(r, 503, "Out of memory")
-    else:
-        reply_error(r, 500, "The queue is encrypted and this server has no key")
-
-cdef void sealing_refuse_push(PushJob* j) noexcept nogil:
-    # Refuses a push that cannot be sealed: it is never stored in clear instead.
-    capacity_give_back(j)
-    if j.held:
-        j.unsealed = True
-        push_end_items(j, ITEM_FAILED, FAILED_REFUSED)
-    elif j.drain:
-        failover_hooks.retry(1000000)  # it stays in the failover buffer until there is a key
-    else:
-        sealing_refuse(&j.job)
-
 cdef bint sealing_tx(Worker* w, TxJob* j) noexcept nogil:
     # Seals the pushes of a transaction. Requires their partitions. Returns False if the transaction is answered.
     cdef TxOp* op
@@ -72,8 +60,10 @@ cdef bint sealing_tx(Worker* w, TxJob* j) noexcept nogil:
             return False
     return True
 
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
 cdef bint sealing_needs_any(PushPartition* g) noexcept nogil:
-    # Returns True if the group's queue became encrypted after its items were looked up.
+    # Returns True if the queue became encrypted after the items were looked up.
     cdef PushItem* it = g.first
     if not g.partition.queue.sealed:
         return False
@@ -87,8 +77,7 @@ cdef bint sealing_needs_any(PushPartition* g) noexcept nogil:
 
 cdef bint sealing_spill(Worker* w, PushJob* j) noexcept nogil:
     # Seals unresolved items before they are written to the failover buffer, whatever their queue is. A plain queue may
-    # have become encrypted without this process being able to hear of it. A logrecord that names its key is opened in
-    # any
+    # have become encrypted without this process being able to hear of it. A record that names its key is opened in any
     # queue. Without a key, only items of queues known to be encrypted are refused. Returns False if the request is
     # answered, or its items have failed.
     cdef PushItem** at = &j.unresolved
@@ -112,5 +101,24 @@ cdef bint sealing_spill(Worker* w, PushJob* j) noexcept nogil:
         at = &it.next
     return True
 
-cdef inline bint sealing_has(PushItem* it) noexcept nogil:
-    return it.more != NULL and it.more.seal.n != 0
+# ---- refused ---------------------------------------------------------------------------------------------------------
+
+cdef void sealing_refuse(Job* j) noexcept nogil:
+    sealing_reply_error(job_end(j))
+
+cdef void sealing_reply_error(Request* r) noexcept nogil:
+    if sealring.n:
+        reply_error(r, 503, "Out of memory")
+    else:
+        reply_error(r, 500, "The queue is encrypted and this server has no key")
+
+cdef void sealing_refuse_push(PushJob* j) noexcept nogil:
+    # Refuses a push that cannot be sealed: it is never stored in clear instead.
+    capacity_give_back(j)
+    if j.held:
+        j.unsealed = True
+        push_end_items(j, ITEM_FAILED, FAILED_REFUSED)
+    elif j.drain:
+        failover_hooks.retry(1000000)  # it stays in the failover buffer until there is a key
+    else:
+        sealing_refuse(&j.job)
