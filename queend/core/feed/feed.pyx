@@ -1,71 +1,7 @@
-# Credit of a stream's client: the messages it may have unacknowledged, less those under valid leases. In: answers of
-# pops, ends of leases. Out: whether more may be asked for.
-# Messages of a lease that this process does not remember count with another lease of the same answer.
-
-cdef inline int feed_min_credit(Feed* f) noexcept nogil:
-    # Returns the least credit for a pop: windows are not cut to fit the credit.
-    return f.ask.window if f.ask.window else 1
-
-cdef inline bint feed_full(Feed* f) noexcept nogil:
-    return f.granted - f.used < feed_min_credit(f)
-
-cdef void feed_charge(Feed* f, PopJob* j) noexcept nogil:
-    # Counts the messages of an answer against the credit, under their leases.
-    cdef int left = j.n_messages
-    cdef int i
-    cdef Unacked* h
-    cdef Cursor* c
-    f.worker.counters.streamed += left
-    if j.req.auto_ack:
-        f.used += left if f.req.feed == FEED_SOCKET else 0
-        return
-    f.used += left
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
-        h = <Unacked*>table_get(&unacked.table, unacked_key(c)) if c.state == CURSOR_LEASED else NULL
-        if h != NULL and memcmp(h.lease, j.lease, 16) == 0 and unacked_feed_begin(f, c, j.lease, min(left, h.n)):
-            left -= c.fed.n
-    if left:
-        feed_charge_rest(f, j, left)
-    f.full = feed_full(f)
-    uv_mutex_unlock(&book.lock)
-
-cdef void feed_charge_rest(Feed* f, PopJob* j, int left) noexcept nogil:
-    # Adds messages of unremembered leases to the first lease of the answer that is remembered. Requires book.lock.
-    cdef Cursor* c
-    cdef int i
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
-        if c.state == CURSOR_LEASED and c.fed != NULL and c.fed.feed is f:
-            c.fed.n += left
-            return
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
-        if c.state == CURSOR_LEASED and c.fed == NULL and unacked_feed_begin(f, c, j.lease, left):
-            return
-    f.used -= left            # its lease has ended already
-
-cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
-    # Handles ended leases; frees a feed that was closed meanwhile.
-    cdef Feed* f = <Feed*>m
-    cdef bint closed
-    uv_mutex_lock(&book.lock)
-    f.used -= f.returned
-    f.returned = 0
-    f.full = feed_full(f)
-    f.posted = False
-    closed = f.closed
-    uv_mutex_unlock(&book.lock)
-    if closed:
-        free(f)
-    else:
-        conn_dirty(f.r.conn)
-
-# A feed: one request that is answered with messages until its client leaves. In: a request, ends of leases. Out:
-# messages, heartbeats. Owns the feed, and the internal requests made for it.
-# It makes one pop after another; each waits for messages like a client's pop. The next pop waits while the credit is
-# used up (feed/feed), or while the client has not taken its messages.
+# A feed: one request that is answered with messages until its client leaves. In: a request; answers of pops; ends of
+# leases. Out: messages, heartbeats. It makes one pop after another; each waits for messages like a client's pop. The
+# next pop waits while the credit is used up, or while the client has not taken its messages. Owns the feed, and the
+# internal requests made for it. Owner: the request's worker. Locks: book.lock.
 
 cdef enum:
     # a pop waits this long, and up to half as long again: memory of deleted entries is not held for ever
@@ -75,7 +11,7 @@ cdef enum:
     FEED_ENDLESS = <int64_t>1 << 40     # credit if it is not counted
     FEED_SILENCES = 3         # a connection counts as dead after this many unanswered heartbeats
 
-# ---- begin ---------------------------------------------------------------------------------------------------------
+# ---- begin -----------------------------------------------------------------------------------------------------------
 
 cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef Engine* e = engine_of(w)
@@ -253,6 +189,70 @@ cdef void feed_answered(Request* q) noexcept nogil:
             feed_last(f, b"refused", slice_of(q.out.data, q.out.len))
         request_close(q)
     conn_dirty(f.r.conn)
+
+# ---- credit ----------------------------------------------------------------------------------------------------------
+# Credit is the number of messages that the client may have unacknowledged, less those under valid leases. Messages of a
+# lease that this process does not remember count with another lease of the same answer.
+
+cdef inline int feed_min_credit(Feed* f) noexcept nogil:
+    # Returns the least credit for a pop: windows are not cut to fit the credit.
+    return f.ask.window if f.ask.window else 1
+
+cdef inline bint feed_full(Feed* f) noexcept nogil:
+    return f.granted - f.used < feed_min_credit(f)
+
+cdef void feed_charge(Feed* f, PopJob* j) noexcept nogil:
+    # Counts the messages of an answer against the credit, under their leases.
+    cdef int left = j.n_messages
+    cdef int i
+    cdef Unacked* h
+    cdef Cursor* c
+    f.worker.counters.streamed += left
+    if j.req.auto_ack:
+        f.used += left if f.req.feed == FEED_SOCKET else 0
+        return
+    f.used += left
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        h = <Unacked*>table_get(&unacked.table, unacked_key(c)) if c.state == CURSOR_LEASED else NULL
+        if h != NULL and memcmp(h.lease, j.lease, 16) == 0 and unacked_feed_begin(f, c, j.lease, min(left, h.n)):
+            left -= c.fed.n
+    if left:
+        feed_charge_rest(f, j, left)
+    f.full = feed_full(f)
+    uv_mutex_unlock(&book.lock)
+
+cdef void feed_charge_rest(Feed* f, PopJob* j, int left) noexcept nogil:
+    # Adds messages of unremembered leases to the first lease of the answer that is remembered. Requires book.lock.
+    cdef Cursor* c
+    cdef int i
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed != NULL and c.fed.feed is f:
+            c.fed.n += left
+            return
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed == NULL and unacked_feed_begin(f, c, j.lease, left):
+            return
+    f.used -= left            # its lease has ended already
+
+cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
+    # Handles ended leases; frees a feed that was closed meanwhile.
+    cdef Feed* f = <Feed*>m
+    cdef bint closed
+    uv_mutex_lock(&book.lock)
+    f.used -= f.returned
+    f.returned = 0
+    f.full = feed_full(f)
+    f.posted = False
+    closed = f.closed
+    uv_mutex_unlock(&book.lock)
+    if closed:
+        free(f)
+    else:
+        conn_dirty(f.r.conn)
 
 # ---- heartbeats ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 # The grant of a stream. A stream ends with its token. When the table of grants is cleared (a key or a setting changed),
-# the token is verified again: until then nothing is delivered, and no frame is read. In: the grant of the stream. Out:
-# a new grant, or the last event. Owns the request that verifies the token.
+# the token is verified again: until then no message is delivered, and no frame is read. In: the grant of the stream.
+# Out: a new grant, or the last event. Owns the request that verifies the token. Owner: the stream's worker.
 
 cdef enum:
     FEEDGRANT_PATIENCE_US = 5000000     # a stream ends if its token could not be verified for this long
@@ -81,7 +81,7 @@ cdef void feedgrant_take(Worker* w, Request* q, int route) noexcept nogil:
     reply_empty(q)
 
 cdef void feedgrant_answered(Feed* f, Request* q) noexcept nogil:
-    # The token is verified: the stream goes on, is refused, or asks again after FEED_PAUSE_US.
+    # Ends the verification of the token: the stream goes on, is refused, or asks again after FEED_PAUSE_US.
     cdef int64_t now = clock_mono_us()
     f.check = NULL
     if q.status < 400:

@@ -1,8 +1,7 @@
 # A stream over a WebSocket (RFC 6455). In: frames of the client. Out: answers and messages. Owns the requests made for
-# it.
-# A text message of the client is a request of an ordinary route, without HTTP:
-# {"ack": <body of POST /api/v1/ack or /api/v1/ack/batch>}, {"extend": {"leaseId", "seconds"}}, {"credit": n},
-# each with a "ref" chosen by the client, which the answer repeats.
+# it. A text message of the client is a request of an ordinary route, without HTTP. It is {"ack": <body of POST
+# /api/v1/ack or /api/v1/ack/batch>}, {"extend": {"leaseId", "seconds"}}, {"credit": n}. Each may have a "ref" of the
+# client, which the answer repeats. Owner: the stream's worker.
 
 cdef enum:
     SOCKET_MOST = 256 << 10   # bytes of a message
@@ -63,26 +62,7 @@ cdef void websocket_begin(Feed* f) noexcept nogil:
         buf_text(b, b"\r\nSec-WebSocket-Protocol: queend")       # never the subprotocol that carries a token
     buf_text(b, b"\r\n\r\n")
 
-# ---- frames --------------------------------------------------------------------------------------------------------
-
-cdef void websocket_put(Buf* b, int first, const char* p, size_t n) noexcept nogil:
-    # Writes a frame of at most SOCKET_SHORT bytes.
-    buf_byte(b, <char>first)
-    buf_byte(b, <char>n)
-    buf_put(b, p, n)
-
-cdef void websocket_close(Feed* f, int code, const char* why) noexcept nogil:
-    # Writes the last frame.
-    cdef char[126] text
-    cdef size_t n = min(strlen(why), <size_t>123)
-    if f.last:
-        return
-    f.last = True
-    text[0] = <char>(code >> 8)
-    text[1] = <char>(code & 255)
-    memcpy(text + 2, why, n)
-    websocket_put(&f.r.out, SOCKET_CLOSE, text, n + 2)
-    conn_dirty(f.r.conn)
+# ---- frames that come in ---------------------------------------------------------------------------------------------
 
 cdef size_t websocket_receive(Conn* c, const char* data, size_t n) noexcept nogil:
     # Reads the frame at the begin of the bytes. Returns its size, 0 if it is incomplete. After the last frame all input
@@ -203,25 +183,6 @@ cdef void websocket_closed(Feed* f, Slice payload) noexcept nogil:
     elif payload.n == 1:
         code = SOCKET_WRONG
     websocket_close(f, code, b"")
-
-cdef void websocket_end(Feed* f, const char* why, Slice error) noexcept nogil:
-    # Ends the stream. error: {"error": "…"}; empty: no details.
-    cdef char[124] text
-    cdef int code = SOCKET_NORMAL
-    if strcmp(why, b"shutdown") == 0:
-        code = SOCKET_AWAY
-    elif why[0] == b't' or why[0] == b'r':
-        code = SOCKET_POLICY
-    if error.n > 13:
-        snprintf(text, sizeof(text), b"%.*s", <int>min(error.n - 12, <size_t>120), error.p + 10)
-        if text_is_utf8(slice_of(text, strlen(text))):
-            websocket_close(f, code, text)
-            return
-    websocket_close(f, code, why)
-
-cdef void websocket_ping(Feed* f) noexcept nogil:
-    f.silences += 1
-    websocket_put(&f.r.out, SOCKET_PING, b"", 0)
 
 cdef bint websocket_dead(Feed* f) noexcept nogil:
     # Returns True if the client is silent, or its frame was incomplete at two consecutive heartbeats.
@@ -369,3 +330,43 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
         b.failed = True       # the connection ends instead of sending a cut answer
     feedreply_socket(b, at, NULL)
     request_close(q)
+
+# ---- frames that are sent --------------------------------------------------------------------------------------------
+
+cdef void websocket_put(Buf* b, int first, const char* p, size_t n) noexcept nogil:
+    # Writes a frame of at most SOCKET_SHORT bytes.
+    buf_byte(b, <char>first)
+    buf_byte(b, <char>n)
+    buf_put(b, p, n)
+
+cdef void websocket_close(Feed* f, int code, const char* why) noexcept nogil:
+    # Writes the last frame.
+    cdef char[126] text
+    cdef size_t n = min(strlen(why), <size_t>123)
+    if f.last:
+        return
+    f.last = True
+    text[0] = <char>(code >> 8)
+    text[1] = <char>(code & 255)
+    memcpy(text + 2, why, n)
+    websocket_put(&f.r.out, SOCKET_CLOSE, text, n + 2)
+    conn_dirty(f.r.conn)
+
+cdef void websocket_end(Feed* f, const char* why, Slice error) noexcept nogil:
+    # Ends the stream. error: {"error": "…"}; empty: no details.
+    cdef char[124] text
+    cdef int code = SOCKET_NORMAL
+    if strcmp(why, b"shutdown") == 0:
+        code = SOCKET_AWAY
+    elif why[0] == b't' or why[0] == b'r':
+        code = SOCKET_POLICY
+    if error.n > 13:
+        snprintf(text, sizeof(text), b"%.*s", <int>min(error.n - 12, <size_t>120), error.p + 10)
+        if text_is_utf8(slice_of(text, strlen(text))):
+            websocket_close(f, code, text)
+            return
+    websocket_close(f, code, why)
+
+cdef void websocket_ping(Feed* f) noexcept nogil:
+    f.silences += 1
+    websocket_put(&f.r.out, SOCKET_PING, b"", 0)

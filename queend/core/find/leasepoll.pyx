@@ -1,7 +1,7 @@
 # Leases that ended before their expiry through another daemon. In: looks that saw a commit. Out: cursors that are
 # ready. Owner: the worker that looks (find/poll). Locks: catalog.lock, then book.lock. To write the end of a lease down
 # for other daemons would cost every acknowledgment. So this process looks up leases that it believes in, if a pop waits
-# for them, or a stream for credit. For LEASES_ASKED_US (60 s) after an empty pop that did not wait, it looks up all
+# for them, or a feed for credit. For LEASES_ASKED_US (60 s) after an empty pop that did not wait, it looks up all
 # leases.
 
 cdef enum:
@@ -31,7 +31,7 @@ cdef void leasepoll_begin(Polling* d, bint committed, int64_t now) noexcept nogi
         d.leases_due_us = now
 
 cdef inline bint leasepoll_needed(Cursor* c) noexcept nogil:
-    # Returns True if a pop waits for the cursor's lease to end, or a stream for its credit. Requires book.lock.
+    # Returns True if a pop waits for the cursor's lease to end, or a feed for its credit. Requires book.lock.
     cdef Queue* q = c.partition.queue
     if c.group.n_wait or c.wait_first != NULL or c.fed != NULL and c.fed.feed.full:
         return True

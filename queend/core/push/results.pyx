@@ -216,8 +216,6 @@ cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
         rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 
-# ---- kept in memory ------------------------------------------------------------------------------------------------
-
 cdef CachedRow* result_cachedrow(Engine* e, PushChunk* c) noexcept nogil:
     # Returns a copy of a committed chunk; NULL if memory ran out, the chunk is not kept then. Requires that book.lock
     # is free and that no statement is being written.

@@ -1,6 +1,7 @@
-# Acknowledgments. In: a request. Out: its answer, once all of its items have a result.
-# Names become ids; then the request takes the short way without a look into the log (settle/leasedack), or the full one
-# (settle/ack).
+# Acknowledgments. In: a request; rows of queend.ack. Out: its answer, once all of its items have a result; the changes
+# in the book. Names become ids; then the request takes the short way without a look into the log (settle/leasedack), or
+# the full way. There a statement serves many requests, with one row per (partition, group, lease) of a request. Owner:
+# the request's worker. Locks: catalog.lock while names are looked up; book.lock.
 
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
@@ -10,6 +11,19 @@ ACK_JOB.ask = ack_ask
 ACK_JOB.retry = ack_resolve
 ACK_JOB.refuse = job_refuse
 ACK_JOB.reloads = True
+
+cdef CallTexts ACK_TEXTS
+ACK_TEXTS.event = b"ack_refused"
+ACK_TEXTS.unknown = ACK_UNKNOWN
+ACK_TEXTS.refused = b"The acknowledgments were refused"
+ACK_TEXTS.put_off = b"The acknowledgments could not be taken"
+
+cdef struct AckCall:
+    Call base
+    AckRow* rows
+    int n_rows
+
+# ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
@@ -40,30 +54,7 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
     job_open(&j.job, r, &ACK_JOB, r.body.n)
     ack_resolve(engine_of(w), &j.job)
 
-cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. An item that stays
-    # unknown keeps partition NULL (the message does not exist) or group NULL (the group does not exist). Requires
-    # catalog.lock.
-    cdef int32_t id = 0
-    if it.partition_id == ACK_PARTITION_UNREAD:
-        if it.partition_number > 0 and it.partition_number < 0x7fffffff:
-            id = <int32_t>it.partition_number
-        elif not uuid_serial_read(catalog.seed, b'p', it.partition_uuid, &id):
-            id = ACK_PARTITION_NONE
-        it.partition_id = id
-    it.partition = NULL
-    it.group = NULL
-    if it.partition_id == ACK_PARTITION_NONE:
-        return
-    it.partition = catalog_ids(it.partition_id, group, &it.group)
-    if it.group == NULL and not asked:
-        ask[0] = True
-
-cdef inline bint ack_item_removed(AckItem* it) noexcept nogil:
-    # Returns True if the partition was removed: its id was given by this database and names no partition now. The
-    # message was deleted with the partition, which counts as done. A number (of a framed pop) does not identify the
-    # database.
-    return it.partition == NULL and it.partition_id > 0 and it.partition_number == 0
+# ---- names -----------------------------------------------------------------------------------------------------------
 
 cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     # Resolves names to ids; then the job waits for its statement, or is answered.
@@ -109,59 +100,30 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     else:
         ack_answer(j)
 
-cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
-    # Writes the span of the acknowledgments, in the trace that the consumer continues.
-    cdef Slice parent, state
-    cdef Slice none = slice_of(NULL, 0)
-    if trace_request(r.headers_raw, &r.arena, &parent, &state):
-        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, ack_count(q),
-                 q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
+cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
+    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. An item that stays
+    # unknown keeps partition NULL (the message does not exist) or group NULL (the group does not exist). Requires
+    # catalog.lock.
+    cdef int32_t id = 0
+    if it.partition_id == ACK_PARTITION_UNREAD:
+        if it.partition_number > 0 and it.partition_number < 0x7fffffff:
+            id = <int32_t>it.partition_number
+        elif not uuid_serial_read(catalog.seed, b'p', it.partition_uuid, &id):
+            id = ACK_PARTITION_NONE
+        it.partition_id = id
+    it.partition = NULL
+    it.group = NULL
+    if it.partition_id == ACK_PARTITION_NONE:
+        return
+    it.partition = catalog_ids(it.partition_id, group, &it.group)
+    if it.group == NULL and not asked:
+        ask[0] = True
 
-cdef int ack_count(AckReq* q) noexcept nogil:
-    # Returns the number of messages that the request is about.
-    cdef int i
-    cdef int n = 0
-    for i in range(q.n):
-        n += req_ack_count(&q.items[i])
-    return n
-
-cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
-    # Adds the acknowledgments to the counts of their queues.
-    cdef Queue* queue
-    cdef Queue* last = NULL
-    cdef Tally* t = NULL
-    cdef int i
-    for i in range(q.n):
-        if q.items[i].partition == NULL:
-            continue
-        queue = q.items[i].partition.queue
-        if queue is not last:
-            last = queue
-            t = &queue.tally[w.index]
-            t.ack_requests += 1
-        if q.items[i].code & ACKED_OK:
-            t.ack_done += <uint64_t>req_ack_count(&q.items[i])
-        else:
-            t.ack_failed += 1
-
-cdef void ack_answer(AckJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
-    cdef Buf* out
-    cdef int i
-    cdef AckItem* it
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.partition != NULL:
-            it.queue_name = it.partition.queue.name
-            it.partition_name = it.partition.name
-    job_end(&j.job)
-    r.worker.counters.op[OP_ACK].items += <uint64_t>ack_count(&j.req)
-    ack_tally(&j.req, r.worker)
-    if r.worker.spans.every and r.asks & ASK_TRACE:
-        ack_span(r, &j.req)
-    out = reply_begin(r, 200, JSON_TYPE)
-    ackbody_reply(out, &j.req)
-    reply_end(r)
+cdef inline bint ack_item_removed(AckItem* it) noexcept nogil:
+    # Returns True if the partition was removed: its id was given by this database and names no partition now. The
+    # message was deleted with the partition, which counts as done. A number (of a framed pop) does not identify the
+    # database.
+    return it.partition == NULL and it.partition_id > 0 and it.partition_number == 0
 
 cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
@@ -180,37 +142,15 @@ cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:
     elif g == NULL:
         ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
 
-# Statements of acknowledgments. In: many requests, with one row per (partition, group, lease) of a request. Out: the
-# results of their items.
-# A (partition, group) occurs once in all calls in flight. Further rows for it wait for the end of that call. So the
+# ---- the statement ---------------------------------------------------------------------------------------------------
+# A (partition, group) occurs once in all calls in flight; further rows for it wait for the end of that call. So the
 # rules are applied one request at a time, and no call waits in PostgreSQL for a cursor of another call. Requests for
 # other cursors go first meanwhile.
-
-cdef CallTexts ACK_TEXTS
-ACK_TEXTS.event = b"ack_refused"
-ACK_TEXTS.unknown = ACK_UNKNOWN
-ACK_TEXTS.refused = b"The acknowledgments were refused"
-ACK_TEXTS.put_off = b"The acknowledgments could not be taken"
-
-cdef struct AckCall:
-    Call base
-    AckRow* rows
-    int n_rows
 
 cdef void ack_drain(Engine* e) noexcept nogil:
     jobs_expire(e, &e.acks.jobs)
     while linger_fires(e, &e.acks) and ack_send(e):
         pass
-
-cdef bint ack_waits(Engine* e, AckJob* j) noexcept nogil:
-    # Returns True if the cursor of the job's first pending item is in a call that is in flight or being written.
-    cdef AckItem* it
-    cdef int i
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if not it.done:
-            return it.group != NULL and table_get(&e.ack_rows, table_pair(it.partition.id, it.group.id)) != NULL
-    return False
 
 cdef bint ack_send(Engine* e) noexcept nogil:
     cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ack_call_done)
@@ -257,6 +197,16 @@ cdef bint ack_send(Engine* e) noexcept nogil:
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, a)
     e.worker.counters.op[OP_ACK].calls += 1
     return call_send(&call.base)
+
+cdef bint ack_waits(Engine* e, AckJob* j) noexcept nogil:
+    # Returns True if the cursor of the job's first pending item is in a call that is in flight or being written.
+    cdef AckItem* it
+    cdef int i
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if not it.done:
+            return it.group != NULL and table_get(&e.ack_rows, table_pair(it.partition.id, it.group.id)) != NULL
+    return False
 
 cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
     # Makes rows of the job's pending items. taken: rows of all calls in flight, and of this one. An item stays pending
@@ -347,25 +297,7 @@ cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
     else:
         pgarray_null(&a.retry_delay_us)
 
-cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
-    # Marks the leases of these rows as uncertain: without an answer they may have ended or not.
-    cdef int i
-    cdef PopJob* wake = NULL
-    uv_mutex_lock(&book.lock)
-    for i in range(n):
-        if rows[i].group != NULL:
-            index_ack_lost(rows[i].group, rows[i].partition, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
-
-cdef void ack_release(AckCall* call) noexcept nogil:
-    # Lets requests that waited for the cursors of the call go.
-    cdef AckRow* row
-    cdef int i
-    for i in range(call.n_rows):
-        row = &call.rows[i]
-        if row.group != NULL:
-            table_del(&call.base.engine.ack_rows, table_pair(row.partition.id, row.group.id))
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
@@ -390,6 +322,26 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             ack_answer(j)
         else:
             job_queue_first(&j.job, &e.acks.jobs)
+
+cdef void ack_release(AckCall* call) noexcept nogil:
+    # Lets requests that waited for the cursors of the call go.
+    cdef AckRow* row
+    cdef int i
+    for i in range(call.n_rows):
+        row = &call.rows[i]
+        if row.group != NULL:
+            table_del(&call.base.engine.ack_rows, table_pair(row.partition.id, row.group.id))
+
+cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
+    # Marks the leases of these rows as uncertain: without an answer they may have ended or not.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(n):
+        if rows[i].group != NULL:
+            index_ack_lost(rows[i].group, rows[i].partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    waiters_send(e.worker, wake)
 
 cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
     cdef int row, i, k
@@ -436,3 +388,59 @@ cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogi
     for i in range(codes.n):
         it.code |= <uint8_t>codes.p[i]
     it.window_n = <int>codes.n if it.code & ACKED_OK else 0
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
+
+cdef void ack_answer(AckJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    cdef int i
+    cdef AckItem* it
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.partition != NULL:
+            it.queue_name = it.partition.queue.name
+            it.partition_name = it.partition.name
+    job_end(&j.job)
+    r.worker.counters.op[OP_ACK].items += <uint64_t>ack_count(&j.req)
+    ack_tally(&j.req, r.worker)
+    if r.worker.spans.every and r.asks & ASK_TRACE:
+        ack_span(r, &j.req)
+    out = reply_begin(r, 200, JSON_TYPE)
+    ackbody_reply(out, &j.req)
+    reply_end(r)
+
+cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
+    # Adds the acknowledgments to the counts of their queues.
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Tally* t = NULL
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].partition == NULL:
+            continue
+        queue = q.items[i].partition.queue
+        if queue is not last:
+            last = queue
+            t = &queue.tally[w.index]
+            t.ack_requests += 1
+        if q.items[i].code & ACKED_OK:
+            t.ack_done += <uint64_t>req_ack_count(&q.items[i])
+        else:
+            t.ack_failed += 1
+
+cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
+    # Writes the span of the acknowledgments, in the trace that the consumer continues.
+    cdef Slice parent, state
+    cdef Slice none = slice_of(NULL, 0)
+    if trace_request(r.headers_raw, &r.arena, &parent, &state):
+        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, ack_count(q),
+                 q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
+
+cdef int ack_count(AckReq* q) noexcept nogil:
+    # Returns the number of messages that the request is about.
+    cdef int i
+    cdef int n = 0
+    for i in range(q.n):
+        n += req_ack_count(&q.items[i])
+    return n

@@ -1,10 +1,9 @@
-# Pops whose records are in memory. In: pops with cached records, acknowledgments by lease. Out: answers from the row
-# cache.
-# One small statement claims for many pops, and acknowledgments by lease travel with it. A claim requires that the
-# cursor stands where the book expects, without a lease (queend.claim). After a refused claim the pop takes the full way
-# (deliver/popcall) with the same candidates.
+# Pops whose records are in memory. In: pops with cached records, acknowledgments by lease (settle/leasedack). Out:
+# answers from the row cache. One small statement claims for many pops, and acknowledgments by lease travel with it. A
+# claim requires that the cursor stands where the book expects, without a lease (queend.claim). After a refused claim
+# the pop takes the full way (deliver/popcall) with the same candidates. Owner: the worker. Locks: book.lock.
 
-# ---- choice of the statement ---------------------------------------------------------------------------------------
+# ---- choice of the statement -----------------------------------------------------------------------------------------
 
 cdef void claimcall_drain(Engine* e) noexcept nogil:
     # Woken waiters choose candidates first; then calls are sent while permits and slots last.
@@ -41,7 +40,7 @@ cdef bint claimcall_fires(Engine* e) noexcept nogil:
             return False
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
         oldest = e.leased.first
-    # The hold that the operator set for acknowledgments applies if no claim travels with them.
+    # The linger that the operator set for acknowledgments applies if no claim travels with them.
     if q.jobs.n == 0 and e.acks.hold.patient:
         hold = &e.acks.hold
     return not linger_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
@@ -54,7 +53,7 @@ cdef void claimcall_expire(Engine* e) noexcept nogil:
         rowcache_release_all(j.taken, j.n_cursors)
         joblist_add(&e.pops.jobs, &j.job)
 
-# ---- statement -----------------------------------------------------------------------------------------------------
+# ---- the statement ---------------------------------------------------------------------------------------------------
 
 cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef bint acks = e.leased.n > 0
@@ -104,11 +103,7 @@ cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else j.lease_us)
 
-cdef void claimcall_untake(PopCall* call) noexcept nogil:
-    cdef Job* job = call.base.jobs.first
-    while job != NULL:
-        rowcache_release_all((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
-        job = job.next
+# ---- its answer ------------------------------------------------------------------------------------------------------
 
 cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
@@ -132,6 +127,12 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     claimcall_book(call, res, row, c.ended_us)
     while c.jobs.first != NULL:
         claimcall_answer(e, <PopJob*>joblist_take(&c.jobs))
+
+cdef void claimcall_untake(PopCall* call) noexcept nogil:
+    cdef Job* job = call.base.jobs.first
+    while job != NULL:
+        rowcache_release_all((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
+        job = job.next
 
 cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noexcept nogil:
     # Notes which claims were made, and moves their cursors. The made claims return in the order sent, from `row` on.

@@ -1,5 +1,7 @@
 # Stream cycles (docs/streams.md): a cycle changes state, pushes messages and acknowledges its input, all or nothing.
-# In: a request. Out: its job, resolved and queued for its statements (settle/cyclecall); its answer.
+# In: a request; a row of queend.stream_cycle, or the rows for its items (settle/transaction). Out: its job, resolved
+# and queued for its statements (settle/cyclecall); the changes in the book; its answer. Owner: the request's worker.
+# Locks: catalog.lock, then book.lock.
 
 cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
 cdef const char* CYCLE_CONSUMED = b"The partition is being consumed: try again"
@@ -39,6 +41,8 @@ CYCLE_JOB.retry = cycle_resolve
 CYCLE_JOB.refuse = cycle_refuse
 CYCLE_JOB.reloads = True
 
+# ---- a request -------------------------------------------------------------------------------------------------------
+
 cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
     if j == NULL:
@@ -66,25 +70,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     else:
         cycle_deny(r, 403, b"forbidden", gate_lacking(text, b"push", lacks, slice_of(NULL, 0)))
 
-cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
-    # Answers with a status and the error code that the control plane gives for streams. An error that may be retried
-    # has no code.
-    cdef Buf body
-    if status == 503:
-        reply_error(r, 503, text)
-        return
-    buf_init(&body)
-    buf_text(&body, b"{\"error\":")
-    text_escape(&body, slice_lit(text))
-    buf_text(&body, b",\"code\":\"")
-    buf_text(&body, code)
-    buf_text(&body, b"\"}")
-    reply_raw(r, status, slice_lit(JSON_LINES), slice_of(body.data, body.len))
-    buf_free(&body)
-
-cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
-    # Returns True if the queues of the query and the partition must be looked up first.
-    return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
+# ---- names -----------------------------------------------------------------------------------------------------------
 
 cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     # Resolves the names of sinks to partitions; then the job waits for a connection.
@@ -119,6 +105,10 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
             return
     job_queue(&j.job, &e.cycles.jobs)
 
+cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
+    # Returns True if the queues of the query and the partition must be looked up first.
+    return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
+
 cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
     cdef int i
@@ -134,26 +124,7 @@ cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
             return True
     return False
 
-cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
-    # Refuses a cycle. After a lost answer the cycle may have taken effect, so the answer says that the outcome is
-    # unknown.
-    if (<CycleJob*>job).doubt:
-        job_refuse(job, 503, CYCLE_IN_DOUBT)
-    else:
-        cycle_deny(job_end(job), status, cycle_code(status), text)
-
-cdef inline const char* cycle_code(int status) noexcept nogil:
-    if status == 409: return b"bound_reached"
-    return b"too_large" if status == 413 else b"refused"
-
-cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
-    cdef Request* r = job_end(&j.job)
-    if r.worker.spans.every and r.asks & ASK_TRACE:
-        cycle_spans(r, &j.req, queue, 200 if error.p == NULL else 409)
-    cyclebody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
-    reply_end(r)
-
-# ---- cycles that wait for the end of a lease -----------------------------------------------------------------------
+# ---- cycles that wait for the end of a lease -------------------------------------------------------------------------
 
 cdef bint cycle_flush_wait(Engine* e, CycleJob* j) noexcept nogil:
     # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a
@@ -181,8 +152,8 @@ cdef void cycle_flush_drain(Engine* e) noexcept nogil:
         else:
             joblist_add(&e.flushes, &j.job)
 
-# The answer to a cycle that was done: offsets of its items, and the changes in the book. In: a row of
-# queend.stream_cycle, or the rows for its items (settle/transaction). Out: the request's answer.
+# ---- results ---------------------------------------------------------------------------------------------------------
+# In: the answer to a cycle that was done. Out: offsets of its items, and the changes in the book.
 
 cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     # Takes the results: offsets for the items, changes for the book.
@@ -306,6 +277,15 @@ cdef void cycle_done(CycleCall* call, Slice queue) noexcept nogil:
         t.push_messages += 1
     cycle_answer(call.job, queue, slice_of(NULL, 0))
 
+# ---- the answer ------------------------------------------------------------------------------------------------------
+
+cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
+    cdef Request* r = job_end(&j.job)
+    if r.worker.spans.every and r.asks & ASK_TRACE:
+        cycle_spans(r, &j.req, queue, 200 if error.p == NULL else 409)
+    cyclebody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
+    reply_end(r)
+
 cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept nogil:
     # Writes one span for the cycle, and one for the items stored in each queue.
     cdef Slice parent, state
@@ -314,3 +294,31 @@ cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept
                  slice_of(NULL, 0), q.group, -1)
         if not q.gone:
             push_spans(r, &q.push, status)
+
+cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
+    # Refuses a cycle. After a lost answer the cycle may have taken effect, so the answer says that the outcome is
+    # unknown.
+    if (<CycleJob*>job).doubt:
+        job_refuse(job, 503, CYCLE_IN_DOUBT)
+    else:
+        cycle_deny(job_end(job), status, cycle_code(status), text)
+
+cdef inline const char* cycle_code(int status) noexcept nogil:
+    if status == 409: return b"bound_reached"
+    return b"too_large" if status == 413 else b"refused"
+
+cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
+    # Answers with a status and the error code that the control plane gives for streams. An error that may be retried
+    # has no code.
+    cdef Buf body
+    if status == 503:
+        reply_error(r, 503, text)
+        return
+    buf_init(&body)
+    buf_text(&body, b"{\"error\":")
+    text_escape(&body, slice_lit(text))
+    buf_text(&body, b",\"code\":\"")
+    buf_text(&body, code)
+    buf_text(&body, b"\"}")
+    reply_raw(r, status, slice_lit(JSON_LINES), slice_of(body.data, body.len))
+    buf_free(&body)

@@ -1,4 +1,86 @@
-# Parameters of a cycle's statements. In: the contents of its request. Out: the arguments of each statement.
+# Statements of a cycle (queend.stream_cycle). In: a job whose names are known; rows. Out: the arguments of each
+# statement; results for settle/cycle. Up to two others precede it. One looks up the queues of query and partition, if
+# they must be known; one creates sinks with their namespaces. A cycle takes effect as a whole with its statement's
+# commit. After a lost answer the pushed items show whether it did (queend.pushed). Owner: the worker. Locks:
+# catalog.lock, then book.lock.
+
+cdef const char* CYCLE_NOWHERE = (b"Insufficient permissions for this queue: it does not exist, and the token is "
+                                  b"limited to queues")
+
+# Columns of stream_sources: queues, NULL if unknown.
+cdef enum:
+    STREAM_SOURCES_QUERY = 0
+    STREAM_SOURCES_PARTITION
+
+# ---- the next statement ----------------------------------------------------------------------------------------------
+
+cdef void cyclecall_drain(Engine* e) noexcept nogil:
+    while e.cycles.jobs.n:
+        if not cyclecall_send(e):
+            jobs_expire(e, &e.cycles.jobs)
+            break
+
+cdef bint cyclecall_send(Engine* e) noexcept nogil:
+    # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
+    cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cyclecall_done)
+    cdef CycleJob* j
+    cdef CycleStep step
+    if call == NULL:
+        return False
+    j = <CycleJob*>joblist_take(&e.cycles.jobs)
+    step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
+    if j.job.incarnation != catalog.incarnation or (step == STEP_DO and not cyclecall_current(j)):
+        call_drop(&call.base)
+        if j.doubt:
+            job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        else:
+            cycle_resolve(e, &j.job)
+        return True
+    call.job = j
+    j.job.at = JOB_FETCHING
+    call.step = step
+    arena_open(&call.batch.arena, &e.worker.chunks)
+    if (step == STEP_DO or step == STEP_ASK) and not cyclecall_gather(call):
+        arena_close(&call.batch.arena)
+        call_drop(&call.base)
+        cycle_refuse(&j.job, 503, "Out of memory")
+        return True
+    if step == STEP_LOOK:
+        call_asks(&call.base, STMT_STREAM_SOURCES)
+        cyclecall_look(<SourcesArgs*>e.args.at, &j.req)
+    elif step == STEP_MAKE:
+        call_asks(&call.base, STMT_QUEUES_MAKE)
+        cyclecall_make(e, <SpacesArgs*>e.args.at, &j.req)
+    elif step == STEP_ASK:
+        call_asks(&call.base, STMT_PUSHED)
+        rows_ask(&call.batch, <PushedArgs*>e.args.at)
+    else:
+        cyclecall_encode(call, <CycleArgs*>e.args.at)
+    return call_send(&call.base)
+
+cdef bint cyclecall_current(CycleJob* j) noexcept nogil:
+    # Returns True if the partitions found for the cycle's sinks are still valid.
+    cdef PushItem* it
+    cdef int i
+    for i in range(j.req.push.n):
+        it = &j.req.push.items[i]
+        if it.partition == NULL or it.partition.dead or sealing_needs(it):
+            return False
+    return True
+
+cdef bint cyclecall_gather(CycleCall* call) noexcept nogil:
+    # Makes a batch of the items. Returns False if memory ran out.
+    cdef PushReq* q = &call.job.req.push
+    cdef Table groups
+    cdef int i
+    cdef bint done = True
+    table_init(&groups)
+    for i in range(q.n):
+        done = done and tx_push_add(&call.batch, &groups, &q.items[i])
+    table_free(&groups)
+    return done and rows_cut(&call.batch)
+
+# ---- parameters ------------------------------------------------------------------------------------------------------
 
 cdef int32_t cyclecall_partition(CycleReq* q) noexcept nogil:
     # Returns the number of the cycle's partition; 0, which no partition has, if its text is malformed.
@@ -74,77 +156,7 @@ cdef void cyclecall_state(CycleArgs* a, CycleReq* q) noexcept nogil:
         else:
             pgarray_null(&a.end)
 
-# Statements of a cycle (queend.stream_cycle). Up to two others precede it. One looks up the queues of query and
-# partition, if they must be known. One creates sinks with their namespaces. A cycle takes effect as a whole with its
-# statement's commit. After a lost answer the pushed items show whether it did (queend.pushed).
-
-cdef void cyclecall_drain(Engine* e) noexcept nogil:
-    while e.cycles.jobs.n:
-        if not cyclecall_send(e):
-            jobs_expire(e, &e.cycles.jobs)
-            break
-
-cdef bint cyclecall_current(CycleJob* j) noexcept nogil:
-    # Returns True if the partitions found for the cycle's sinks are still valid.
-    cdef PushItem* it
-    cdef int i
-    for i in range(j.req.push.n):
-        it = &j.req.push.items[i]
-        if it.partition == NULL or it.partition.dead or sealing_needs(it):
-            return False
-    return True
-
-cdef bint cyclecall_send(Engine* e) noexcept nogil:
-    # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
-    cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cyclecall_done)
-    cdef CycleJob* j
-    cdef CycleStep step
-    if call == NULL:
-        return False
-    j = <CycleJob*>joblist_take(&e.cycles.jobs)
-    step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
-    if j.job.incarnation != catalog.incarnation or (step == STEP_DO and not cyclecall_current(j)):
-        call_drop(&call.base)
-        if j.doubt:
-            job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
-        else:
-            cycle_resolve(e, &j.job)
-        return True
-    call.job = j
-    j.job.at = JOB_FETCHING
-    call.step = step
-    arena_open(&call.batch.arena, &e.worker.chunks)
-    if (step == STEP_DO or step == STEP_ASK) and not cyclecall_gather(call):
-        arena_close(&call.batch.arena)
-        call_drop(&call.base)
-        cycle_refuse(&j.job, 503, "Out of memory")
-        return True
-    if step == STEP_LOOK:
-        call_asks(&call.base, STMT_STREAM_SOURCES)
-        cyclecall_look(<SourcesArgs*>e.args.at, &j.req)
-    elif step == STEP_MAKE:
-        call_asks(&call.base, STMT_QUEUES_MAKE)
-        cyclecall_make(e, <SpacesArgs*>e.args.at, &j.req)
-    elif step == STEP_ASK:
-        call_asks(&call.base, STMT_PUSHED)
-        rows_ask(&call.batch, <PushedArgs*>e.args.at)
-    else:
-        cyclecall_encode(call, <CycleArgs*>e.args.at)
-    return call_send(&call.base)
-
-cdef bint cyclecall_gather(CycleCall* call) noexcept nogil:
-    # Makes logrecord batches of the items. Returns False if memory ran out.
-    cdef PushReq* q = &call.job.req.push
-    cdef Table groups
-    cdef int i
-    cdef bint done = True
-    table_init(&groups)
-    for i in range(q.n):
-        done = done and tx_push_add(&call.batch, &groups, &q.items[i])
-    table_free(&groups)
-    return done and rows_cut(&call.batch)
-
-# ---- results -------------------------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 cdef void cyclecall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef CycleCall* call = <CycleCall*>c
@@ -169,9 +181,52 @@ cdef void cyclecall_answered(CycleCall* call, PGresult* res, int outcome) noexce
     else:
         cycle_take(call, res)
 
-cdef void cyclecall_retry(Engine* e, CycleJob* j) noexcept nogil:
-    e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
-    job_queue_first(&j.job, &e.cycles.jobs)
+cdef void cyclecall_found(CycleCall* call, PGresult* res) noexcept nogil:
+    # Checks the queues of query and partition against the grant. Only tokens for all queues may use an unknown queue.
+    cdef CycleJob* j = call.job
+    cdef Grant* grant = j.job.r.grant
+    cdef Slice source = pg_bytes(res, 0, STREAM_SOURCES_QUERY)
+    cdef Slice queue = pg_bytes(res, 0, STREAM_SOURCES_PARTITION)
+    cdef Slice lacks = queue
+    cdef char[GATE_TEXT] text
+    j.looked = True
+    if grant != NULL and grant.limited and (source.p == NULL or queue.p == NULL):
+        cycle_deny(job_end(&j.job), 403, b"forbidden", CYCLE_NOWHERE)
+        return
+    if grant != NULL and not gate_pops(j.job.r, source, j.req.group):
+        lacks = source
+    if grant != NULL and not gate_pops(j.job.r, lacks, j.req.group):
+        cycle_deny(job_end(&j.job), 403, b"forbidden", gate_lacking(text, b"pop", lacks, j.req.group))
+    elif j.req.failed.p != NULL:
+        cycle_answer(j, queue, j.req.failed)
+    else:
+        cycle_resolve(call.base.engine, &j.job)
+
+cdef void cyclecall_recovered(CycleCall* call, PGresult* res) noexcept nogil:
+    # Ends a cycle with a lost answer. If all its items are stored, it was done. If no item is stored, the outcome stays
+    # unknown: the cycle was skipped, or it still waits for its lanes.
+    cdef CycleJob* j = call.job
+    cdef Worker* w = call.base.engine.worker
+    cdef Partition* p
+    if PQntuples(res) == 0:
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        return
+    tx_push_take(w, &call.batch, res)
+    uv_rwlock_rdlock(&catalog.lock)
+    p = catalog_partition_id(cyclecall_partition(&j.req))
+    uv_rwlock_rdunlock(&catalog.lock)
+    cycle_done(call, p.queue.name if p != NULL else slice_of(NULL, 0))
+
+cdef void cyclecall_stale(Engine* e, CycleJob* j) noexcept nogil:
+    # Reloads the catalog, as the names were resolved with an outdated one. Nothing was done.
+    if j.job.tries >= CYCLE_TRIES:
+        job_refuse(&j.job, 503, CYCLE_BUSY)
+        return
+    j.job.tries += 1
+    joblist_add(&e.wait_reload, &j.job)
+    catalog_want_reload(e.worker)
+
+# ---- an error, or no answer ------------------------------------------------------------------------------------------
 
 cdef void cyclecall_lost(CycleCall* call) noexcept nogil:
     # Handles a lost answer. Items pushed under ids made by the daemon show whether the cycle was done; otherwise only
@@ -218,55 +273,6 @@ cdef void cyclecall_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) no
         log_line(b"warn" if v.error_class == ERROR_AWAY else b"error", b"cycle_lost", pg_error(res))
         job_refuse(&j.job, 503, pg_error(res))
 
-cdef const char* CYCLE_NOWHERE = (b"Insufficient permissions for this queue: it does not exist, and the token is "
-                                  b"limited to queues")
-
-# Columns of stream_sources: queues, NULL if unknown.
-cdef enum:
-    STREAM_SOURCES_QUERY = 0
-    STREAM_SOURCES_PARTITION
-
-cdef void cyclecall_found(CycleCall* call, PGresult* res) noexcept nogil:
-    # Checks the queues of query and partition against the grant. Only tokens for all queues may use an unknown queue.
-    cdef CycleJob* j = call.job
-    cdef Grant* grant = j.job.r.grant
-    cdef Slice source = pg_bytes(res, 0, STREAM_SOURCES_QUERY)
-    cdef Slice queue = pg_bytes(res, 0, STREAM_SOURCES_PARTITION)
-    cdef Slice lacks = queue
-    cdef char[GATE_TEXT] text
-    j.looked = True
-    if grant != NULL and grant.limited and (source.p == NULL or queue.p == NULL):
-        cycle_deny(job_end(&j.job), 403, b"forbidden", CYCLE_NOWHERE)
-        return
-    if grant != NULL and not gate_pops(j.job.r, source, j.req.group):
-        lacks = source
-    if grant != NULL and not gate_pops(j.job.r, lacks, j.req.group):
-        cycle_deny(job_end(&j.job), 403, b"forbidden", gate_lacking(text, b"pop", lacks, j.req.group))
-    elif j.req.failed.p != NULL:
-        cycle_answer(j, queue, j.req.failed)
-    else:
-        cycle_resolve(call.base.engine, &j.job)
-
-cdef void cyclecall_stale(Engine* e, CycleJob* j) noexcept nogil:
-    # Reloads the catalog, as the names were resolved with an outdated one. Nothing was done.
-    if j.job.tries >= CYCLE_TRIES:
-        job_refuse(&j.job, 503, CYCLE_BUSY)
-        return
-    j.job.tries += 1
-    joblist_add(&e.wait_reload, &j.job)
-    catalog_want_reload(e.worker)
-
-cdef void cyclecall_recovered(CycleCall* call, PGresult* res) noexcept nogil:
-    # Ends a cycle with a lost answer. If all its items are stored, it was done. If no item is stored, the outcome
-    # stays unknown: the cycle was skipped, or it still waits for its lanes.
-    cdef CycleJob* j = call.job
-    cdef Worker* w = call.base.engine.worker
-    cdef Partition* p
-    if PQntuples(res) == 0:
-        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
-        return
-    tx_push_take(w, &call.batch, res)
-    uv_rwlock_rdlock(&catalog.lock)
-    p = catalog_partition_id(cyclecall_partition(&j.req))
-    uv_rwlock_rdunlock(&catalog.lock)
-    cycle_done(call, p.queue.name if p != NULL else slice_of(NULL, 0))
+cdef void cyclecall_retry(Engine* e, CycleJob* j) noexcept nogil:
+    e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
+    job_queue_first(&j.job, &e.cycles.jobs)

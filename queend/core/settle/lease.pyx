@@ -1,5 +1,5 @@
 # Lease extension. In: a request. Out: for tokens limited to queues, a look-up of the lease's queue; then one statement
-# for many requests, and their answers.
+# for many requests, and their answers. Owner: the request's worker. Locks: book.lock, for leases that feeds hold.
 
 cdef enum:
     LEASE_ASKS = 256          # leases looked up at once
@@ -27,6 +27,8 @@ LEASE_ASK_TEXTS.unknown = b"The database did not answer; the lease was not exten
 cdef JobKind LEASE_JOB
 LEASE_JOB.op = OP_LEASE
 LEASE_JOB.refuse = job_refuse
+
+# ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef LeaseJob* j = <LeaseJob*>arena_zero(&r.arena, sizeof(LeaseJob))

@@ -1,25 +1,11 @@
 # Acknowledgments without a look into the log. In: requests whose items complete records that this daemon delivered
-# under a lease, in order from the lease's first unacknowledged logrecord (memory/unacked). Out: answers. They share a
-# statement, and so a commit, with claims of pops whose records are in memory (settle/claimcall). An acknowledgment that
-# PostgreSQL does not confirm takes the full way (settle/ack), which finds the reason.
+# under a lease, in order from the lease's first unacknowledged record (memory/unacked). Out: answers. They share a
+# statement, and so a commit, with claims of pops whose records are in memory (settle/claimcall). If PostgreSQL does not
+# confirm an acknowledgment, it takes the full way (settle/ack), which finds the reason. Owner: the worker. Locks:
+# book.lock.
 from libc.stdlib cimport qsort
 
-cdef inline bint leasedack_begins(AckJob* j, int i) noexcept nogil:
-    # Returns True if item i begins another lease or another partition than its predecessor.
-    cdef AckItem* it = &j.req.items[i]
-    return i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0
-
-cdef int leasedack_count(AckJob* j) noexcept nogil:
-    # Returns the number of leases in the request, equal neighbours counted once; 0 if the request does not qualify.
-    cdef int i
-    cdef int n = 0
-    cdef AckItem* it
-    for i in range(j.req.n):
-        it = &j.req.items[i]
-        if it.done or it.status != ACK_COMPLETED or not it.has_lease or it.window or it.group == NULL:
-            return 0
-        n += leasedack_begins(j, i)
-    return n
+# ---- requests that qualify -------------------------------------------------------------------------------------------
 
 cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
     # Returns True if the request qualifies. Then its leases are marked: until the answer, no other acknowledgment of
@@ -54,6 +40,23 @@ cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
         j.n_leased = n
     return good
 
+cdef int leasedack_count(AckJob* j) noexcept nogil:
+    # Returns the number of leases in the request, equal neighbours counted once; 0 if the request does not qualify.
+    cdef int i
+    cdef int n = 0
+    cdef AckItem* it
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.done or it.status != ACK_COMPLETED or not it.has_lease or it.window or it.group == NULL:
+            return 0
+        n += leasedack_begins(j, i)
+    return n
+
+cdef inline bint leasedack_begins(AckJob* j, int i) noexcept nogil:
+    # Returns True if item i begins another lease or another partition than its predecessor.
+    cdef AckItem* it = &j.req.items[i]
+    return i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0
+
 cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     cdef Partition* p = it.partition
     cdef uint64_t key = table_pair(p.id, it.group.id)
@@ -77,30 +80,7 @@ cdef inline bint leasedack_next(LeasedAck* a, AckItem* it) noexcept nogil:
     a.n += 1
     return True
 
-cdef void leasedack_forget(AckJob* j) noexcept nogil:
-    # Forgets the leases of a job of which not everything was confirmed this way.
-    cdef Unacked* h
-    cdef int i
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_leased):
-        h = <Unacked*>table_get(&unacked.table, j.leased[i].key)
-        if h != NULL and memcmp(h.lease, j.leased[i].first.lease, 16) == 0:
-            unacked_forget(h)
-    uv_mutex_unlock(&book.lock)
-    j.n_leased = 0
-
-# ---- in the call ---------------------------------------------------------------------------------------------------
-
-cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t one = (<LeasedAck**>a)[0].key
-    cdef uint64_t two = (<LeasedAck**>b)[0].key
-    return -1 if one < two else one > two
-
-cdef inline bint leasedack_current(Engine* e, AckJob* j) noexcept nogil:
-    # Returns True if the job's names are as recent as the worker's catalog, whose version the statement carries. A
-    # partial catalog has no version. In that case the worker's version is older than the database's, which refuses the
-    # statement.
-    return j.job.incarnation == catalog.incarnation and (j.version >= e.version or j.version == VERSION_NONE)
+# ---- names that are outdated -----------------------------------------------------------------------------------------
 
 cdef void leasedack_renew(Engine* e, JobList* list) noexcept nogil:
     # Resolves the names of outdated jobs again: found in another incarnation, or in an older catalog than the worker's.
@@ -119,9 +99,17 @@ cdef void leasedack_renew(Engine* e, JobList* list) noexcept nogil:
             leasedack_forget(<AckJob*>job)
             ack_resolve(e, job)
 
+cdef inline bint leasedack_current(Engine* e, AckJob* j) noexcept nogil:
+    # Returns True if the job's names are as recent as the worker's catalog, whose version the statement carries. A
+    # partial catalog has no version. In that case the worker's version is older than the database's, which refuses the
+    # statement.
+    return j.job.incarnation == catalog.incarnation and (j.version >= e.version or j.version == VERSION_NONE)
+
+# ---- in the call -----------------------------------------------------------------------------------------------------
+
 cdef bint leasedack_may_linger(Engine* e, int64_t now) noexcept nogil:
     # Returns True if the waiting acknowledgments may linger. In each of their groups many consumers are active, and at
-    # least as many pops wait as there are requests. No logrecord follows the leases; it would wait with them.
+    # least as many pops wait as there are requests. No record follows the leases; it would wait with them.
     cdef Job* job = e.leased.first
     cdef AckJob* j
     cdef AckItem* it
@@ -187,6 +175,13 @@ cdef void leasedack_gather(PopCall* call, TurnArgs* a) noexcept nogil:
         pgarray_int8(&a.acked_base, one.base)
         if placed:
             pgarray_place(&a.acked_at, one.place)
+
+cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t one = (<LeasedAck**>a)[0].key
+    cdef uint64_t two = (<LeasedAck**>b)[0].key
+    return -1 if one < two else one > two
+
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 cdef int leasedack_done(PopCall* call, PGresult* res) noexcept nogil:
     # Handles the acknowledgments of an answered call. Returns the first row behind theirs.
@@ -276,3 +271,15 @@ cdef void leasedack_expire(Engine* e) noexcept nogil:
         job = joblist_take(&e.leased)
         leasedack_forget(<AckJob*>job)
         joblist_add(&e.acks.jobs, job)
+
+cdef void leasedack_forget(AckJob* j) noexcept nogil:
+    # Forgets the leases of a job of which not everything was confirmed this way.
+    cdef Unacked* h
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_leased):
+        h = <Unacked*>table_get(&unacked.table, j.leased[i].key)
+        if h != NULL and memcmp(h.lease, j.leased[i].first.lease, 16) == 0:
+            unacked_forget(h)
+    uv_mutex_unlock(&book.lock)
+    j.n_leased = 0

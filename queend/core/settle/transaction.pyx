@@ -1,90 +1,6 @@
-# Trace spans (net/spans) of transactions and cycles. In: an answered transaction or cycle. Out: spans.
-# Neighbouring pushes of one queue and trace share a span, and so do neighbouring acknowledgments of one queue and
-# group.
-
-cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
-    # Writes the spans: pushes follow the traceparents of their items, acknowledgments that of the request.
-    cdef Slice parent, state, other
-    cdef int64_t began = span_began(r)
-    cdef int n
-    cdef int at = 0
-    cdef TxOp* op
-    if not (r.asks & ASK_TRACE and trace_request(r.headers_raw, &r.arena, &parent, &state)):
-        parent = slice_of(NULL, 0)
-    while at < q.n:
-        op = &q.ops[at]
-        n = 1
-        while at + n < q.n and tx_ops_alike(op, &q.ops[at + n]):
-            n += 1
-        at += n
-        if op.kind == TX_PUSH:
-            other = tx_op_parent(op)
-            if other.p != NULL:
-                span_put(r.worker, SPAN_SEND, other, began, status, n, op.push.queue, op.push.part,
-                         slice_of(NULL, 0), op.push.offset if n == 1 and status < 400 else -1)
-        elif op.kind == TX_ACK and parent.p != NULL and op.ack.partition != NULL:
-            span_put(r.worker, SPAN_SETTLE, parent, began, status, n, op.ack.partition.queue.name,
-                     op.ack.partition.name, op.ack.group_name, -1)
-
-cdef inline Slice tx_op_parent(TxOp* op) noexcept nogil:
-    return span_parent(op.push.more.headers) if op.push.more != NULL else slice_of(NULL, 0)
-
-cdef bint tx_ops_alike(TxOp* a, TxOp* b) noexcept nogil:
-    if a.kind != b.kind:
-        return False
-    if a.kind == TX_PUSH:
-        return slice_eq(a.push.queue, b.push.queue) and slice_eq(tx_op_parent(a), tx_op_parent(b))
-    return (a.kind == TX_ACK and a.ack.partition != NULL and b.ack.partition != NULL
-            and a.ack.partition.queue is b.ack.partition.queue and slice_eq(a.ack.group_name, b.ack.group_name))
-
-# Pushes of a transaction or a cycle. In: items whose partitions are known; rows of an answer. Out: a batch; items with
-# their offsets, which the book takes over.
-# After a lost answer the items show whether it was done: either all of them are stored or none (queend.pushed).
-
-cdef bint tx_push_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
-    # Adds an item to the batch. groups: of the batch, by partition. Returns False if memory ran out.
-    cdef PushPartition* g = <PushPartition*>table_get(groups, <uint32_t>it.partition.id)
-    if g == NULL:
-        g = batch_partition(b, it.partition)
-        if g == NULL or not table_put(groups, <uint32_t>it.partition.id, g):
-            return False
-    it.status = ITEM_QUEUED
-    batch_place(b, g, it)
-    return True
-
-cdef void tx_push_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
-    # Notes a stored row. The items have consecutive offsets, except those that were stored before. Requires
-    # catalog.lock and book.lock.
-    cdef PushItem* it = c.first
-    cdef int64_t following = base
-    cdef int k
-    for k in range(c.n):
-        if it.status == ITEM_QUEUED:
-            it.offset = following
-            it.created_us = created_us
-            following += 1
-        it = it.next
-    if following > base:
-        index_stored(c.group.partition, following, wake)
-
-cdef void tx_push_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
-    # Takes the rows of queend.pushed: all items are stored.
-    cdef PopJob* wake = NULL
-    cdef int row, i
-    index_lock_all()
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSHED_ORD)
-        if 0 <= i < b.n_chunks:
-            tx_push_stored(&b.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
-    index_unlock_all(w, wake)
-
-cdef inline void tx_push_names(PushItem* it) noexcept nogil:
-    # Fills in the names for the answer.
-    it.partition_uuid = it.partition.uuid
-    uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
-
-# Transactions: acknowledgments and pushes that take effect together or not at all. In: a request. Out: its job,
-# resolved and queued for its statement (settle/txcall); its answer.
+# Transactions: acknowledgments and pushes that take effect together or not at all. In: a request; rows of an answer
+# (settle/txcall). Out: its job, resolved and queued for its statement; its answer, counts and trace spans. Cycles use
+# the part about pushes too. Owner: the request's worker. Locks: catalog.lock, then book.lock.
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
@@ -95,6 +11,8 @@ TX_JOB.name_refused = tx_name_refused
 TX_JOB.retry = tx_resolve
 TX_JOB.refuse = tx_refuse
 TX_JOB.reloads = True
+
+# ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
@@ -150,6 +68,8 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
             op.fault = TX_FAULT_LEASE
             return i
     return -1
+
+# ---- names -----------------------------------------------------------------------------------------------------------
 
 cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
     # Resolves names to ids; then the job waits for a slot.
@@ -267,24 +187,64 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
         elif op.kind == TX_ACK:
             ack_ask_item(e, op.ack, op.ack.group_name)
 
-cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
-    # Adds the transaction to the counts of its queues, once per run of operations on the same queue.
-    cdef Queue* queue
-    cdef Queue* last = NULL
-    cdef Partition* p
+cdef bint tx_name_refused(Round* r, Job* job) noexcept nogil:
+    cdef TxJob* j = <TxJob*>job
+    cdef TxOp* op
     cdef int i
-    for i in range(q.n):
-        p = <Partition*>(q.ops[i].push.partition if q.ops[i].kind == TX_PUSH else q.ops[i].ack.partition)
-        queue = p.queue if p != NULL else NULL
-        if queue == NULL:
-            continue
-        if queue is not last:
-            last = queue
-            queue.tally[w.index].transactions += 1
-        if q.ops[i].kind == TX_PUSH:
-            queue.tally[w.index].push_messages += 1
-        else:
-            queue.tally[w.index].ack_done += 1
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH and op.push.partition == NULL and ask_is_refused(r, job, False, op.push.queue,
+                                                                               op.push.part):
+            return True
+    return False
+
+# ---- pushes of a transaction or a cycle ------------------------------------------------------------------------------
+# In: items whose partitions are known; rows of an answer. Out: a batch; items with their offsets, which the book takes
+# over. After a lost answer the items show whether it was done: either all of them are stored or none (queend.pushed).
+
+cdef bint tx_push_add(PushBatch* b, Table* groups, PushItem* it) noexcept nogil:
+    # Adds an item to the batch. groups: of the batch, by partition. Returns False if memory ran out.
+    cdef PushPartition* g = <PushPartition*>table_get(groups, <uint32_t>it.partition.id)
+    if g == NULL:
+        g = batch_partition(b, it.partition)
+        if g == NULL or not table_put(groups, <uint32_t>it.partition.id, g):
+            return False
+    it.status = ITEM_QUEUED
+    batch_place(b, g, it)
+    return True
+
+cdef void tx_push_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
+    # Notes a stored row. The items have consecutive offsets, except those that were stored before. Requires
+    # catalog.lock and book.lock.
+    cdef PushItem* it = c.first
+    cdef int64_t following = base
+    cdef int k
+    for k in range(c.n):
+        if it.status == ITEM_QUEUED:
+            it.offset = following
+            it.created_us = created_us
+            following += 1
+        it = it.next
+    if following > base:
+        index_stored(c.group.partition, following, wake)
+
+cdef void tx_push_take(Worker* w, PushBatch* b, PGresult* res) noexcept nogil:
+    # Takes the rows of queend.pushed: all items are stored.
+    cdef PopJob* wake = NULL
+    cdef int row, i
+    index_lock_all()
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if 0 <= i < b.n_chunks:
+            tx_push_stored(&b.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
+    index_unlock_all(w, wake)
+
+cdef inline void tx_push_names(PushItem* it) noexcept nogil:
+    # Fills in the names for the answer.
+    it.partition_uuid = it.partition.uuid
+    uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
 cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     # Answers the request. fault: the operation that failed, TX_DONE, or TX_LEASE.
@@ -310,16 +270,24 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     txbody_reply(out, &j.req, fault)
     reply_end(r)
 
-cdef bint tx_name_refused(Round* r, Job* job) noexcept nogil:
-    cdef TxJob* j = <TxJob*>job
-    cdef TxOp* op
+cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
+    # Adds the transaction to the counts of its queues, once per run of operations on the same queue.
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Partition* p
     cdef int i
-    for i in range(j.req.n):
-        op = &j.req.ops[i]
-        if op.kind == TX_PUSH and op.push.partition == NULL and ask_is_refused(r, job, False, op.push.queue,
-                                                                               op.push.part):
-            return True
-    return False
+    for i in range(q.n):
+        p = <Partition*>(q.ops[i].push.partition if q.ops[i].kind == TX_PUSH else q.ops[i].ack.partition)
+        queue = p.queue if p != NULL else NULL
+        if queue == NULL:
+            continue
+        if queue is not last:
+            last = queue
+            queue.tally[w.index].transactions += 1
+        if q.ops[i].kind == TX_PUSH:
+            queue.tally[w.index].push_messages += 1
+        else:
+            queue.tally[w.index].ack_done += 1
 
 cdef void tx_refuse(Job* job, int status, const char* text) noexcept nogil:
     # Refuses a transaction. After a lost answer it may have taken effect, so the answer says that the outcome is
@@ -328,3 +296,42 @@ cdef void tx_refuse(Job* job, int status, const char* text) noexcept nogil:
         job_refuse(job, 503, TX_IN_DOUBT)
     else:
         job_refuse(job, status, text)
+
+# ---- trace spans (net/spans) -----------------------------------------------------------------------------------------
+# Neighbouring pushes of one queue and trace share a span, and so do neighbouring acknowledgments of one queue and
+# group.
+
+cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
+    # Writes the spans: pushes follow the traceparents of their items, acknowledgments that of the request.
+    cdef Slice parent, state, other
+    cdef int64_t began = span_began(r)
+    cdef int n
+    cdef int at = 0
+    cdef TxOp* op
+    if not (r.asks & ASK_TRACE and trace_request(r.headers_raw, &r.arena, &parent, &state)):
+        parent = slice_of(NULL, 0)
+    while at < q.n:
+        op = &q.ops[at]
+        n = 1
+        while at + n < q.n and tx_ops_alike(op, &q.ops[at + n]):
+            n += 1
+        at += n
+        if op.kind == TX_PUSH:
+            other = tx_op_parent(op)
+            if other.p != NULL:
+                span_put(r.worker, SPAN_SEND, other, began, status, n, op.push.queue, op.push.part,
+                         slice_of(NULL, 0), op.push.offset if n == 1 and status < 400 else -1)
+        elif op.kind == TX_ACK and parent.p != NULL and op.ack.partition != NULL:
+            span_put(r.worker, SPAN_SETTLE, parent, began, status, n, op.ack.partition.queue.name,
+                     op.ack.partition.name, op.ack.group_name, -1)
+
+cdef inline Slice tx_op_parent(TxOp* op) noexcept nogil:
+    return span_parent(op.push.more.headers) if op.push.more != NULL else slice_of(NULL, 0)
+
+cdef bint tx_ops_alike(TxOp* a, TxOp* b) noexcept nogil:
+    if a.kind != b.kind:
+        return False
+    if a.kind == TX_PUSH:
+        return slice_eq(a.push.queue, b.push.queue) and slice_eq(tx_op_parent(a), tx_op_parent(b))
+    return (a.kind == TX_ACK and a.ack.partition != NULL and b.ack.partition != NULL
+            and a.ack.partition.queue is b.ack.partition.queue and slice_eq(a.ack.group_name, b.ack.group_name))

@@ -1,6 +1,7 @@
-# The statement of a transaction. The function validates everything under its locks before it changes anything, so a
-# refused transaction leaves no trace. In: a job whose names are known. Out: its results, and the changes in the book.
-# After a lost answer the pushed items show whether it took effect (queend.pushed).
+# The statement of a transaction. In: a job whose names are known. Out: its results, and the changes in the book.
+# Function queend.transaction validates everything under its locks before it changes anything, so a refused transaction
+# leaves no trace. After a lost answer the pushed items show whether it took effect (queend.pushed). Owner: the worker.
+# Locks: catalog.lock, then book.lock; idsets.lock alone.
 
 cdef struct TxCall:
     Call base
@@ -11,6 +12,8 @@ cdef struct TxCall:
     bint asks                 # only asks whether its pushed items are stored
     # it pushes to missing partitions: first checks whether the rest would be refused
     bint dry
+
+# ---- the statement ---------------------------------------------------------------------------------------------------
 
 cdef void txcall_drain(Engine* e) noexcept nogil:
     while e.txs.jobs.n:
@@ -62,25 +65,8 @@ cdef bint txcall_current(TxJob* j, bint* dry) noexcept nogil:
             return False
     return True
 
-cdef void txcall_encode(TxCall* call, TxArgs* a) noexcept nogil:
-    cdef TxJob* j = call.job
-    cdef int i
-    if call.batch.has_other:
-        idset_batch_known(&call.batch, &a.known)
-    rows_encode(&call.batch, &a.rows, &a.known, NULL, &call.base.engine.pack)
-    ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
-    for i in range(j.req.n_required):
-        pgarray_uuid(&a.required, j.req.required + 16 * i)
-    for i in range(call.n_rows if j.req.n_required else 0):
-        pgarray_int4(&a.part, call.rows[i].partition.id)
-        if call.rows[i].group != NULL:
-            pgarray_int4(&a.group, call.rows[i].group.id)
-        else:
-            pgarray_null(&a.group)
-    arg_bool(&a.dry, call.dry)
-
 cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
-    # Makes logrecord batches and acknowledgment rows of the operations. Returns False if the job was answered.
+    # Makes a batch and acknowledgment rows of the operations. Returns False if the job was answered.
     cdef Table seen
     cdef TxOp* op
     cdef int fault = TX_FAULT_NONE
@@ -144,7 +130,24 @@ cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogi
     row.n += 1
     return TX_FAULT_NONE
 
-# ---- result --------------------------------------------------------------------------------------------------------
+cdef void txcall_encode(TxCall* call, TxArgs* a) noexcept nogil:
+    cdef TxJob* j = call.job
+    cdef int i
+    if call.batch.has_other:
+        idset_batch_known(&call.batch, &a.known)
+    rows_encode(&call.batch, &a.rows, &a.known, NULL, &call.base.engine.pack)
+    ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
+    for i in range(j.req.n_required):
+        pgarray_uuid(&a.required, j.req.required + 16 * i)
+    for i in range(call.n_rows if j.req.n_required else 0):
+        pgarray_int4(&a.part, call.rows[i].partition.id)
+        if call.rows[i].group != NULL:
+            pgarray_int4(&a.group, call.rows[i].group.id)
+        else:
+            pgarray_null(&a.group)
+    arg_bool(&a.dry, call.dry)
+
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef TxCall* call = <TxCall*>c
@@ -167,6 +170,93 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         txcall_end(call, txcall_take(call, res))
     arena_close(&call.batch.arena)
 
+cdef bint txcall_learn(TxCall* call, PGresult* res) noexcept nogil:
+    # Learns the ids in the answer. Returns True if more ids must be learned first, and nothing was done.
+    cdef int row, i
+    cdef bint again = False
+    uv_mutex_lock(&idsets.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
+            again = again or pg_int2(res, row, TX_STATUS) == TX_ROW_REFUSED
+            idset_row_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
+                            pg_int8(res, row, TX_CREATED_AT), NULL)
+    uv_mutex_unlock(&idsets.lock)
+    return again
+
+cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
+    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at
+    # fault.
+    cdef int row, i
+    cdef bint refused = False
+    cdef bint lease = False
+    cdef PopJob* wake = NULL
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
+            refused = txcall_take_push(&call.batch.chunks[i], res, row) or refused
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
+            refused = txcall_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_LEASE:
+            lease = True
+    if refused or lease:
+        return txcall_fault(&call.job.req)
+    if call.dry:
+        return TX_CLEAR
+    index_lock_all()
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
+            index_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
+                         &wake)
+        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
+            index_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
+                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
+                        &wake)
+    index_unlock_all(call.base.engine.worker, wake)
+    return TX_DONE
+
+cdef bint txcall_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
+    # Takes the results of one row. Returns True if a record is a duplicate.
+    cdef PushItem* it = c.first
+    cdef bint refused = False
+    cdef int k
+    for k in range(c.n):
+        it.offset = pg_int8_or(res, row, TX_BASE, 0) + k
+        it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
+        if pg_int2(res, row, TX_STATUS) == TX_ROW_DUPLICATE and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
+            it.status = ITEM_DUPLICATE
+            it.of_deleted = it.created_us < 0
+            refused = True
+        it = it.next
+    return refused
+
+cdef bint txcall_take_ack(AckRow* row, Slice codes) noexcept nogil:
+    cdef AckItem* a = row.first
+    cdef bint refused = False
+    cdef size_t k = 0
+    while a != NULL:
+        a.code = <uint8_t>codes.p[k] if k < codes.n else ACKED_OK
+        refused = refused or a.code & ACKED_REFUSED
+        k += 1
+        a = a.next
+    return refused
+
+cdef int txcall_fault(TxReq* q) noexcept nogil:
+    # Returns the first operation at fault; TX_LEASE if none is.
+    cdef TxOp* op
+    cdef int i
+    for i in range(q.n):
+        op = &q.ops[i]
+        if op.kind == TX_PUSH and op.push.status == ITEM_DUPLICATE:
+            op.fault = TX_FAULT_OF_DELETED if op.push.of_deleted else TX_FAULT_DUPLICATE
+            return i
+        if op.kind == TX_ACK and op.ack.code & ACKED_REFUSED:
+            op.fault = (TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE
+                        else TX_FAULT_LATE if op.ack.code & ACKED_TOO_LATE else TX_FAULT_NOT_FOUND)
+            return i
+    return TX_LEASE
+
 cdef void txcall_end(TxCall* call, int fault) noexcept nogil:
     # Ends a transaction, or sends it again. fault: result of txcall_take.
     cdef TxJob* j = call.job
@@ -185,6 +275,8 @@ cdef void txcall_stale(Engine* e, TxJob* j) noexcept nogil:
     j.asked = False
     joblist_add(&e.wait_reload, &j.job)
     catalog_want_reload(e.worker)
+
+# ---- an error, or no answer ------------------------------------------------------------------------------------------
 
 cdef void txcall_lost(TxCall* call) noexcept nogil:
     # Handles a lost answer: asks for the pushed items, which show whether the transaction took effect. If there is no
@@ -240,90 +332,3 @@ cdef void txcall_error(TxCall* call, PGresult* res) noexcept nogil:
     else:
         job_refuse(&j.job, 503,
                    sqlstate_text(text, b"The transaction could not be taken, nothing of it took effect", v))
-
-cdef bint txcall_learn(TxCall* call, PGresult* res) noexcept nogil:
-    # Learns the ids in the answer. Returns True if more ids must be learned first, and nothing was done.
-    cdef int row, i
-    cdef bint again = False
-    uv_mutex_lock(&idsets.lock)
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
-            again = again or pg_int2(res, row, TX_STATUS) == TX_ROW_REFUSED
-            idset_row_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
-                            pg_int8(res, row, TX_CREATED_AT), NULL)
-    uv_mutex_unlock(&idsets.lock)
-    return again
-
-cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
-    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at
-    # fault.
-    cdef int row, i
-    cdef bint refused = False
-    cdef bint lease = False
-    cdef PopJob* wake = NULL
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
-            refused = txcall_take_push(&call.batch.chunks[i], res, row) or refused
-        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            refused = txcall_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
-        elif pg_int2(res, row, TX_KIND) == TX_ROW_LEASE:
-            lease = True
-    if refused or lease:
-        return txcall_fault(&call.job.req)
-    if call.dry:
-        return TX_CLEAR
-    index_lock_all()
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, TX_ORD)
-        if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
-            index_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
-                         &wake)
-        elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            index_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
-                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
-                        &wake)
-    index_unlock_all(call.base.engine.worker, wake)
-    return TX_DONE
-
-cdef bint txcall_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
-    # Takes the results of one row. Returns True if a logrecord is a duplicate.
-    cdef PushItem* it = c.first
-    cdef bint refused = False
-    cdef int k
-    for k in range(c.n):
-        it.offset = pg_int8_or(res, row, TX_BASE, 0) + k
-        it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
-        if pg_int2(res, row, TX_STATUS) == TX_ROW_DUPLICATE and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
-            it.status = ITEM_DUPLICATE
-            it.of_deleted = it.created_us < 0
-            refused = True
-        it = it.next
-    return refused
-
-cdef bint txcall_take_ack(AckRow* row, Slice codes) noexcept nogil:
-    cdef AckItem* a = row.first
-    cdef bint refused = False
-    cdef size_t k = 0
-    while a != NULL:
-        a.code = <uint8_t>codes.p[k] if k < codes.n else ACKED_OK
-        refused = refused or a.code & ACKED_REFUSED
-        k += 1
-        a = a.next
-    return refused
-
-cdef int txcall_fault(TxReq* q) noexcept nogil:
-    # Returns the first operation at fault; TX_LEASE if none is.
-    cdef TxOp* op
-    cdef int i
-    for i in range(q.n):
-        op = &q.ops[i]
-        if op.kind == TX_PUSH and op.push.status == ITEM_DUPLICATE:
-            op.fault = TX_FAULT_OF_DELETED if op.push.of_deleted else TX_FAULT_DUPLICATE
-            return i
-        if op.kind == TX_ACK and op.ack.code & ACKED_REFUSED:
-            op.fault = (TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE
-                        else TX_FAULT_LATE if op.ack.code & ACKED_TOO_LATE else TX_FAULT_NOT_FOUND)
-            return i
-    return TX_LEASE
