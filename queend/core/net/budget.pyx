@@ -1,6 +1,7 @@
-# Bounds what all clients take together: descriptors, and memory for incomplete requests and answers that clients have
-# not taken. Owns `budget`, one for the process. budget.lock guards the addresses and the bounds; the counts are atomic.
-# They are touched when a connection opens or closes, and for requests and answers that do not pass in one piece.
+# Bounds what all clients take together: connections, memory for incomplete requests, memory for unsent answers. In:
+# connections, bytes, answers. Out: admission or refusal (503, 408), closed connections. Owns `budget`, one for the
+# process. Locks: budget.lock guards the addresses and the bounds; the counts are atomic. They change when a connection
+# opens or closes, and for requests and answers that do not pass in one piece.
 
 cdef enum:
     BUDGET_TOLD_US = 60000000
@@ -27,10 +28,10 @@ cdef void budget_close() noexcept nogil:
     table_free(&budget.addresses)
     uv_mutex_destroy(&budget.lock)
 
-# -- connections ------------------------------------------------------------------------------------------------------
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 cdef uint64_t budget_key(const sockaddr_storage* address) noexcept nogil:
-    # Returns whose connection it is, never 0: an IPv4 address, or the /64 of an IPv6 address, which one client has.
+    # Returns the key of a client, never 0: its IPv4 address, or the /64 of its IPv6 address.
     cdef const unsigned char* b
     cdef uint64_t key = 0
     cdef int i
@@ -81,7 +82,13 @@ cdef void budget_leave(uint64_t from_) noexcept nogil:
     atomic_add64(&budget.connections, -1)
     uv_mutex_unlock(&budget.lock)
 
-# -- what is incomplete -----------------------------------------------------------------------------------------------
+# ---- incomplete requests ---------------------------------------------------------------------------------------------
+# A connection takes the bytes of its incomplete head and body from the budget; a body counts with its announced length.
+# A request that is complete after one read is never counted. A client that announced a body must send at least
+# least_rate in each body_timeout_ms and, while the budget is short, the whole body within PACE_ALL_MS.
+
+cdef enum:
+    SHORT_MS = 2000
 
 cdef bint budget_take(int64_t more) noexcept nogil:
     # Takes bytes for what arrives. Returns False if the budget is full; for SHORT_MS slow clients are then held to a
@@ -99,16 +106,6 @@ cdef inline bint budget_short() noexcept nogil:
     # Returns True if a request found the budget full within the last SHORT_MS.
     cdef int64_t at = atomic_get64(&budget.short_ms)
     return at != 0 and clock_mono_us() // 1000 - at < SHORT_MS
-
-cdef enum:
-    SHORT_MS = 2000
-
-# Bounds what has arrived incomplete: heads, bodies, and requests that wait behind others. In: connections. Out:
-# refusals (503, 408). Each connection takes the bytes it holds from the budget (net/budget); a body counts with its
-# announced length. A request that is complete after one read is never counted.
-#
-# A client that announced a body must send at least least_rate in each body_timeout_ms. While another request found the
-# budget full (SHORT_MS), the body must also keep a pace that finishes it within PACE_ALL_MS.
 
 cdef int64_t budget_body_most(Worker* w, Request* r) noexcept nogil:
     # Returns the number of bytes that the request's body may have.
@@ -161,43 +158,28 @@ cdef void budget_check_bodies(Worker* w) noexcept nogil:
 cdef inline int64_t budget_received(Conn* c) noexcept nogil:
     return <int64_t>(c.body_got if c.mode == READ_FIXED else c.reading.out.len)
 
-cdef bint budget_keeps_pace(Conn* c, int64_t done, int64_t all_, bint short, int window_ms) noexcept nogil:
-    # Returns True if the connection moves at least least_rate in each window. short: it must also move fast enough for
-    # all bytes within PACE_ALL_MS.
-    cdef Pace* p = &c.pace
-    cdef uint32_t now = <uint32_t>uv_now(&c.worker.loop)
-    cdef int64_t ms
-    if not p.running:
-        p.running = True
-        p.since = now
-        p.mark_since = now
-        p.bytes = done
-        p.mark_bytes = done
-        return True
-    ms = <uint32_t>(now - p.since)
-    if short and ms >= PACE_GRACE_MS and (done - p.bytes) * PACE_ALL_MS < all_ * ms:
-        return False
-    ms = <uint32_t>(now - p.mark_since)
-    if c.worker.settings.least_rate and ms >= window_ms:
-        if (done - p.mark_bytes) * 1000 < c.worker.settings.least_rate * ms:
-            return False
-        p.mark_since = now
-        p.mark_bytes = done
-    return True
-
-# Bounds untaken answers: made, but the kernel has not taken them, or they wait behind an answer that is still owed. In:
-# answers. Out: closed connections. Counted are only answers that are large, that wait, or that need more than one
-# write.
-#
-# A client must take at least least_rate in each write_timeout_ms. While all answers are beyond their budget, it must
-# keep a pace that takes its answers within PACE_ALL_MS, and no pop is begun (engine_request). A connection beyond
-# max_untaken_of_one with more than one answer is closed at once. Messages claimed for answers that did not go out are
-# given back.
+# ---- unsent answers --------------------------------------------------------------------------------------------------
+# Counted are only answers that are large, that wait behind an answer still owed, or that need more than one write. A
+# client must take at least least_rate in each write_timeout_ms. While all answers are beyond their budget, it must take
+# its answers within PACE_ALL_MS, and no pop begins (run/engine).
 
 cdef enum:
     UNSENT_SYNC = 65536       # bytes of a worker that are not yet reported to the budget
 
 cdef const char* UNSENT_TEXT = b"Too many answers wait for clients that do not take them; try again"
+
+cdef inline int64_t budget_weight(const Buf* b) noexcept nogil:
+    # Returns the bytes an answer counts with: the memory it keeps from others, or the length of a larger one.
+    return <int64_t>(b.cap if b.cap <= OUT_KEEP else b.len)
+
+cdef void budget_charge(Request* r) noexcept nogil:
+    # Counts an answer that was just made. A connection with more than max_untaken_of_one in several answers is marked:
+    # output_flush closes it, and messages claimed for answers that did not go out are given back.
+    cdef Conn* c = r.conn
+    r.charged = budget_weight(&r.out)
+    budget_add_unsent(r.worker, c, r.charged)
+    if c.untaken > r.worker.settings.max_untaken_of_one and c.untaken > r.charged:
+        c.greedy = True
 
 cdef inline void budget_add_unsent(Worker* w, Conn* c, int64_t more) noexcept nogil:
     # Adds to the worker's untaken bytes. c: NULL if the client has left.
@@ -213,18 +195,6 @@ cdef void budget_sync_unsent(Worker* w) noexcept nogil:
 
 cdef inline bint budget_unsent_full() noexcept nogil:
     return atomic_get64(&budget.untaken) >= budget.most_untaken
-
-cdef inline int64_t budget_weight(const Buf* b) noexcept nogil:
-    # Returns the bytes an answer counts with: the memory it keeps from others, or the length of a larger one.
-    return <int64_t>(b.cap if b.cap <= OUT_KEEP else b.len)
-
-cdef void budget_charge(Request* r) noexcept nogil:
-    # Counts an answer that was just made.
-    cdef Conn* c = r.conn
-    r.charged = budget_weight(&r.out)
-    budget_add_unsent(r.worker, c, r.charged)
-    if c.untaken > r.worker.settings.max_untaken_of_one and c.untaken > r.charged:
-        c.greedy = True
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
     # Returns how many of all bytes handed to the loop the kernel has taken.
@@ -252,3 +222,29 @@ cdef void budget_check_unsent(Worker* w) noexcept nogil:
             w.counters.not_taken += 1
             conn_close(c)     # its answers wait behind one that is still owed
         c = following
+
+# ---- pace ------------------------------------------------------------------------------------------------------------
+
+cdef bint budget_keeps_pace(Conn* c, int64_t done, int64_t all_, bint short, int window_ms) noexcept nogil:
+    # Returns True if the connection moves at least least_rate in each window. short: it must also move fast enough for
+    # all bytes within PACE_ALL_MS.
+    cdef Pace* p = &c.pace
+    cdef uint32_t now = <uint32_t>uv_now(&c.worker.loop)
+    cdef int64_t ms
+    if not p.running:
+        p.running = True
+        p.since = now
+        p.mark_since = now
+        p.bytes = done
+        p.mark_bytes = done
+        return True
+    ms = <uint32_t>(now - p.since)
+    if short and ms >= PACE_GRACE_MS and (done - p.bytes) * PACE_ALL_MS < all_ * ms:
+        return False
+    ms = <uint32_t>(now - p.mark_since)
+    if c.worker.settings.least_rate and ms >= window_ms:
+        if (done - p.mark_bytes) * 1000 < c.worker.settings.least_rate * ms:
+            return False
+        p.mark_since = now
+        p.mark_bytes = done
+    return True

@@ -1,7 +1,9 @@
 # Opens, reads and closes a client's connection. In: an accepted socket and its bytes. Out: the bytes, handed on to
-# become requests (net/request); their answers leave in order (net/output). Owns Conn. An idle connection holds no
-# buffer: it reads into the worker's, keeps only an incomplete head, and reads a body straight into its request's
-# memory.
+# become requests (net/request); their answers leave in order (net/output). Owns Conn; all runs on the worker's thread,
+# without locks. An idle connection holds no buffer: it reads into the worker's, keeps only an incomplete head, and
+# reads a body straight into its request's memory.
+
+# ---- states ----------------------------------------------------------------------------------------------------------
 
 cdef void conn_move(Conn* c, int state) noexcept nogil:
     # Moves the connection to a state; only this function changes its state. Moving to the same state restarts the
@@ -54,7 +56,14 @@ cdef void conn_settle(Conn* c) noexcept nogil:
         c.pace.running = False
         conn_move(c, state)
 
-# -- open and close ---------------------------------------------------------------------------------------------------
+cdef inline void conn_dirty(Conn* c) noexcept nogil:
+    # Adds the connection to those that are looked at when this turn of the loop ends.
+    if not c.dirty:
+        c.dirty = True
+        c.next_dirty = c.worker.dirty
+        c.worker.dirty = c
+
+# ---- open and close --------------------------------------------------------------------------------------------------
 
 cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
     # Opens a connection on an admitted socket, which it takes over.
@@ -172,7 +181,11 @@ cdef void conn_name(Conn* c, char* out, size_t size) noexcept nogil:
         return
     snprintf(out, size, b"[%s]:%d" if address.ss_family == AF_INET6 else b"%s:%d", text, conn_port(&address))
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
+    # Returns the port, which stands at the same place in both families.
+    return ntohs((<const sockaddr_in*>address).sin_port)
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
     hangup_del(c)
@@ -183,6 +196,17 @@ cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
         hangup_add(c)
         uv_read_stop(<uv_stream_t*>&c.tcp)
+
+cdef void conn_resume(Conn* c) noexcept nogil:
+    # Reads the connection again: first its kept bytes, then new ones.
+    cdef Buf held = c.head
+    buf_init(&c.head)
+    conn_read_start(c)
+    if c.state == CONN_CLOSING:
+        buf_free(&held)
+        return
+    conn_consume(c, held.data, held.len)
+    buf_free(&held)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
     # Chooses where the next bytes are read to. A length of 0: this turn has read enough large bodies; conn_on_read then
@@ -317,9 +341,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         budget_account(c)
     conn_settle(c)
 
-cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
-    # Returns the port, which stands at the same place in both families.
-    return ntohs((<const sockaddr_in*>address).sin_port)
+# ---- requests that are owed an answer --------------------------------------------------------------------------------
 
 cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
     r.next = NULL
@@ -353,21 +375,3 @@ cdef void conn_refuse_request(Conn* c, Request* r, int status, const char* reaso
         reply_error_more(r, status, ACCEPTS, reason)
     else:
         reply_error(r, status, reason)
-
-cdef inline void conn_dirty(Conn* c) noexcept nogil:
-    # Adds the connection to those that are looked at when this turn of the loop ends.
-    if not c.dirty:
-        c.dirty = True
-        c.next_dirty = c.worker.dirty
-        c.worker.dirty = c
-
-cdef void conn_resume(Conn* c) noexcept nogil:
-    # Reads the connection again: first its kept bytes, then new ones.
-    cdef Buf held = c.head
-    buf_init(&c.head)
-    conn_read_start(c)
-    if c.state == CONN_CLOSING:
-        buf_free(&held)
-        return
-    conn_consume(c, held.data, held.len)
-    buf_free(&held)

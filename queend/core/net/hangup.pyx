@@ -1,16 +1,8 @@
 # Notices that a client has left, whatever it has in hand. In: a connection. Out: conn_close, or on_end of its requests.
-# A connection that is read learns it by reading. A paused connection (too many requests or answers in hand, or ended
-# input) is polled at every tick, so its end is noticed within TICK_MS. POLLRDHUP tells of an end behind bytes that were
-# not read yet.
-#
-# Reset (the kernel knows that the peer is gone): the connection is closed. Messages claimed for it, and not handed to
-# the kernel, are given back.
-#
-# End of input (FIN): the client has left, or has shut only its sending side and reads on (`nc -N`, HTTP/1.0 clients).
-# Both look alike. So its requests are done and answered, but its long polls end at once (on_end), with an empty answer.
-# Messages claimed for them meanwhile are given back. Requests that were sent and are still unread are read; their polls
-# do not wait. An incomplete request is dropped. The connection is closed after its last answer, or after HALF_MS. A
-# slow database or control plane must not hold the descriptor of a client that left.
+# Owns the list of paused connections, one per worker; no lock. A connection that is read learns of the end by reading.
+# A paused one (too many requests or answers in hand, or ended input) is polled at every tick, within TICK_MS. If the
+# client reset the connection, it is closed, and messages claimed for it that the kernel does not have are given back. A
+# client that ended its input (FIN) has left, or reads on (`nc -N`, HTTP/1.0 clients); both look alike.
 
 cdef enum:
     LOOK_AT_ONCE = 64
@@ -37,7 +29,8 @@ cdef void hangup_del(Conn* c) noexcept nogil:
         c.unread_next.unread_prev = c.unread_prev
 
 cdef void hangup_poll(Worker* w) noexcept nogil:
-    # Polls the connections that are not read, and closes or ends those whose client has left.
+    # Polls the connections that are not read, and closes or ends those whose client has left. POLLRDHUP tells of an end
+    # behind bytes that were not read yet.
     cdef pollfd[LOOK_AT_ONCE] fds
     cdef Conn* conns[LOOK_AT_ONCE]
     cdef Conn* c = w.unread
@@ -62,7 +55,8 @@ cdef inline bint hangup_overdue(Conn* c) noexcept nogil:
     return c.half and uv_now(&c.worker.loop) - c.half_since >= HALF_MS
 
 cdef void hangup_half_closed(Conn* c) noexcept nogil:
-    # Notes the end of the connection's input, perhaps behind requests that were not read yet. Ends its long polls.
+    # Notes the end of the connection's input, perhaps behind requests that were not read yet: they are read, and their
+    # polls do not wait. Ends its long polls with an empty answer; messages claimed for them meanwhile are given back.
     cdef Request* r = c.first
     c.half = True
     c.half_since = uv_now(&c.worker.loop)
@@ -72,7 +66,9 @@ cdef void hangup_half_closed(Conn* c) noexcept nogil:
         r = r.next
 
 cdef void hangup_on_eof(Conn* c) noexcept nogil:
-    # Handles the end of the connection's input, once all of it was read. Answers that are owed are still given.
+    # Handles the end of the connection's input, once all of it was read. Drops an incomplete request. Requests are done
+    # and answered. The connection is closed after its last answer, or after HALF_MS: a slow database or control plane
+    # must not hold the descriptor of a client that left.
     conn_drop(c)
     c.owes_continue = False
     c.mode = READ_NOTHING

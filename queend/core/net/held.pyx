@@ -1,23 +1,18 @@
-# Bounds the requests in hand: complete, and not answered. In: complete requests. Out: requests to `service`, in order.
-# Owns the list of connections that wait for room, one per worker. A worker has its share of QUEEND_MAX_QUEUED_BYTES, so
-# counting takes no atomic operation.
-#
-# A request counts with the blocks of its arena, which hold its body and what was made of it. It is counted when it is
-# complete, when its body is unpacked, and when it has become a job. Closing or parking a request gives its bytes back.
-# Large blocks, whose pages go back to the system a slice per turn, count until they are gone.
-#
-# No request is refused at once for what other clients hold. A connection with HELD_OF_ONE in hand is not read until
-# some of its requests are answered. While a worker has more than its share, HELD_LITTLE is enough for that, and a
-# request waits whose body has HELD_LITTLE bytes. A request that unpacks waits while the worker has half of its share.
-# One request of each connection waits, in order: before its body is read, or with it. A body that was read keeps its
-# place in the budget of what arrives; its request is answered 503 after the patience. A request that is alone has room,
-# whatever its size.
+# Bounds the requests in hand: complete, and not answered. Gives memory back to the system after they have fallen. In:
+# complete requests. Out: requests to `service`, in order; refusals (503) after the patience. Owns the list of
+# connections that wait for room, one per worker. No lock: a worker has its share of QUEEND_MAX_QUEUED_BYTES, so
+# counting takes no atomic operation. No request is refused at once for what other clients hold.
 
 cdef enum:
     HELD_OF_ONE = 1 << 20
     HELD_LITTLE = 8192
     HELD_GO_US = 2000         # time a turn spends on requests that waited
     HELD_GO_HEADS = 4         # connections per turn that may read a body that waited
+
+# ---- bytes in hand ---------------------------------------------------------------------------------------------------
+# A request counts with the blocks of its arena: when it is complete, when its body is unpacked, and when it has become
+# a job. Closing or parking a request gives its bytes back. Large blocks, whose pages go back to the system a slice per
+# turn, count until they are gone.
 
 cdef inline bint held_over(Worker* w) noexcept nogil:
     return held_bytes(w) >= w.held_most
@@ -46,6 +41,11 @@ cdef void held_drop(Request* r) noexcept nogil:
     if r.conn != NULL:
         r.conn.held -= r.held
     r.held = 0
+
+# ---- requests that wait for room -------------------------------------------------------------------------------------
+# A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
+# and a request waits whose body has HELD_LITTLE bytes; one that unpacks waits from half of the share on. One request of
+# each connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
 
 cdef inline bint held_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many bytes in hand as it may.
@@ -172,10 +172,10 @@ cdef void held_expire(Worker* w) noexcept nogil:
             reply_error(r, 503, b"Too many requests are waiting; try again")
         c = following
 
-# Gives memory that the allocator keeps (base/memory) back to the system after a worker's requests in hand have fallen.
+# ---- memory given back -----------------------------------------------------------------------------------------------
 # A worker looks every TRIM_LOOK_MS. It trims once it had TRIM_LEAST or more, and less than a quarter of that since the
-# last look. It gives back the end of its own heap on its thread, and the pages inside all heaps on a thread of the
-# pool.
+# last look. It gives back the end of its own heap on its thread, and the pages inside all heaps on a thread of the pool
+# (base/memory).
 
 cdef enum:
     TRIM_LOOK_MS = 10000

@@ -1,9 +1,8 @@
 # Decides which pages of browsers may send requests, where no token is needed. In: a request's headers. Out: a refusal,
-# or the lines that let a page read the answer. Owns `sites`, set at the start.
-#
-# A page of any site can make its visitor's browser send requests to an address that only the visitor reaches. A pop is
-# a GET. A browser says where a page is from (Origin, Sec-Fetch-Site). A page that pointed its own name at this machine
-# (DNS rebinding) is recognized by that name, in Host.
+# or the lines that let a page read the answer. Owns origin_rules, set before the threads start; no lock. A page of any
+# site can make its visitor's browser send requests to an address that only the visitor reaches, and a pop is a GET. The
+# browser says where the page is from (Origin, Sec-Fetch-Site). A page that pointed its own name at this machine (DNS
+# rebinding) is recognized by that name, in Host.
 
 cdef struct OriginRules:
     bint guards               # requests of other sites' pages are refused
@@ -36,13 +35,19 @@ cdef void origin_close() noexcept nogil:
     memset(&origin_rules, 0, sizeof(OriginRules))
     origin_rules.origins = origin_rules.hosts = b"\0"
 
-cdef bint origin_in(const char* names, Slice text) noexcept nogil:
-    # Returns True if the text is one of the names, in any case.
-    while names[0]:
-        if slice_folds(text, names) or strcmp(names, b"*") == 0:
-            return True
-        names += strlen(names) + 1
-    return False
+# ---- refused pages ---------------------------------------------------------------------------------------------------
+
+cdef bint origin_admits(Request* r, bint harmless) noexcept nogil:
+    # Returns True if the request may go on, False if it was refused and answered. harmless: the request reveals and
+    # moves nothing.
+    if origin_rules.local and not origin_is_local(r.authority):
+        if not harmless:
+            reply_error(r, 403, b"Host names another machine than this one; QUEEND_HOSTS lists names that are meant")
+            return False
+    elif r.asks & ASK_PAGE and not harmless and origin_foreign(r):
+        reply_error(r, 403, b"A page of another site asks; CORS_ORIGINS lists those that may")
+        return False
+    return True
 
 cdef bint origin_is_local(Slice authority) noexcept nogil:
     # Returns True if the value of Host, with or without a port, names this machine.
@@ -66,18 +71,47 @@ cdef bint origin_is_local(Slice authority) noexcept nogil:
             return False      # 127.0.0.1.example is a name
     return True
 
+cdef bint origin_foreign(Request* r) noexcept nogil:
+    # Returns True if a page of another site, whose origin is not listed, sent the request.
+    cdef const char* at = r.headers_raw.p
+    cdef const char* end = at + r.headers_raw.n
+    cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
+    cdef bint site = value.p != NULL
+    cdef bint other = site and not (slice_folds(value, b"same-origin") or slice_folds(value, b"none"))
+    cdef bint named = False
+    if site and not other or origin_rules.origins[0] == b'*':
+        return False
+    while header_next(&at, end, b"origin", &value):
+        named = True
+        if not origin_in(origin_rules.origins, value) and (other or not origin_same(value, r.authority)):
+            return True
+    return other and not named and not origin_is_link(r)
+
 cdef bint origin_same(Slice origin, Slice authority) noexcept nogil:
     # Returns True if the page is from the origin the request goes to. A proxy may have taken TLS away.
     cdef size_t n = 7 if slice_begins(origin, b"http://") else 8 if slice_begins(origin, b"https://") else 0
     return n and origin.n - n == authority.n and authority.n and slice_nsame(origin.p + n, authority.p, authority.n)
 
-cdef bint origin_listed(Request* r) noexcept nogil:
-    # Returns True if the page is from one of the origins that may ask and read.
-    cdef Slice origin
-    if not r.asks & ASK_PAGE:
-        return origin_rules.origins[0] == b'*'
-    origin = header_value(r.headers_raw, b"origin")
-    return origin_in(origin_rules.origins, origin) if origin.p != NULL else origin_rules.origins[0] == b'*'
+cdef bint origin_is_link(Request* r) noexcept nogil:
+    # Returns True if a user followed a link to a page of the web application, which does nothing by itself.
+    cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
+    return (slice_folds(mode, b"navigate") and (r.method == METHOD_GET or r.method == METHOD_HEAD)
+            and not origin_under(r.path, b"/api") and not origin_under(r.path, b"/internal")
+            and not origin_under(r.path, b"/streams") and not origin_under(r.path, b"/metrics"))
+
+cdef inline bint origin_under(Slice path, const char* begin) noexcept nogil:
+    cdef size_t n = strlen(begin)
+    return path.n >= n and memcmp(path.p, begin, n) == 0
+
+cdef bint origin_in(const char* names, Slice text) noexcept nogil:
+    # Returns True if the text is one of the names, in any case.
+    while names[0]:
+        if slice_folds(text, names) or strcmp(names, b"*") == 0:
+            return True
+        names += strlen(names) + 1
+    return False
+
+# ---- header lines of the answer --------------------------------------------------------------------------------------
 
 cdef void origin_headers(Request* r) noexcept nogil:
     # Writes the header lines that let a page read the answer.
@@ -101,41 +135,10 @@ cdef void origin_headers(Request* r) noexcept nogil:
         if r.asks & ASK_PAGE:
             buf_text(b, ORIGIN_READS)
 
-cdef bint origin_foreign(Request* r) noexcept nogil:
-    # Returns True if a page of another site, whose origin is not listed, sent the request.
-    cdef const char* at = r.headers_raw.p
-    cdef const char* end = at + r.headers_raw.n
-    cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
-    cdef bint site = value.p != NULL
-    cdef bint other = site and not (slice_folds(value, b"same-origin") or slice_folds(value, b"none"))
-    cdef bint named = False
-    if site and not other or origin_rules.origins[0] == b'*':
-        return False
-    while header_next(&at, end, b"origin", &value):
-        named = True
-        if not origin_in(origin_rules.origins, value) and (other or not origin_same(value, r.authority)):
-            return True
-    return other and not named and not origin_is_link(r)
-
-cdef bint origin_is_link(Request* r) noexcept nogil:
-    # Returns True if a user followed a link to a page of the web application, which does nothing by itself.
-    cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
-    return (slice_folds(mode, b"navigate") and (r.method == METHOD_GET or r.method == METHOD_HEAD)
-            and not origin_under(r.path, b"/api") and not origin_under(r.path, b"/internal")
-            and not origin_under(r.path, b"/streams") and not origin_under(r.path, b"/metrics"))
-
-cdef inline bint origin_under(Slice path, const char* begin) noexcept nogil:
-    cdef size_t n = strlen(begin)
-    return path.n >= n and memcmp(path.p, begin, n) == 0
-
-cdef bint origin_admits(Request* r, bint harmless) noexcept nogil:
-    # Returns True if the request may go on, False if it was refused and answered. harmless: the request reveals and
-    # moves nothing.
-    if origin_rules.local and not origin_is_local(r.authority):
-        if not harmless:
-            reply_error(r, 403, b"Host names another machine than this one; QUEEND_HOSTS lists names that are meant")
-            return False
-    elif r.asks & ASK_PAGE and not harmless and origin_foreign(r):
-        reply_error(r, 403, b"A page of another site asks; CORS_ORIGINS lists those that may")
-        return False
-    return True
+cdef bint origin_listed(Request* r) noexcept nogil:
+    # Returns True if the page is from one of the origins that may ask and read.
+    cdef Slice origin
+    if not r.asks & ASK_PAGE:
+        return origin_rules.origins[0] == b'*'
+    origin = header_value(r.headers_raw, b"origin")
+    return origin_in(origin_rules.origins, origin) if origin.p != NULL else origin_rules.origins[0] == b'*'

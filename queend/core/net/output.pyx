@@ -1,6 +1,6 @@
 # Writes answers: all that are ready leave in one write per connection and turn of the loop. In: answers, in the order
 # of their requests. Out: bytes, to the kernel. Bytes that the kernel does not take at once are handed to the loop, with
-# their buffers.
+# their buffers (Writing). Owner: the worker; no lock.
 
 cdef enum:
     WRITE_BUFS = 32           # answers in one write

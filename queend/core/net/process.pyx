@@ -8,7 +8,7 @@ cdef void process_drained(Process* p) noexcept nogil:
     uv_cond_broadcast(&p.told)
     uv_mutex_unlock(&p.lock)
 
-# -- acceptor ---------------------------------------------------------------------------------------------------------
+# ---- acceptor --------------------------------------------------------------------------------------------------------
 
 cdef void process_accept_run(void* arg) noexcept nogil:
     cdef Process* p = <Process*>arg
@@ -37,7 +37,7 @@ cdef void process_accept_stop(Process* p) noexcept nogil:
     uv_thread_join(&p.thread)
     uv_loop_close(&p.loop)
 
-# -- sockets ----------------------------------------------------------------------------------------------------------
+# ---- sockets ---------------------------------------------------------------------------------------------------------
 
 cdef Listener* process_listen(Process* p, char* reason, size_t size) noexcept nogil:
     # Listens on the sockets that were given, else on one of its own. Port and address are the first socket's. Returns
@@ -97,7 +97,7 @@ cdef bint process_share_port(Process* p, Worker* w, char* reason, size_t size) n
         l = l.next
     return True
 
-# -- start and stop ---------------------------------------------------------------------------------------------------
+# ---- start and stop --------------------------------------------------------------------------------------------------
 
 cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     # Binds, and starts the threads; connections wait until process_accept. Returns False with the reason on failure;

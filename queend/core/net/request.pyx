@@ -86,7 +86,7 @@ cdef void request_pool_close(RequestPool* pool) noexcept nogil:
         pool.outs_kept -= 1
         buf_free(&pool.outs[pool.outs_kept])
 
-# ---- taken ----------------------------------------------------------------------------------------------------------
+# ---- from bytes to a request -----------------------------------------------------------------------------------------
 
 cdef size_t request_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
     # Takes a request's head and what has come of its body. Returns the bytes used, 0 if the head is incomplete.

@@ -34,7 +34,7 @@ cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
     return n % <uint32_t>s.every == 0
 
 cdef Slice span_parent(Slice headers) noexcept nogil:
-    # Returns the traceparent in the headers of a logrecord, a JSON object. p is NULL if there is none.
+    # Returns the traceparent in the headers of a record, a JSON object. p is NULL if there is none.
     cdef const char* at = <const char*>memmem(headers.p, headers.n, SPAN_KEY, strlen(SPAN_KEY)) if headers.n else NULL
     cdef Slice found
     if at == NULL:

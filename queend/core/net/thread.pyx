@@ -1,6 +1,10 @@
-# Passes messages between threads. In: messages from any thread. Out: all of them, in order, to the owner. Owns a list
-# under inbox.lock; the first message of an empty list wakes the receiving loop. A message is embedded in what it
-# carries, as its first field, and belongs to the receiver once it is posted.
+# Messages between threads, and threads that repeat a task. In: messages, from any thread; a task. Out: the messages, in
+# order, to the owner of the inbox; the task, run until its thread is told to end. Owns the inbox of each worker
+# (inbox.lock guards its list), and the threads of the request log and the watchdog (routine.lock guards `ends`).
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+# The first message of an empty list wakes the receiving loop. A message is embedded in what it carries, as its first
+# field, and belongs to the receiver once it is posted.
 
 cdef inline bint thread_post(Inbox* box, InboxMsg* m) noexcept nogil:
     # Posts a message, from any thread. Returns False if the receiver has ended; the message then still belongs to the
@@ -38,8 +42,8 @@ cdef void thread_close_inbox(Inbox* box) noexcept nogil:
     box.closed = True
     uv_mutex_unlock(&box.lock)
 
-# Runs a thread that repeats a task until it is told to end: the request log's writer, or the watch. Owns the thread;
-# routine.lock guards `ends`. The thread sleeps in thread_sleeps, so its end does not wait for its pause.
+# ---- threads ---------------------------------------------------------------------------------------------------------
+# A thread sleeps in thread_sleeps, so its end does not wait for its pause.
 
 cdef bint thread_start(Routine* x, uv_thread_cb run, void* arg) noexcept nogil:
     # Starts the thread. Returns False if it could not start; all is freed then.

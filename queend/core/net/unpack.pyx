@@ -1,8 +1,8 @@
 # Unpacks bodies with a content coding before the engine or the control plane sees the request. In: a complete request.
-# Out: the same request with a plain body, or a refusal. The unpacked body has the bound of a plain body of its route.
-# The memory is taken from the budget of what arrives (net/budget) before it is allocated. It counts as in hand
-# (net/held). A body of UNPACK_ATONCE or more waits for room in hand and is unpacked beside the loop (net/offload), one
-# per worker at a time.
+# Out: the same request with a plain body, within the bound of its route, or a refusal. Owner: the worker; no lock. The
+# memory is taken from the budget of what arrives (net/budget) before it is allocated, and counts as in hand (net/held).
+# A body of UNPACK_ATONCE or more waits for room in hand and is unpacked off the loop (net/offload), one per worker at a
+# time.
 
 cdef enum:
     UNPACK_ATONCE = 262144    # bytes, packed and unpacked: 1 ms

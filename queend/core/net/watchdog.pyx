@@ -1,6 +1,6 @@
 # Watches whether every worker's loop turns and the control plane's loop runs. In: counters of the workers. Out: log
-# lines, /livez, and WATCHDOG=1 for a supervisor. Owns one thread. It shares no lock with a loop, and runs without the
-# interpreter. So a busy control plane cannot end a healthy data plane.
+# lines, /livez, and WATCHDOG=1 for a supervisor. Owns one thread; routine.lock guards the supervisor's address. It
+# shares no lock with a loop, and runs without the interpreter. So a busy control plane cannot end a healthy data plane.
 
 cdef enum:
     WATCH_MS = 500            # between two looks; an idle worker turns as often
@@ -70,7 +70,7 @@ cdef bint watchdog_check(Process* p, int64_t now) noexcept nogil:
 
 cdef void watchdog_log(bint* told, bint stuck, const char* event, const char* over, int worker,
                        int64_t silent) noexcept nogil:
-    # Logs once when it begins, and once when it is over.
+    # Logs the begin and the end of a hang, once each.
     cdef char[96] text
     if stuck == told[0]:
         return
@@ -95,7 +95,7 @@ cdef void watchdog_stop(Process* p) noexcept nogil:
 
 cdef bint watchdog_feed(Process* p, const char* address, size_t n, int period_ms) noexcept nogil:
     # Sends WATCHDOG=1 from now on to this Unix domain address (an abstract one begins with a NUL). Returns False if the
-    # address is too long or the watch has ended.
+    # address is too long or the watchdog has ended.
     cdef Watch* x = &p.watch
     cdef bint ok
     if not x.routine.running or n == 0 or n >= sizeof(x.address.sun_path):

@@ -1,21 +1,14 @@
 # Runs a worker: one thread, one loop, its connections and requests, its share of the engine. In: connections, and
 # messages of other threads through its inbox only. Out: turns of the engine, answers. Owns its connections; all runs on
-# its thread.
-#
-# Fairness: requests are taken for TURN_US a turn. Then each connection that has more waits for later turns, in order.
-# So among thousands of clients that send much at once, a client waits for one request of each, not for all of them. The
-# client's push is in the batch that leaves at the end of the turn. The time is that of the last request taken; no clock
-# is read.
-#
-# Large input (bodies longer than one read, and bytes swallowed of refused clients) comes in slices of INPUT_SIZE. All
-# connections together get TURN_BYTES in a turn, one slice each where several have more. After TURN_CROWDED in a turn, a
-# little of each of thousands, every further read takes INPUT_LITTLE: an ordinary request fits.
+# its thread. Locks: none but its inbox's.
 
 cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
     b"Retry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 74\r\n\r\n"
     b'{"error":"The server stopped before it knew the outcome of this request."}')
+
+# ---- messages and turns ----------------------------------------------------------------------------------------------
 
 cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # Posts a message to a worker, from any thread. Returns False if that worker has ended; m then still belongs to the
@@ -103,7 +96,10 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         else:
             conn_close(c)
 
-# -- whose turn it is ------------------------------------------------------------------------------------------------
+# ---- whose turn it is ------------------------------------------------------------------------------------------------
+# Requests are taken for TURN_US a turn, by the time of the last request taken: no clock is read. Then each connection
+# that has more waits for later turns, in order: a client waits for one request of each other client, not for all. Large
+# input (long bodies, bytes swallowed of refused clients) comes in slices of INPUT_SIZE, together TURN_BYTES a turn.
 
 cdef enum:
     TURN_US = 5000
@@ -190,7 +186,7 @@ cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
     if w.waits.first == NULL and w.waits_more.first == NULL:
         uv_idle_stop(&w.between)
 
-# -- life ------------------------------------------------------------------------------------------------------------
+# ---- life ------------------------------------------------------------------------------------------------------------
 
 cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil:
     # Returns a new worker, NULL if memory ran out.
@@ -277,7 +273,7 @@ cdef void worker_listen(Worker* w, InboxMsg* m) noexcept nogil:
     if not w.stopping:
         listener_start(w.listener, &w.loop)
 
-# -- stop ------------------------------------------------------------------------------------------------------------
+# ---- stop ------------------------------------------------------------------------------------------------------------
 
 cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
     # Begins the drain: new connections and new pops are refused; owed answers are still given.
