@@ -1,34 +1,8 @@
 # Guards the hot routes. In: a request. Out: the request with its grant, or a refusal. A request whose token must be
-# verified waits for the control plane and then comes in again. Other routes are guarded in the control plane
-# (queend/auth/guard.py).
+# verified waits for the control plane and then comes in again. Stateless, takes no lock. Other routes are guarded in
+# the control plane (queend/auth/guard.py).
 
-cdef Slice gate_bearer(Slice headers) noexcept nogil:
-    # Returns the token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
-    cdef Slice value = header_value(headers, b"authorization")
-    if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
-        value = slice_of(value.p + 6, value.n - 6)
-        while value.n and value.p[0] == b' ':
-            value = slice_of(value.p + 1, value.n - 1)
-    return value
-
-cdef bint gate_skips(Slice path) noexcept nogil:
-    # Returns True for a path that the operator left open: exactly, or below one that ends with a slash.
-    cdef const char* skip = grants.skips
-    cdef size_t n
-    while skip != NULL and skip[0] != 0:
-        n = strlen(skip)
-        if path.n >= n and memcmp(path.p, skip, n) == 0 and (path.n == n or (n > 1 and skip[n - 1] == b'/')):
-            return True
-        skip += n + 1
-    return False
-
-cdef Slice gate_token(Request* r) noexcept nogil:
-    # Returns the request's token. A WebSocket of a page has no headers of its own, but names protocols;
-    # `bearer.<token>` is one.
-    cdef Slice token = gate_bearer(r.headers_raw)
-    if token.p == NULL and r.path.n > 15 and memcmp(r.path.p, b"/api/v1/stream/", 15) == 0:
-        token = header_listed(r.headers_raw, b"sec-websocket-protocol", b"bearer.")
-    return token
+# ---- the token of a request ------------------------------------------------------------------------------------------
 
 cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     # Returns True if the request may go on, False if it was answered or waits for its token to be verified.
@@ -54,6 +28,34 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
         return False
     return gate_level(r, route)
 
+cdef bint gate_skips(Slice path) noexcept nogil:
+    # Returns True for a path that the operator left open: exactly, or below one that ends with a slash.
+    cdef const char* skip = grants.skips
+    cdef size_t n
+    while skip != NULL and skip[0] != 0:
+        n = strlen(skip)
+        if path.n >= n and memcmp(path.p, skip, n) == 0 and (path.n == n or (n > 1 and skip[n - 1] == b'/')):
+            return True
+        skip += n + 1
+    return False
+
+cdef Slice gate_token(Request* r) noexcept nogil:
+    # Returns the request's token. A WebSocket of a page has no headers of its own, but names protocols;
+    # `bearer.<token>` is one.
+    cdef Slice token = gate_bearer(r.headers_raw)
+    if token.p == NULL and r.path.n > 15 and memcmp(r.path.p, b"/api/v1/stream/", 15) == 0:
+        token = header_listed(r.headers_raw, b"sec-websocket-protocol", b"bearer.")
+    return token
+
+cdef Slice gate_bearer(Slice headers) noexcept nogil:
+    # Returns the token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
+    cdef Slice value = header_value(headers, b"authorization")
+    if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
+        value = slice_of(value.p + 6, value.n - 6)
+        while value.n and value.p[0] == b' ':
+            value = slice_of(value.p + 1, value.n - 1)
+    return value
+
 cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
     # Returns what the token allows; NULL: it must be verified.
     cdef unsigned char[32] digest
@@ -70,6 +72,8 @@ cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
         reply_error(r, 403, b"Insufficient permissions")
         return False
     return True
+
+# ---- before a large body is read -------------------------------------------------------------------------------------
 
 cdef int gate_early(Request* r) noexcept nogil:
     # Checks a request before its large body is read. Returns EARLY_*.
@@ -94,6 +98,8 @@ cdef void gate_early_refuse(Request* r) noexcept nogil:
     else:
         reply_error(r, 403, GATE_NO_ROLE)
 
+# ---- the queues of a request -----------------------------------------------------------------------------------------
+
 cdef enum:
     GATE_TEXT = 720           # bytes of a refusal with two names of NAME_MAX
 
@@ -102,27 +108,8 @@ cdef bint gate_pops(Request* r, Slice queue, Slice group) noexcept nogil:
     # caller refuses it if not.
     return r.grant == NULL or grant_allows(r.grant, queue, VERB_POP, group)
 
-cdef const char* gate_lacking(char* text, const char* verb, Slice queue, Slice group) noexcept nogil:
-    # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. Uses the words of `lacking` of the control
-    # plane (auth/refused). group: p NULL if the request names no group.
-    cdef int at = snprintf(text, GATE_TEXT, b'Insufficient permissions for this queue: the token lacks %s for "%.*s"',
-                           verb, <int>queue.n, queue.p)
-    if group.p != NULL:
-        snprintf(text + at, GATE_TEXT - at, b' on behalf of the group "%.*s"', <int>group.n, group.p)
-    return text
-
-cdef void gate_refuse_pop(Request* r, Slice queue, Slice group) noexcept nogil:
-    # Answers a request that is no job: the token lacks `pop`.
-    cdef char[GATE_TEXT] text
-    reply_error(r, 403, gate_lacking(text, b"pop", queue, group))
-
-cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
-    # Answers a request that is no job: the token lacks `push`.
-    cdef char[GATE_TEXT] text
-    reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
-
 cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
-    # Names the producer in every logrecord. Returns False if the queue *lacks may not be written to; the caller must
+    # Names the producer in every record. Returns False if the queue *lacks may not be written to; the caller must
     # refuse it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
@@ -151,6 +138,27 @@ cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:
     # Returns True if the request may acknowledge to the item's queue on behalf of the group. An unknown partition is
     # reported as such later. Requires catalog.lock.
     return it.partition == NULL or gate_pops(r, it.partition.queue.name, group)
+
+cdef void gate_refuse_pop(Request* r, Slice queue, Slice group) noexcept nogil:
+    # Answers a request that is no job: the token lacks `pop`.
+    cdef char[GATE_TEXT] text
+    reply_error(r, 403, gate_lacking(text, b"pop", queue, group))
+
+cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
+    # Answers a request that is no job: the token lacks `push`.
+    cdef char[GATE_TEXT] text
+    reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
+
+cdef const char* gate_lacking(char* text, const char* verb, Slice queue, Slice group) noexcept nogil:
+    # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. Uses the words of `lacking` of the control
+    # plane (auth/refused). group: p NULL if the request names no group.
+    cdef int at = snprintf(text, GATE_TEXT, b'Insufficient permissions for this queue: the token lacks %s for "%.*s"',
+                           verb, <int>queue.n, queue.p)
+    if group.p != NULL:
+        snprintf(text + at, GATE_TEXT - at, b' on behalf of the group "%.*s"', <int>group.n, group.p)
+    return text
+
+# ---- a long poll -----------------------------------------------------------------------------------------------------
 
 cdef int64_t gate_until(Request* r, int64_t until_us) noexcept nogil:
     # Returns until when a long poll may wait: its token's expiry at the latest. until_us: monotonic.

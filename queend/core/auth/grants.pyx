@@ -1,7 +1,7 @@
-# Finds what a verified token allows by the token's SHA-256, without the interpreter or another look at its signature.
-# In: grants, from the control plane, which verifies tokens. Out: copies in a request's arena, so that requests hold no
-# lock. Owns the table of grants, guarded by grants.lock. A grant ends with its token, with the keys (grants_clear), or
-# when newer grants need its place.
+# Grants of verified tokens, found by the token's SHA-256 without the interpreter or another look at its signature; and
+# tickets, found by their own. In: grants and tickets, from the control plane, which verifies tokens. Out: copies in a
+# request's arena, so that requests hold no lock. Owns the tables of both. Locks: grants.lock. A grant ends with its
+# token, with the keys (grants_clear), or when newer grants need its place.
 
 cdef struct Grants:
     uv_rwlock_t lock
@@ -11,6 +11,8 @@ cdef struct Grants:
     const char* skips         # of the settings: paths without a token, each NUL-terminated; an empty one ends them
 
 cdef Grants grants
+
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 cdef bint grants_open(int most) noexcept nogil:
     # Makes room for about `most` grants. Returns False if memory ran out.
@@ -32,6 +34,47 @@ cdef void grants_close() noexcept nogil:
     free(grants.cells)
     uv_rwlock_destroy(&grants.lock)
     memset(&grants, 0, sizeof(Grants))
+
+cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
+    # Makes a grant. rules: of pattern (bytes), verbs and the pattern of groups (bytes; None: the rule is for all
+    # groups). rules None: a grant without limits.
+    cdef list all_ = list(rules or ())
+    cdef size_t size = (sizeof(Grant) + len(all_) * sizeof(GrantRule) + len(subject)
+                        + sum(len(pattern) + len(group or b"") for pattern, _, group in all_))
+    cdef Grant* g
+    cdef GrantRule* rule
+    cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(all_) * sizeof(GrantRule))
+    cdef bytes text, second
+    if (not 0 <= level <= GRANT_ADMIN or len(subject) > 255 or len(all_) > GRANT_RULES
+            or any(len(pattern) > 255 or len(group or b"") > 255 for pattern, _, group in all_)):
+        raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as "
+                         "many bytes")
+    g = <Grant*>calloc(1, size)
+    if g == NULL:
+        raise MemoryError()
+    SHA256(<const unsigned char*><const char*>token, len(token), g.digest)
+    g.size = size
+    g.level = <uint8_t>level
+    g.expires_us = expires_us
+    g.used_us = clock_wall_us()
+    g.limited = rules is not None
+    g.n_rules = <int>len(all_)
+    rule = <GrantRule*>(<char*>g + sizeof(Grant))
+    for text, verbs, group in all_:
+        second = group or b""
+        rule.verbs = verbs
+        rule.grouped = group is not None
+        rule.n = <uint16_t>len(text)
+        rule.group_n = <uint16_t>len(second)
+        rule.at = at
+        memcpy(<char*>g + at, <const char*>text, len(text))
+        memcpy(<char*>g + at + len(text), <const char*>second, len(second))
+        at += <uint32_t>(len(text) + len(second))
+        rule += 1
+    g.subject_at = at
+    g.subject_n = <uint32_t>len(subject)
+    memcpy(<char*>g + at, <const char*>subject, len(subject))
+    return g
 
 cdef inline Grant** grants_set(const unsigned char* digest) noexcept nogil:
     cdef uint32_t at
@@ -81,13 +124,6 @@ cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) n
     uv_rwlock_rdunlock(&grants.lock)
     return out
 
-cdef Grant* grant_copy(Grant* g, Arena* a) noexcept nogil:
-    # Returns a copy of g, as of its own epoch; NULL if memory ran out.
-    cdef Grant* copy = <Grant*>arena_alloc(a, g.size)
-    if copy != NULL:
-        memcpy(copy, g, g.size)
-    return copy
-
 cdef Grant* grant_given(Grant* g, Arena* a) noexcept nogil:
     # Returns a copy of an entry of the table, as of now; NULL if memory ran out. Requires grants.lock.
     cdef Grant* copy = grant_copy(g, a)
@@ -95,30 +131,14 @@ cdef Grant* grant_given(Grant* g, Arena* a) noexcept nogil:
         copy.epoch = atomic_get64(&grants_epoch)
     return copy
 
-cdef bint grant_glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:
-    # Returns True if s fits the pattern p. `*` stands for any bytes, also none; other bytes for themselves. At most pn
-    # * sn steps.
-    cdef size_t pi = 0
-    cdef size_t si = 0
-    cdef size_t star = pn         # the last star passed, pn: none yet
-    cdef size_t back = 0          # where the text after the star was tried
-    while si < sn:
-        if pi < pn and p[pi] == b'*':
-            star = pi
-            back = si
-            pi += 1
-        elif pi < pn and p[pi] == s[si]:
-            pi += 1
-            si += 1
-        elif star != pn:
-            back += 1
-            si = back
-            pi = star + 1
-        else:
-            return False
-    while pi < pn and p[pi] == b'*':
-        pi += 1
-    return pi == pn
+cdef Grant* grant_copy(Grant* g, Arena* a) noexcept nogil:
+    # Returns a copy of g, as of its own epoch; NULL if memory ran out.
+    cdef Grant* copy = <Grant*>arena_alloc(a, g.size)
+    if copy != NULL:
+        memcpy(copy, g, g.size)
+    return copy
+
+# ---- what a grant allows ---------------------------------------------------------------------------------------------
 
 cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept nogil:
     # Returns True if a rule has the verb for the queue and the group. Without a group (p NULL) only rules without
@@ -147,51 +167,35 @@ cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
         rule += 1
     return False
 
-cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
-    # Makes a grant. rules: of pattern (bytes), verbs and the pattern of groups (bytes; None: the rule is for all
-    # groups). rules None: a grant without limits.
-    cdef list all_ = list(rules or ())
-    cdef size_t size = (sizeof(Grant) + len(all_) * sizeof(GrantRule) + len(subject)
-                        + sum(len(pattern) + len(group or b"") for pattern, _, group in all_))
-    cdef Grant* g
-    cdef GrantRule* rule
-    cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(all_) * sizeof(GrantRule))
-    cdef bytes text, second
-    if (not 0 <= level <= GRANT_ADMIN or len(subject) > 255 or len(all_) > GRANT_RULES
-            or any(len(pattern) > 255 or len(group or b"") > 255 for pattern, _, group in all_)):
-        raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as "
-                         "many bytes")
-    g = <Grant*>calloc(1, size)
-    if g == NULL:
-        raise MemoryError()
-    SHA256(<const unsigned char*><const char*>token, len(token), g.digest)
-    g.size = size
-    g.level = <uint8_t>level
-    g.expires_us = expires_us
-    g.used_us = clock_wall_us()
-    g.limited = rules is not None
-    g.n_rules = <int>len(all_)
-    rule = <GrantRule*>(<char*>g + sizeof(Grant))
-    for text, verbs, group in all_:
-        second = group or b""
-        rule.verbs = verbs
-        rule.grouped = group is not None
-        rule.n = <uint16_t>len(text)
-        rule.group_n = <uint16_t>len(second)
-        rule.at = at
-        memcpy(<char*>g + at, <const char*>text, len(text))
-        memcpy(<char*>g + at + len(text), <const char*>second, len(second))
-        at += <uint32_t>(len(text) + len(second))
-        rule += 1
-    g.subject_at = at
-    g.subject_n = <uint32_t>len(subject)
-    memcpy(<char*>g + at, <const char*>subject, len(subject))
-    return g
+cdef bint grant_glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:
+    # Returns True if s fits the pattern p. `*` stands for any bytes, also none; other bytes for themselves. At most pn
+    # * sn steps.
+    cdef size_t pi = 0
+    cdef size_t si = 0
+    cdef size_t star = pn         # the last star passed, pn: none yet
+    cdef size_t back = 0          # where the text after the star was tried
+    while si < sn:
+        if pi < pn and p[pi] == b'*':
+            star = pi
+            back = si
+            pi += 1
+        elif pi < pn and p[pi] == s[si]:
+            pi += 1
+            si += 1
+        elif star != pn:
+            back += 1
+            si = back
+            pi = star + 1
+        else:
+            return False
+    while pi < pn and p[pi] == b'*':
+        pi += 1
+    return pi == pn
 
-# Keeps tickets for streams of pages. A page cannot set a header of an EventSource or a WebSocket, and a token in a URL
-# would stay in histories and logs. So a client with a token gets a ticket (queend/control/tickets.py), which the query
-# of a request names. It is good for a few seconds, one request and one path. In: tickets from the control plane. Out:
-# the grant of the token's owner. Guarded by grants.lock. Kept as SHA-256, by this process alone.
+# ---- tickets ---------------------------------------------------------------------------------------------------------
+# A page cannot set a header of an EventSource or a WebSocket, and a token in a URL would stay in histories and logs. So
+# a client with a token gets a ticket (control/tickets), which the query of a request names. It is good for 5 seconds,
+# one request and one path, and kept as SHA-256, by this process alone.
 
 cdef enum:
     TICKETS_MOST = 4096       # tickets that wait to be used
@@ -202,16 +206,6 @@ cdef struct Ticket:
     int64_t until_us          # wall clock
 
 cdef Ticket[TICKETS_MOST] tickets
-
-cdef inline void grant_ticket_free(Ticket* t) noexcept nogil:
-    free(t.grant)
-    t.grant = NULL
-
-cdef void grant_tickets_clear() noexcept nogil:
-    # Frees all tickets. Requires grants.lock for writing.
-    cdef int i
-    for i in range(TICKETS_MOST):
-        grant_ticket_free(&tickets[i])
 
 cdef bint grant_ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
     # Adds a ticket and takes g over. Returns False if too many wait.
@@ -261,3 +255,13 @@ cdef Grant* grant_ticket_take(Request* r) noexcept nogil:
             break
     uv_rwlock_wrunlock(&grants.lock)
     return out
+
+cdef inline void grant_ticket_free(Ticket* t) noexcept nogil:
+    free(t.grant)
+    t.grant = NULL
+
+cdef void grant_tickets_clear() noexcept nogil:
+    # Frees all tickets. Requires grants.lock for writing.
+    cdef int i
+    for i in range(TICKETS_MOST):
+        grant_ticket_free(&tickets[i])

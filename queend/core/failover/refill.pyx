@@ -1,15 +1,15 @@
-# Drains the failover buffer: chunks of records from the disk become pushes, as jobs without a client. Owner: the first
-# worker's thread.
-# One chunk is in flight at a time, so order is kept and other pushes share the batches. After a chunk's commit the
-# position passes it. A crash before that drains it again: every id is looked up, so nothing is stored twice.
+# Drains the failover buffer. In: chunks of records from the disk. Out: pushes, as jobs without a client; a position
+# that passes what was committed. Owns `refill`. Owner: the first worker's thread; no lock. One chunk is in flight at a
+# time, so order is kept and other pushes share the batches. After a chunk's commit the position passes it. A crash
+# before that drains it again: every id is looked up, so nothing is stored twice.
 
 cdef struct Refill:
     Request* r                # of the chunk in flight; NULL: none
     PushJob* job
     int64_t after             # where the next chunk begins
-    int64_t until_us          # when its last logrecord was taken
+    int64_t until_us          # when its last record was taken
     int64_t retry_at          # monotonic: no attempt before this moment
-    size_t want               # bytes of a logrecord larger than a window, 0: none
+    size_t want               # bytes of a record larger than a window, 0: none
     bint trouble              # the last step failed
     bint unhurried            # the last chunk had no timely answer: this one may take the whole deadline
 
@@ -254,7 +254,7 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
         it.partition.queue.tally[leader.index].push_messages += n
     if it.status != ITEM_FAILED:
         return
-    # A batch is split until the item at fault stands alone: this is one logrecord. It is encoded anew.
+    # A batch is split until the item at fault stands alone: this is one record. It is encoded anew.
     buf_init(&record)
     spoolrecord_put(&record, it, refill.until_us)
     refill_bad(slice_of(record.data, record.len), b"refused by the database")

@@ -1,8 +1,8 @@
 # Pushes on their way into the failover buffer. In: jobs that arrive while the gate is shut or partly open, and jobs
 # whose items the database could not take. Out: the same jobs, sent home once their records are on disk, or may go to
-# the database. Owner: the first worker's thread, also of the jobs. Order: a push to a partition with records in the
-# buffer waits up to SPILL_HOLD_US for their drain. Then it follows them into the buffer. So no push overtakes another,
-# and the buffer runs empty under any load.
+# the database. Owner: the first worker's thread, also of the jobs; no lock. Order: a push to a partition with records
+# in the buffer waits up to SPILL_HOLD_US for their drain. Then it follows them into the buffer. So no push overtakes
+# another, and the buffer runs empty under any load.
 
 cdef enum:
     SPILL_HOLD_US = 1000000   # how long a push waits for earlier records
@@ -72,7 +72,7 @@ cdef void spill_arrive(Worker* w, InboxMsg* m) noexcept nogil:
         spill_return(j, spill_pass)
 
 cdef void spill_pass(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends the push to the database: no earlier logrecord is in the buffer.
+    # Sends the push to the database: no earlier record is in the buffer.
     push_resolve(w, <PushJob*>m)
 
 cdef bint spill_blocked(PushJob* j) noexcept nogil:

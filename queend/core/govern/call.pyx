@@ -1,15 +1,14 @@
 # A statement from its first parameter to its end. In: an engine that has something to ask. Out: `done`, called exactly
-# once for each call that was to be sent, with its outcome (SLOT_*). Owner: the worker.
-#
-#     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
-#     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
-#     call_send(&call.base)                 False: the call was not sent, and `done` has put everything back
-#
-# One statement at a time is written: nothing is sent between call_open and call_send.
+# once for each call that was to be sent, with its outcome (SLOT_*). Owner: the worker; no lock. One statement at a time
+# is written: nothing is sent between call_open and call_send.
 
 cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
     # Opens a call. size: of a struct whose first member is a Call, which is freed after `done`. Returns NULL if no
     # connection or permit is free, or memory ran out.
+    #
+    #     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
+    #     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
+    #     call_send(&call.base)                 False: the call was not sent, and `done` has put everything back
     cdef Call* c
     if slotpool_take(e.slots) == NULL or not limit_take(limit):
         return NULL

@@ -1,6 +1,6 @@
 # A job: one request on its way through the engine. In: requests, and outcomes of calls. Out: exactly one answer for
-# each. Owner: the request's worker; what another thread does for a job comes back through the inbox. A job stands in
-# its request's arena.
+# each. Owner: the request's worker; no lock: what another thread does for a job comes back through the inbox. A job
+# stands in its request's arena.
 
 cdef enum:
     PARKED_UNIT = 16384       # a long poll counts as one more for each so many bytes

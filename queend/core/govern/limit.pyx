@@ -1,19 +1,28 @@
-# Limit: how many statements of one type may be in flight. In: times and durations. Out: the limit, which is fixed or
-# found by Vegas. Vegas reads the queue in the database from how much slower a statement is than one without company.
-# Owner: the worker. Pure.
-#
-# Vegas looks once per interval, with queue = limit x (1 - base / recent). Below alpha the limit grows by one, above
-# beta it shrinks by one. Both bounds give way for small limits (limit/2 and 3 limit/4): else a limit below beta could
-# never shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every
-# round of completions until the first sign of a queue. Failed calls halve it, at most once per interval.
-#
-# The base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others
-# use the machine, and fewer of ours make those no faster. Measured by the fastest one, a busy machine would hold the
-# limit at one. So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base
-# for 30 s. After that the next probe is made, since the fastest call of the last 30 s may have queued by then.
+# Limit: how many statements of one type may be in flight. In: permits taken and given back, durations of calls. Out:
+# the limit, fixed or found by Vegas. Vegas reads the queue in the database from how much slower a statement is than one
+# without company. Owner: the worker. Pure, without locks.
 
-cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
-    return low if v < low else high if v > high else v
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
+    cdef LimitConfig c = limit_config(e.settings, job_type)
+    limit_open(l, &c)
+
+cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
+    # Returns the operator's settings of a type. The slots that a stream needs stay out of its reach.
+    cdef LimitConfig c
+    cdef int most = s.slots - 2 if s.slots > 3 else 1
+    memset(&c, 0, sizeof(c))
+    c.mode = LIMIT_VEGAS if s.vegas else LIMIT_STATIC
+    c.max_concurrent = limit_clamp(s.types[job_type].max_concurrent, 1, most)
+    c.min_limit = s.vegas_min_limit
+    c.max_limit = s.vegas_max_limit
+    c.alpha = s.vegas_alpha
+    c.beta = s.vegas_beta
+    c.window_samples = s.vegas_window_samples
+    c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
+    c.interval_us = <int64_t>s.vegas_interval_ms * 1000
+    return c
 
 cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
     # Sets a limit. Settings out of range are brought into it.
@@ -41,9 +50,34 @@ cdef void limit_fixed(Limit* l, int most) noexcept nogil:
     c.max_concurrent = most
     limit_open(l, &c)
 
+cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
+    return low if v < low else high if v > high else v
+
+# ---- permits ---------------------------------------------------------------------------------------------------------
+
+cdef inline bint limit_take(Limit* l) noexcept nogil:
+    # Takes a permit, which limit_give gives back. Returns False if there is none.
+    if l.in_flight >= (1 if l.probe_us else l.limit):
+        return False
+    l.lone = l.probe_us != 0
+    l.in_flight += 1
+    if l.in_flight > l.peak:
+        l.peak = l.in_flight
+    return True
+
+cdef inline void limit_give(Limit* l) noexcept nogil:
+    if l.in_flight > 0:
+        l.in_flight -= 1
+
+# ---- Vegas -----------------------------------------------------------------------------------------------------------
+# Looks once per interval, with queue = limit x (1 - base / recent). Below alpha the limit grows by one if it was
+# reached, above beta it shrinks by one. For small limits the bounds are limit/2 and 3 limit/4, else a limit below beta
+# could never shrink. A start doubles the limit each round of completions, until the first sign of a queue.
+
 cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
     # Counts a call that ended after took_us. It failed if `ok` is False: it had no answer (deadline, lost connection),
-    # or one that speaks of overload (timeouts, deadlocks). now_us is monotonic.
+    # or one that speaks of overload (timeouts, deadlocks). Failed calls halve the limit, at most once per interval.
+    # now_us is monotonic.
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return
     if l.looked_us == 0:
@@ -62,21 +96,6 @@ cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcep
     l.round += 1
     if now_us - l.looked_us >= l.config.interval_us or (l.starting and l.round >= l.limit):
         limit_look(l, now_us)
-
-cdef void limit_probe(Limit* l, int64_t now_us, double took) noexcept nogil:
-    # Counts a call that ended during a probe. Calls sent before the probe are not part of it.
-    if l.lone:
-        limit_remember(l, now_us, took)
-        l.probe_n += 1
-        l.probe_sum += took
-    if l.probe_n < LIMIT_PROBE and now_us - l.probe_us < l.config.interval_us or l.probe_n == 0:
-        return
-    l.alone = l.probe_sum / l.probe_n
-    l.alone_us = now_us
-    l.probe_us = 0
-    l.looked_us = now_us
-    l.round = 0
-    l.peak = l.in_flight
 
 cdef void limit_sample(Limit* l, int64_t now_us, double took) noexcept nogil:
     if l.recent == 0:
@@ -136,38 +155,22 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
     elif queue < low and used:
         l.limit = limit_clamp(l.limit * 2 if l.starting else l.limit + 1, l.config.min_limit, l.config.max_limit)
 
-# ---- the operator's settings ---------------------------------------------------------------------------------------
+# ---- probes ----------------------------------------------------------------------------------------------------------
+# The base is the fastest call of fastest_window_us (30 s), until that looks like a queue. But calls are also slow
+# because others use the machine, and fewer calls of ours would not make those faster. So LIMIT_PROBE calls go alone
+# first, and their mean is the base for fastest_window_us. Then the next probe is made.
 
-cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
-    cdef LimitConfig c = limit_config(e.settings, job_type)
-    limit_open(l, &c)
-
-cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
-    # Returns the operator's settings of a type. The slots that a stream needs stay out of its reach.
-    cdef LimitConfig c
-    cdef int most = s.slots - 2 if s.slots > 3 else 1
-    memset(&c, 0, sizeof(c))
-    c.mode = LIMIT_VEGAS if s.vegas else LIMIT_STATIC
-    c.max_concurrent = limit_clamp(s.types[job_type].max_concurrent, 1, most)
-    c.min_limit = s.vegas_min_limit
-    c.max_limit = s.vegas_max_limit
-    c.alpha = s.vegas_alpha
-    c.beta = s.vegas_beta
-    c.window_samples = s.vegas_window_samples
-    c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
-    c.interval_us = <int64_t>s.vegas_interval_ms * 1000
-    return c
-
-cdef inline bint limit_take(Limit* l) noexcept nogil:
-    # Takes a permit, which limit_give gives back. Returns False if there is none.
-    if l.in_flight >= (1 if l.probe_us else l.limit):
-        return False
-    l.lone = l.probe_us != 0
-    l.in_flight += 1
-    if l.in_flight > l.peak:
-        l.peak = l.in_flight
-    return True
-
-cdef inline void limit_give(Limit* l) noexcept nogil:
-    if l.in_flight > 0:
-        l.in_flight -= 1
+cdef void limit_probe(Limit* l, int64_t now_us, double took) noexcept nogil:
+    # Counts a call that ended during a probe. Calls sent before the probe are not part of it.
+    if l.lone:
+        limit_remember(l, now_us, took)
+        l.probe_n += 1
+        l.probe_sum += took
+    if l.probe_n < LIMIT_PROBE and now_us - l.probe_us < l.config.interval_us or l.probe_n == 0:
+        return
+    l.alone = l.probe_sum / l.probe_n
+    l.alone_us = now_us
+    l.probe_us = 0
+    l.looked_us = now_us
+    l.round = 0
+    l.peak = l.in_flight

@@ -1,9 +1,7 @@
-# Hold (linger): when waiting jobs become a statement. In: numbers of jobs, times. Out: how long to wait; the engine
-# asks linger_fires. Pure. Jobs wait for others, so that one commit serves many. There are three waits:
-#   linger_for        for more jobs: as long as a statement of the type is in flight, or as long as the operator says;
-# linger_returning for clients that were just answered, which would else be a group of their own for good: for most of
-#                   them, at most for HoldRule.most_us, and only if they came the last time;
-#   linger_spare      acknowledgments that may linger (4 ms).
+# Linger: when waiting jobs become a statement. In: numbers of jobs, times. Out: how long to wait; the engine asks
+# linger_fires. Owner: the worker; no lock. Jobs wait for others, so that one commit serves many. There are three waits:
+# for more jobs (linger_for), for clients that were just answered (linger_returning), and up to 4 ms for other
+# acknowledgments (linger_spare).
 
 cdef enum:
     # If the fastest statement takes this long, the database is far away: work does not take the time. To wait for the
@@ -41,7 +39,7 @@ cdef void linger_of_type(Settings* s, Linger* h, int job_type, const LingerRule*
     h.rule = rule
 
 cdef void linger_open(Linger* h, int preferred, int max_jobs, int64_t wait_us, bint patient) noexcept nogil:
-    # Sets a hold. Values out of range are brought into it, as operators' settings are.
+    # Sets a linger. Brings values out of range into it, as operators' settings are.
     memset(h, 0, sizeof(Linger))
     h.preferred = max(preferred, 1)
     h.max_jobs = max(max_jobs, 1)
@@ -71,7 +69,9 @@ cdef void linger_answered(Linger* h, int answered, int gathered, int64_t took_us
     h.until_us = now + max(min(took_us // h.rule.part, h.rule.most_us), h.rule.least_us)
 
 cdef int64_t linger_returning(Linger* h, int gathered, int64_t now) noexcept nogil:
-    # Returns how many µs the gathered jobs wait for clients that return; 0: they go.
+    # Returns how many µs the gathered jobs wait for clients that return; 0: they go. These clients would else be a
+    # group of their own for good. Most of them are awaited, at most for LingerRule.most_us, and only if they came the
+    # last time.
     if h.expected == 0:
         return 0
     if gathered < h.expected and now < h.until_us:

@@ -1,8 +1,8 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
 # resolve, group_resolve and the finders. Out: pointers, valid while their holder is pinned (base/epoch). Owner: the
-# process. Locks: `lock` guards the tables, book.lock what the pop side keeps in them (cursors, waiters, heads). Lock
-# order: catalog.lock, then book.lock, then an inbox. Deleted objects are marked dead at once, and freed later
-# (find/reclaim).
+# process. Locks: catalog.lock guards the tables, book.lock what the pop side keeps in them (cursors, waiters, heads),
+# capacity_lock the sizes, reload_lock the state of reloads. Lock order: catalog.lock, then book.lock, then an inbox.
+# Retired objects are marked dead at once, and freed later (find/reclaim).
 
 cdef struct Retired:          # freed in this order: each list points to members of the next
     Group* groups
@@ -21,9 +21,9 @@ cdef struct Catalog:
     Table partitions
     Queue* list
     Queue* shared             # queues with rates over all partitions
-    Retired[2] retired        # by the epoch of the burial
+    Retired[2] retired        # by the epoch of the retirement
     Retired due               # may be freed; the first worker's
-    SharedInt64 n_queues      # in memory, buried ones among them
+    SharedInt64 n_queues      # in memory, retired ones among them
     SharedInt64 n_partitions
     SharedInt64 n_groups
     int n_forgotten           # queues with groups that may have been deleted
@@ -36,10 +36,12 @@ cdef struct Catalog:
     uint64_t reload_from      # additions when the running reload was sent: it may not have seen later ones
 
 cdef enum:
-    FORGOTTEN_US = 2000000    # a forgotten group that is not found again for so long is buried
+    FORGOTTEN_US = 2000000    # a forgotten group that is not found again for so long is retired
 
 cdef Catalog catalog
 cdef int tally_workers = 1
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
 
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
@@ -80,80 +82,10 @@ cdef void catalog_free_partition(Partition* p) noexcept nogil:
     free(p)
     catalog.n_partitions -= 1
 
-# ---- look-ups: the caller holds the lock (either way) -------------------------------------------------------------
-
-cdef Queue* catalog_queue(Slice name) noexcept nogil:
-    cdef Queue* q = <Queue*>table_get(&catalog.by_name, catalog_hash(name))
-    while q != NULL and not slice_eq(q.name, name):
-        q = q.same_hash
-    return q
-
-cdef inline Queue* catalog_queue_id(int32_t id) noexcept nogil:
-    return <Queue*>table_get(&catalog.by_id, <uint32_t>id)
-
-cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
-    cdef Partition* p = <Partition*>table_get(&q.partitions, catalog_hash(name))
-    while p != NULL and not slice_eq(p.name, name):
-        p = p.same_hash
-    return p
-
-cdef Partition* catalog_place(Slice queue, Slice name, Queue** q) noexcept nogil:
-    # Returns a partition by both names. q: the queue that was looked up last, or NULL; it becomes this one.
-    if q[0] == NULL or not slice_eq(q[0].name, queue):
-        q[0] = catalog_queue(queue)
-    return catalog_partition(q[0], name) if q[0] != NULL else NULL
-
-cdef inline Partition* catalog_partition_id(int32_t id) noexcept nogil:
-    return <Partition*>table_get(&catalog.partitions, <uint32_t>id)
-
-cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
-    cdef Group* g = <Group*>table_get(&q.groups, catalog_hash(name))
-    while g != NULL and not slice_eq(g.name, name):
-        g = g.same_hash
-    return g
-
-cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
-    # Returns a group of the queue by id; NULL if it is unknown or forgotten. Requires catalog.lock or book.lock.
-    cdef Group* g = q.group_list
-    while g != NULL and (g.dead or g.id != id):
-        g = g.next
-    return g
-
-cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
-    # Looks up what a pop names and returns the queue; unknown objects are NULL. A partition is looked up only if it is
-    # named and the group is known (else p is NULL).
-    cdef Queue* q = catalog_queue(queue)
-    g[0] = catalog_group(q, group) if q != NULL else NULL
-    p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
-    return q
-
-cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
-    # Looks up what an acknowledgment names: a partition by id, which is returned, and a group of its queue.
-    cdef Partition* p = catalog_partition_id(partition)
-    g[0] = catalog_group(p.queue, group) if p != NULL else NULL
-    return p
-
-cdef bint catalog_paused(Queue* q, int32_t group) noexcept nogil:
-    # Returns True if a group of this id is paused, by itself or with all of the queue.
-    cdef size_t i
-    cdef uint32_t id
-    for i in range(0, q.paused.n & ~<size_t>3, 4):
-        id = be32(q.paused.p + i)
-        if id == GROUP_EVERY or id == <uint32_t>group:
-            return True
-    return False
-
-# ---- additions: the caller holds the lock for writing --------------------------------------------------------------
-
-cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
-    # Sets namespace and task as creation by push stores them: the first and the second part of the name, separated by
-    # dots.
-    cdef Slice first = slice_until(name, b'.')
-    ns[0] = slice_keep(first)
-    task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
+# ---- additions: require catalog.lock for writing ---------------------------------------------------------------------
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
-    # Finds or adds a queue by name. A queue of that name with an older id was deleted elsewhere: it is buried first.
+    # Finds or adds a queue by name. A queue of that name with an older id was deleted elsewhere: it is retired first.
     # Returns NULL if memory ran out or the answer is outdated: the job that misses the name asks again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
@@ -188,6 +120,13 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.next = catalog.list
     catalog.list = q
     return q
+
+cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
+    # Sets namespace and task as creation by push stores them: the first and the second part of the name, separated by
+    # dots.
+    cdef Slice first = slice_until(name, b'.')
+    ns[0] = slice_keep(first)
+    task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
 
 cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
     cdef Partition* p = catalog_partition_id(id)
@@ -252,13 +191,76 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     catalog.n_groups += 1
     return g
 
-# ---- burial of a queue: the caller holds the lock for writing (more of it: find/retire) ------------------------------
+# ---- look-ups: require catalog.lock for reading or writing -----------------------------------------------------------
+
+cdef Queue* catalog_queue(Slice name) noexcept nogil:
+    cdef Queue* q = <Queue*>table_get(&catalog.by_name, catalog_hash(name))
+    while q != NULL and not slice_eq(q.name, name):
+        q = q.same_hash
+    return q
+
+cdef inline Queue* catalog_queue_id(int32_t id) noexcept nogil:
+    return <Queue*>table_get(&catalog.by_id, <uint32_t>id)
+
+cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
+    cdef Partition* p = <Partition*>table_get(&q.partitions, catalog_hash(name))
+    while p != NULL and not slice_eq(p.name, name):
+        p = p.same_hash
+    return p
+
+cdef Partition* catalog_place(Slice queue, Slice name, Queue** q) noexcept nogil:
+    # Returns a partition by both names. q: the queue that was looked up last, or NULL; it becomes this one.
+    if q[0] == NULL or not slice_eq(q[0].name, queue):
+        q[0] = catalog_queue(queue)
+    return catalog_partition(q[0], name) if q[0] != NULL else NULL
+
+cdef inline Partition* catalog_partition_id(int32_t id) noexcept nogil:
+    return <Partition*>table_get(&catalog.partitions, <uint32_t>id)
+
+cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
+    cdef Group* g = <Group*>table_get(&q.groups, catalog_hash(name))
+    while g != NULL and not slice_eq(g.name, name):
+        g = g.same_hash
+    return g
+
+cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
+    # Returns a group of the queue by id; NULL if it is unknown or forgotten. Requires catalog.lock or book.lock.
+    cdef Group* g = q.group_list
+    while g != NULL and (g.dead or g.id != id):
+        g = g.next
+    return g
+
+cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
+    # Looks up what a pop names and returns the queue; unknown objects are NULL. A partition is looked up only if it is
+    # named and the group is known (else p is NULL).
+    cdef Queue* q = catalog_queue(queue)
+    g[0] = catalog_group(q, group) if q != NULL else NULL
+    p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
+    return q
+
+cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
+    # Looks up what an acknowledgment names: a partition by id, which is returned, and a group of its queue.
+    cdef Partition* p = catalog_partition_id(partition)
+    g[0] = catalog_group(p.queue, group) if p != NULL else NULL
+    return p
+
+cdef bint catalog_paused(Queue* q, int32_t group) noexcept nogil:
+    # Returns True if a group of this id is paused, by itself or with all of the queue.
+    cdef size_t i
+    cdef uint32_t id
+    for i in range(0, q.paused.n & ~<size_t>3, 4):
+        id = be32(q.paused.p + i)
+        if id == GROUP_EVERY or id == <uint32_t>group:
+            return True
+    return False
+
+# ---- retired queues: require catalog.lock for writing (partitions and groups: find/retire) ---------------------------
 
 cdef inline Retired* catalog_retired() noexcept nogil:
     return &catalog.retired[epoch_now & 1]
 
 cdef void catalog_retire(Queue* q) noexcept nogil:
-    # Buries a queue with all that belongs to it.
+    # Retires a queue with all that belongs to it.
     cdef Queue* at
     cdef Queue** link
     cdef uint64_t h = catalog_hash(q.name)
@@ -305,9 +307,10 @@ cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
     table_free(&q.partitions)
     return last
 
-# Sizes of queues with a bound, as far as they were asked for; push/capacity counts between answers. In: answers of
-# queue_sizes. Out: Queue.capacity. Guarded by capacity_lock, which is taken alone or below catalog.lock, and released
-# before any other lock is taken.
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+# Sizes of queues with a bound (maxSize), as far as they were asked for; push/capacity counts between answers. In:
+# answers of queue_sizes. Out: Queue.capacity. capacity_lock is taken alone or below catalog.lock, and released before
+# any other lock is taken.
 
 cdef uv_mutex_t capacity_lock
 
@@ -343,16 +346,8 @@ cdef void catalog_size_learn(int32_t queue, int64_t size, int32_t most, int64_t 
         q.capacity.took_us = clock_mono_us() - asked_us
     uv_mutex_unlock(&capacity_lock)
 
-# The catalog is out of date. In: a notice from any place that finds that out. Out: one reload for the whole process
-# (run/reload).
-
-cdef void catalog_want_reload(Worker* w) noexcept nogil:
-    # Wants a reload of the catalog. The process runs one reload at a time; all workers hear of its end.
-    engine_of(w).want_reload = True
-
-cdef bint catalog_reload_allowed() noexcept nogil:
-    # Returns True if an unknown name may cause a reload: at most one every 200 ms.
-    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000
+# ---- reload ----------------------------------------------------------------------------------------------------------
+# In: a call that found the catalog out of date. Out: one reload for the whole process (run/reload).
 
 cdef uv_mutex_t reload_lock
 
@@ -364,3 +359,11 @@ cdef SharedInt64 reload_at        # monotonic, when the last reload ended
 cdef int64_t reload_sent          # when the last reload began
 
 cdef SharedInt64 reload_of        # when the last reload that was answered began
+
+cdef void catalog_want_reload(Worker* w) noexcept nogil:
+    # Wants a reload of the catalog. The process runs one reload at a time; all workers hear of its end.
+    engine_of(w).want_reload = True
+
+cdef bint catalog_reload_allowed() noexcept nogil:
+    # Returns True if an unknown name may cause a reload: at most one every 200 ms.
+    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000

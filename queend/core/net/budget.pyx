@@ -173,8 +173,8 @@ cdef inline int64_t budget_weight(const Buf* b) noexcept nogil:
     return <int64_t>(b.cap if b.cap <= OUT_KEEP else b.len)
 
 cdef void budget_charge(Request* r) noexcept nogil:
-    # Counts an answer that was just made. A connection with more than max_untaken_of_one in several answers is marked:
-    # output_flush closes it, and messages claimed for answers that did not go out are given back.
+    # Counts an answer that was just made. A connection with more than max_untaken_of_one in several answers is marked,
+    # and output_flush closes it. Messages claimed for answers that did not go out are given back.
     cdef Conn* c = r.conn
     r.charged = budget_weight(&r.out)
     budget_add_unsent(r.worker, c, r.charged)

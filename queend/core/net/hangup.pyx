@@ -55,7 +55,7 @@ cdef inline bint hangup_overdue(Conn* c) noexcept nogil:
     return c.half and uv_now(&c.worker.loop) - c.half_since >= HALF_MS
 
 cdef void hangup_half_closed(Conn* c) noexcept nogil:
-    # Notes the end of the connection's input, perhaps behind requests that were not read yet: they are read, and their
+    # Notes the end of the connection's input, perhaps behind requests that are still unread. These are read, and their
     # polls do not wait. Ends its long polls with an empty answer; messages claimed for them meanwhile are given back.
     cdef Request* r = c.first
     c.half = True
@@ -67,7 +67,7 @@ cdef void hangup_half_closed(Conn* c) noexcept nogil:
 
 cdef void hangup_on_eof(Conn* c) noexcept nogil:
     # Handles the end of the connection's input, once all of it was read. Drops an incomplete request. Requests are done
-    # and answered. The connection is closed after its last answer, or after HALF_MS: a slow database or control plane
+    # and answered. The connection is closed after its last answer, or after HALF_MS. A slow database or control plane
     # must not hold the descriptor of a client that left.
     conn_drop(c)
     c.owes_continue = False

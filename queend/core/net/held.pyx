@@ -1,7 +1,7 @@
 # Bounds the requests in hand: complete, and not answered. Gives memory back to the system after they have fallen. In:
 # complete requests. Out: requests to `service`, in order; refusals (503) after the patience. Owns the list of
-# connections that wait for room, one per worker. No lock: a worker has its share of QUEEND_MAX_QUEUED_BYTES, so
-# counting takes no atomic operation. No request is refused at once for what other clients hold.
+# connections that wait for room, one per worker. Takes no lock: a worker has its share of QUEEND_MAX_QUEUED_BYTES. No
+# request is refused at once for what other clients hold.
 
 cdef enum:
     HELD_OF_ONE = 1 << 20
@@ -44,8 +44,8 @@ cdef void held_drop(Request* r) noexcept nogil:
 
 # ---- requests that wait for room -------------------------------------------------------------------------------------
 # A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
-# and a request waits whose body has HELD_LITTLE bytes; one that unpacks waits from half of the share on. One request of
-# each connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
+# and a request with a body of HELD_LITTLE waits. One that unpacks waits from half of the share on. One request of each
+# connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
 
 cdef inline bint held_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many bytes in hand as it may.

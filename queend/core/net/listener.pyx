@@ -1,6 +1,6 @@
 # Accepts connections from a listening socket on a loop. In: a descriptor. Out: connections, to the workers in turn
-# (acceptor) or to the loop's own worker (reuseport). Owns its descriptors. Sockets that systemd has bound may be
-# several; closing them here leaves them open in systemd.
+# (acceptor) or to the loop's own worker (reuseport). Owns its descriptors; runs on its loop's thread, without locks.
+# Sockets that systemd has bound may be several; closing them here leaves them open in systemd.
 
 cdef enum:
     ACCEPT_RUN = 64           # connections taken in one turn

@@ -1,8 +1,8 @@
 # Reads large bodies off the loop: a body of many MiB takes 0.1 s, in which other clients would wait. In: a request with
 # a body of OFFLOAD_LEAST or more. Out: a call of `taken` on the worker's thread. Owns the worker's list of bodies, read
-# one at a time and in order on a thread of libuv's pool. No lock: that thread shares nothing with the worker. It owns
-# the request, whose arena takes no blocks of the worker's meanwhile, and has tools of its own. The connection's next
-# request is taken after the body is read, so the order of a client's requests stays.
+# one at a time and in order on a thread of libuv's pool. Locks: none. That thread shares nothing with the worker. It
+# owns the request, whose arena takes no blocks of the worker's meanwhile, and has tools of its own. The connection's
+# next request is taken after the body is read, so the order of a client's requests stays.
 
 cdef enum:
     OFFLOAD_LEAST = 1 << 20   # bytes of a body
@@ -10,8 +10,8 @@ cdef enum:
 cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
     # Queues the request's body to be read off the loop. `read` parses it on any thread; `taken` is called later on the
     # worker's thread. Returns False if the caller must read the body at once with the worker's tools, as it does with
-    # every body below OFFLOAD_LEAST. The body keeps its place in the budget of what arrives until its request is a job;
-    # a request of the control plane keeps it until it is closed.
+    # every body below OFFLOAD_LEAST. The body keeps its place in the budget of what arrives until its request is a job.
+    # A request of the control plane keeps it until it is closed.
     cdef Offload* x = <Offload*>arena_zero(&r.arena, sizeof(Offload))
     if x == NULL:
         return False

@@ -1,6 +1,6 @@
 # Decides which pages of browsers may send requests, where no token is needed. In: a request's headers. Out: a refusal,
 # or the lines that let a page read the answer. Owns origin_rules, set before the threads start; no lock. A page of any
-# site can make its visitor's browser send requests to an address that only the visitor reaches, and a pop is a GET. The
+# site can make its visitor's browser send requests to an address that only the visitor reaches. A pop is a GET. The
 # browser says where the page is from (Origin, Sec-Fetch-Site). A page that pointed its own name at this machine (DNS
 # rebinding) is recognized by that name, in Host.
 

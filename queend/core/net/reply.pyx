@@ -1,6 +1,6 @@
 # Builds the answer to a request, in the request's own buffer. In: a status and a body. Out: an answer, sent in the
-# order of the requests when the loop's turn ends (net/output). Owner: the request's worker. A request of a feed has no
-# head: its body is passed to the feed.
+# order of the requests when the loop's turn ends (net/output). Owner: the request's worker; no lock. A request of a
+# feed has no head: its body is passed to the feed.
 
 cdef inline void reply_out(Request* r) noexcept nogil:
     # Begins an empty answer, in memory of an earlier answer if the worker keeps some.

@@ -1,7 +1,7 @@
 # Takes requests out of a connection's bytes: a head, then its body as announced or in chunks. In: bytes
 # (net/connection). Out: complete requests, to `service`, in the order of their answers; or a refusal, after which no
 # more is taken. Owns Request until it is answered, even after its client has left (conn is NULL then). All runs on the
-# worker's thread.
+# worker's thread, without locks.
 
 cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     # Returns a new request, NULL if memory ran out.

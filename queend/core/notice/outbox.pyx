@@ -1,6 +1,6 @@
 # Notices for other daemons, until they leave (peer/peers). In: commits and ends of leases. Out: a table for the first
-# worker, each entry once. For a daemon alone it costs one branch. Any thread may tell, also under book.lock. Locks:
-# outbox.lock.
+# worker, each entry once. Owns the outbox, whose two tables take turns. Locks: outbox.lock. Any thread may add, also
+# under book.lock. For a daemon alone that costs one branch.
 
 cdef inline void outbox_stored(int32_t partition) noexcept nogil:
     # Notes that messages of the partition were committed.
@@ -40,7 +40,7 @@ cdef inline uint32_t outbox_cell(uint64_t key) noexcept nogil:
     return <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % OUTBOX_CELLS
 
 cdef OutboxTable* outbox_take(bint done) noexcept nogil:
-    # Takes what was told so far, on the first worker; outbox_done gives it back before the next call. done: the message
+    # Takes all notices so far, on the first worker; outbox_done gives it back before the next call. done: the message
     # has left the inbox. A heartbeat also takes while it may lie there: put there twice, the message would follow
     # itself for ever.
     cdef OutboxTable* t

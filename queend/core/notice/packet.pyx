@@ -1,11 +1,14 @@
-# Packets: notices between daemons, in bytes. In: a notice. Out: a packet, and back. Numbers are big-endian. Pure.
+# Packets: notices between daemons, in bytes; their senders, and which of their packets came before. In: a notice, or
+# bytes. Out: bytes, or a notice; whether a packet counts, and whether one before it was lost. Pure: time comes as an
+# argument.
+
+# ---- bytes -----------------------------------------------------------------------------------------------------------
+# Numbers are big-endian. The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros.
 #
 #   0  version      8 bits    36  began      64 bits    68  database  64 bits
 #   1  flags        8 bits    44  random     64 bits    76  name      32 bytes, NUL-padded
 #   2  bytes of it 16 bits    52  sequence   64 bits   108  entries: partition and group, 32 bits each
 #   4  HMAC        32 bytes   60  sent_us    64 bits
-#
-# The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros.
 
 cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, Slice secret) noexcept nogil:
     # Writes a packet. Returns its size. Requires PACKET_MOST bytes of room and at most PACKET_ENTRIES entries.
@@ -70,11 +73,44 @@ cdef inline NoticeEntry packet_entry(const char* p, int i) noexcept nogil:
     e.group = <int32_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY + 4)
     return e
 
-# Senders of packets, and which of their packets came before. In: heads of packets. Out: whether a packet counts, and
-# whether one before it was lost. Pure: time comes as an argument.
+# ---- senders ---------------------------------------------------------------------------------------------------------
 
 cdef enum:
     WINDOW = 64
+
+cdef int packet_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
+    # Returns PACKET_GOOD if the packet counts. gap: an earlier packet may be missing, as always with the first packet
+    # of a session. now is monotonic. If packets are not signed, packets of earlier sessions and numbers count, too. Any
+    # host can then send a later one in the name of a peer, and the peer itself must still be heard.
+    cdef Sender* s = packet_sender_find(all, m.name)
+    cdef bint again
+    gap[0] = False
+    if not -SENDER_SKEW_US <= <int64_t>m.sent_us - wall <= SENDER_SKEW_US:
+        return PACKET_STALE
+    if s == NULL:
+        s = packet_sender_place(all, now)
+        if s == NULL:
+            return PACKET_CROWDED
+        memset(s, 0, sizeof(Sender))
+        memcpy(s.name, m.name, PEER_NAME)
+        again = True
+    else:
+        again = s.began != m.began or s.random != m.random
+        if again and all.verified and m.began <= s.began and now - s.received_us <= all.dead_us:
+            return PACKET_ENDED       # but a clock may have been set back before a start
+        s.restarts += again
+    if again:
+        s.began = m.began
+        s.random = m.random
+        s.lost += packet_window_lost(&s.window)
+        memset(&s.window, 0, sizeof(Window))
+    if packet_window_take(&s.window, m.sequence, gap):
+        s.packets += 1
+    elif all.verified:
+        return PACKET_AGAIN
+    gap[0] |= again
+    s.received_us = now
+    return PACKET_GOOD
 
 cdef bint packet_window_take(Window* w, uint64_t sequence, bint* gap) noexcept nogil:
     # Takes the number of a packet. Returns False if it was had, or is too far behind to tell. gap: numbers before it
@@ -123,37 +159,3 @@ cdef Sender* packet_sender_place(Senders* all, int64_t now) noexcept nogil:
         if s == NULL or all.all[i].received_us < s.received_us:
             s = &all.all[i]
     return s if now - s.received_us > all.dead_us or not all.verified else NULL
-
-cdef int packet_take(Senders* all, const Notice* m, int64_t now, int64_t wall, bint* gap) noexcept nogil:
-    # Returns PACKET_GOOD if the packet counts. gap: an earlier packet may be missing, as always with the first packet
-    # of a session. now is monotonic. If packets are not signed, packets of earlier sessions and numbers count, too. Any
-    # host can then send a later one in the name of a peer, and the peer itself must still be heard.
-    cdef Sender* s = packet_sender_find(all, m.name)
-    cdef bint again
-    gap[0] = False
-    if not -SENDER_SKEW_US <= <int64_t>m.sent_us - wall <= SENDER_SKEW_US:
-        return PACKET_STALE
-    if s == NULL:
-        s = packet_sender_place(all, now)
-        if s == NULL:
-            return PACKET_CROWDED
-        memset(s, 0, sizeof(Sender))
-        memcpy(s.name, m.name, PEER_NAME)
-        again = True
-    else:
-        again = s.began != m.began or s.random != m.random
-        if again and all.verified and m.began <= s.began and now - s.received_us <= all.dead_us:
-            return PACKET_ENDED       # but a clock may have been set back before a start
-        s.restarts += again
-    if again:
-        s.began = m.began
-        s.random = m.random
-        s.lost += packet_window_lost(&s.window)
-        memset(&s.window, 0, sizeof(Window))
-    if packet_window_take(&s.window, m.sequence, gap):
-        s.packets += 1
-    elif all.verified:
-        return PACKET_AGAIN
-    gap[0] |= again
-    s.received_us = now
-    return PACKET_GOOD

@@ -1,11 +1,68 @@
-# Notices on their way to other daemons. In: what was told (notice/outbox). Out: the same packet to every address, and
-# to
-# Python for HTTP. Owner: the first worker. Locks: peers.lock. The first notice leaves at once; what follows within
-# PEER_GAP_US leaves together. An empty packet leaves once in a heartbeat: so the others see that this daemon lives, and
-# which packets were lost.
+# Notices to and from other daemons, over UDP and HTTP. In: notices that wait (notice/outbox); packets, from sockets
+# that Python has bound (peer/peerapi) or posted. Out: the same packet to every address, and to Python for HTTP; cursors
+# that are worth a try, a look at what was committed. Owns `peers`: sockets, timers, senders. Owner: the first worker,
+# on its loop. Locks: peers.lock; catalog.lock, then book.lock. A notice is a hint that makes this daemon ask the
+# database: it is never believed.
+
+# ---- sockets and timers ----------------------------------------------------------------------------------------------
+
+cdef void peers_open(Engine* e) noexcept nogil:
+    # Opens sockets and timers, on the first worker before its first turn.
+    cdef uv_loop_t* loop = &e.worker.loop
+    cdef int k
+    if not outbox.on:
+        return
+    uv_timer_init(loop, &peers.leaving)
+    uv_timer_init(loop, &peers.beat)
+    peers.leaving.data = e
+    peers.beat.data = e
+    peers.handles = 2
+    for k in range(2):
+        if peers.fds[k] < 0:
+            continue
+        uv_udp_init(loop, &peers.sockets[k])
+        peers.sockets[k].data = e
+        peers.handles += 1
+        if uv_udp_open(&peers.sockets[k], peers.fds[k]) != 0:
+            close(peers.fds[k])
+        elif uv_udp_recv_start(&peers.sockets[k], peer_on_alloc, peer_on_packet) == 0:
+            peers.families[k] = peers.bound[k]
+    e.worker.counters.live_handles += peers.handles
+    uv_timer_start(&peers.beat, peer_on_beat, 0, <uint64_t>peers.beat_ms)
+
+cdef int peers_close(void (*closed)(uv_handle_t* h) noexcept nogil) noexcept nogil:
+    # Closes all handles. Returns how many; calls `closed` for each, with the engine as its data.
+    cdef int n = peers.handles
+    cdef int k
+    if n == 0:
+        return 0
+    uv_close(<uv_handle_t*>&peers.leaving, closed)
+    uv_close(<uv_handle_t*>&peers.beat, closed)
+    uv_mutex_lock(&peers.lock)
+    for k in range(2):
+        if peers.fds[k] >= 0:
+            uv_close(<uv_handle_t*>&peers.sockets[k], closed)
+            peers.fds[k] = -1
+        peers.families[k] = 0
+    uv_mutex_unlock(&peers.lock)
+    peers.handles = 0
+    return n
+
+cdef void peers_halt() noexcept nogil:
+    # Closes what is left, after the workers have ended. Python may still read the stats.
+    cdef int k
+    outbox.on = False
+    for k in range(2):
+        if peers.fds[k] >= 0:
+            close(peers.fds[k])       # no loop took it
+            peers.fds[k] = -1
+
+# ---- notices that leave ----------------------------------------------------------------------------------------------
+# The first notice leaves at once; what follows within PEER_GAP_US leaves together. An empty packet leaves once in a
+# heartbeat: so the others see that this daemon lives, and which packets were lost.
 
 cdef void peer_on_outbox(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends notices, or arms the timer that sends them, after something was told.
+    # Sends notices, or arms the timer that sends them, after the outbox got some.
     cdef int64_t wait = peers.left_us + PEER_GAP_US - clock_mono_us()
     if engine_of(w) == NULL or engine_of(w).closing or peers.armed:
         return
@@ -105,24 +162,7 @@ cdef uint64_t peer_database() noexcept nogil:
         uv_rwlock_rdunlock(&incarnation.lock)
     return peers.me.database
 
-cdef void peers_watch(int64_t now) noexcept nogil:
-    # Logs senders that have fallen silent or are back. Requires peers.lock.
-    cdef Sender* s
-    cdef bint alive
-    cdef int i
-    for i in range(peers.senders.n):
-        s = &peers.senders.all[i]
-        alive = now - s.received_us <= peers.senders.dead_us
-        if alive != s.alive:
-            s.alive = alive
-            if alive:
-                log_line(b"info", b"peer_heard", s.name)
-            else:
-                log_line(b"warn", b"peer_silent", s.name)
-
-# Notices of other daemons. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
-# Python. A notice is a hint that makes this daemon ask the database: it is never believed. Owner: the first worker.
-# Locks: peers.lock; catalog.lock, then book.lock.
+# ---- notices that arrive ---------------------------------------------------------------------------------------------
 
 cdef const char* PEER_REFUSALS[PACKET_VERDICTS]      # NULL: refused without a line in the log
 PEER_REFUSALS[<int>PACKET_OTHER] = b"of another version, or of no queend"
@@ -247,56 +287,17 @@ cdef void peer_look(Engine* e) noexcept nogil:
     if now - e.polling.looked_us >= PEER_LOOK_US:
         poll_tick(e, now)
 
-# The UDP sockets and timers of peers, from their start to their end. In: sockets that Python has bound (peer/peerapi).
-# Out: packets (peer/peers), moments to send (peer/peers). Owner: the first worker, on its loop.
-
-cdef void peers_open(Engine* e) noexcept nogil:
-    # Opens sockets and timers, on the first worker before its first turn.
-    cdef uv_loop_t* loop = &e.worker.loop
-    cdef int k
-    if not outbox.on:
-        return
-    uv_timer_init(loop, &peers.leaving)
-    uv_timer_init(loop, &peers.beat)
-    peers.leaving.data = e
-    peers.beat.data = e
-    peers.handles = 2
-    for k in range(2):
-        if peers.fds[k] < 0:
-            continue
-        uv_udp_init(loop, &peers.sockets[k])
-        peers.sockets[k].data = e
-        peers.handles += 1
-        if uv_udp_open(&peers.sockets[k], peers.fds[k]) != 0:
-            close(peers.fds[k])
-        elif uv_udp_recv_start(&peers.sockets[k], peer_on_alloc, peer_on_packet) == 0:
-            peers.families[k] = peers.bound[k]
-    e.worker.counters.live_handles += peers.handles
-    uv_timer_start(&peers.beat, peer_on_beat, 0, <uint64_t>peers.beat_ms)
-
-cdef int peers_close(void (*closed)(uv_handle_t* h) noexcept nogil) noexcept nogil:
-    # Closes all handles. Returns how many; each is told to `closed`, with the engine as its data.
-    cdef int n = peers.handles
-    cdef int k
-    if n == 0:
-        return 0
-    uv_close(<uv_handle_t*>&peers.leaving, closed)
-    uv_close(<uv_handle_t*>&peers.beat, closed)
-    uv_mutex_lock(&peers.lock)
-    for k in range(2):
-        if peers.fds[k] >= 0:
-            uv_close(<uv_handle_t*>&peers.sockets[k], closed)
-            peers.fds[k] = -1
-        peers.families[k] = 0
-    uv_mutex_unlock(&peers.lock)
-    peers.handles = 0
-    return n
-
-cdef void peers_halt() noexcept nogil:
-    # Closes what is left, after the workers have ended. Python may still read the stats.
-    cdef int k
-    outbox.on = False
-    for k in range(2):
-        if peers.fds[k] >= 0:
-            close(peers.fds[k])       # no loop took it
-            peers.fds[k] = -1
+cdef void peers_watch(int64_t now) noexcept nogil:
+    # Logs senders that have fallen silent or are back. Requires peers.lock.
+    cdef Sender* s
+    cdef bint alive
+    cdef int i
+    for i in range(peers.senders.n):
+        s = &peers.senders.all[i]
+        alive = now - s.received_us <= peers.senders.dead_us
+        if alive != s.alive:
+            s.alive = alive
+            if alive:
+                log_line(b"info", b"peer_heard", s.name)
+            else:
+                log_line(b"warn", b"peer_silent", s.name)

@@ -1,5 +1,5 @@
 # Reads POST /api/v1/ack and /api/v1/ack/batch, item by item, and writes the answer, one result for each. In: a body.
-# Out: acknowledgments, or a refusal.
+# Out: acknowledgments, or a refusal; the answer. Stateless, takes no lock.
 
 cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
@@ -12,166 +12,7 @@ cdef struct AckRaw:
     Slice other               # the first key that is near to none of them
     const char* names
 
-cdef inline void ackbody_text(Slice* at, bint* bad, int c, Slice value) noexcept nogil:
-    # Takes a text, or null, which is as good as absent.
-    if c == b'"':
-        at[0] = value
-    elif c != b'n':
-        bad[0] = True
-
-cdef void ackbody_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    # Takes a member. c: first byte of its value. A fence (a lease, a status, an id) of another type is kept as bad. Any
-    # other member of another type is as good as absent.
-    cdef bint passed = False
-    if member_is(key, b"transactionId"):
-        ackbody_text(&raw.txid, &raw.txid_bad, c, value)
-    elif member_is(key, b"partitionId"):
-        ackbody_text(&raw.partition, &passed, c, value)
-    elif member_is(key, b"leaseId"):
-        ackbody_text(&raw.lease, &raw.lease_bad, c, value)
-    elif member_is(key, b"status"):
-        ackbody_text(&raw.status, &raw.status_bad, c, value)
-    elif member_is(key, b"consumerGroup"):
-        ackbody_text(&raw.group, &passed, c, value)
-    elif member_is(key, b"error"):
-        raw.error = value if c != b'n' else slice_of(NULL, 0)
-    elif member_is(key, b"windowId") and raw.names is ACK_NAMES:
-        ackbody_text(&raw.window, &raw.window_bad, c, value)
-    elif c == b'n':
-        return
-    elif member_is(key, b"delayMs"):
-        raw.delay = value
-    elif member_is(key, b"cumulative"):
-        raw.cumulative = c == b't'
-        raw.cumulative_bad = c != b't' and c != b'f'
-    else:
-        ackbody_typo(raw, key)
-
-cdef void ackbody_typo(AckRaw* raw, Slice key) noexcept nogil:
-    cdef Slice meant
-    cdef int judged = typo_judge(slice_of(key.p + 1, key.n - 2), raw.names, &meant)
-    if judged == NAME_NEAR:
-        raw.typo = key
-    elif judged == NAME_OTHER and raw.other.p == NULL:
-        raw.other = key
-
-cdef bint ackbody_refused(AckRaw* raw, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
-    return (raw.typo.p != NULL and typo_key(raw.typo, raw.names, what, index, a, e)
-            or raw.other.p != NULL and typo_key(raw.other, raw.names, what, index, a, e))
-
-cdef uint8_t ackbody_status(Slice raw) noexcept nogil:
-    if raw.p == NULL or member_is(raw, b"completed") or member_is(raw, b"success"):
-        return ACK_COMPLETED
-    if member_is(raw, b"failed"):
-        return ACK_FAILED
-    if member_is(raw, b"dlq"):
-        return ACK_DLQ
-    if member_is(raw, b"retry"):
-        return ACK_RETRY
-    return ACK_OTHER
-
-cdef inline bint ackbody_partition(Slice text, AckItem* it) noexcept nogil:
-    # Reads a partition: a UUID, or the decimal number that framed pops carry.
-    return uuid_parse(text, it.partition_uuid, NULL) or ident_whole(text, &it.partition_number)
-
-cdef void ackbody_reason(Slice raw, Arena* a, Slice* out) noexcept nogil:
-    # Takes what went wrong, for people: a text, or any other JSON as it is spelled. An odd character in it is no reason
-    # to refuse the acknowledgment. PostgreSQL's text has no NUL, so a blank takes its place.
-    cdef char* p
-    if raw.p[0] != b'"':
-        out[0] = raw if text_is_utf8(raw) else slice_of(NULL, 0)
-        return
-    if not text_unescape(raw, a, out, NULL):
-        out[0] = slice_of(NULL, 0)
-        return
-    p = <char*>memchr(out.p, 0, out.n)
-    while p != NULL:
-        p[0] = b' '           # only an escape spells NUL, so the text is a copy in the arena
-        p = <char*>memchr(p, 0, out.p + out.n - p)
-
-cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
-                       ApiError* e) noexcept nogil:
-    # Makes an item from literals. Requires transactionId and partitionId, or a window.
-    # before: the literals of the item before it in the array, or NULL. Most items share its partition and its lease.
-    cdef Slice text
-    cdef uint8_t kind, keep
-    memset(it, 0, sizeof(AckItem))
-    if raw.window.p != NULL or raw.window_bad:
-        return ackbody_window(it, raw, a, what, index, e) and ackbody_item_rest(it, raw, NULL, a, what, index, e)
-    if not ident_txid(raw.txid, a, &text, it.id, &kind, &keep):
-        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
-                           b"transactionId")
-    it.txid_json = raw.txid
-    if before != NULL and slice_eq(before.partition, raw.partition):
-        memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
-        it.partition_number = (it - 1).partition_number
-    elif not text_unescape(raw.partition, a, &text, NULL) or not ackbody_partition(text, it):
-        return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
-    return ackbody_item_rest(it, raw, before, a, what, index, e)
-
-cdef bint ackbody_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
-    # Reads windowId, `partitionId:leaseId` of a stream's window, instead of all three ids.
-    cdef Slice text
-    if (raw.txid.p != NULL or raw.txid_bad or raw.partition.p != NULL or raw.lease.p != NULL or raw.lease_bad
-            or raw.cumulative or raw.cumulative_bad):
-        return refuse_item(e, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative", what,
-                           index, b"windowId")
-    if (raw.window_bad or not text_unescape(raw.window, a, &text, NULL) or text.n != 73 or text.p[36] != b':'
-            or not uuid_parse(slice_of(text.p, 36), it.partition_uuid, NULL)
-            or not uuid_parse(slice_of(text.p + 37, 36), it.lease, NULL)):
-        return refuse_item(e, b"windowId must be the id of a window", what, index, b"windowId")
-    it.txid_json = raw.window
-    it.window = True
-    it.has_lease = True
-    return True
-
-cdef bint ackbody_item_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
-                            ApiError* e) noexcept nogil:
-    # Reads all members but transactionId and partitionId.
-    cdef Slice text
-    it.status = ackbody_status(raw.status)
-    if strict and (it.status == ACK_OTHER or raw.status_bad):
-        return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
-    if ackbody_refused(raw, what, index, a, e):
-        return False
-    if raw.cumulative_bad:
-        return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
-    if raw.cumulative and it.status != ACK_OTHER:
-        if it.status != ACK_COMPLETED:
-            return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
-        it.status = ACK_UPTO
-    it.delay_us = ACK_DELAY_OF_QUEUE
-    if raw.delay.p != NULL and not time_delay(raw.delay, &it.delay_us):
-        return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
-    it.lease_bad = raw.lease_bad
-    if before != NULL and (it - 1).has_lease and raw.lease.p != NULL and slice_eq(before.lease, raw.lease):
-        memcpy(it.lease, (it - 1).lease, 16)
-        it.has_lease = True
-    elif raw.lease.p != NULL and raw.lease.n > 2:
-        if text_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
-            it.has_lease = True
-        else:
-            it.lease_bad = True
-    if raw.error.p != NULL and not slice_is(raw.error, b'""'):
-        ackbody_reason(raw.error, a, &it.error)
-    it.group_name = slice_lit(b"__QUEUE_MODE__")
-    if raw.group.p != NULL and raw.group.n > 2 and not ident_name(raw.group, a, &it.group_name):
-        return refuse_item(e, b"consumerGroup must be valid text of at most 255 bytes", what, index, b"consumerGroup")
-    return True
-
-cdef bint ackbody_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil:
-    cdef bint first = True
-    cdef Slice key, value
-    cdef int c
-    memset(raw, 0, sizeof(AckRaw))
-    raw.names = ACK_NAMES
-    json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
-        c = json_peek(j)
-        if not json_skip(j, &value):
-            break
-        ackbody_member(raw, key, c, value)
-    return j.error == NULL or json_refuse(e, j)
+# ---- a body ----------------------------------------------------------------------------------------------------------
 
 cdef bint ackbody_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q, ApiError* e) noexcept nogil:
     cdef Json j
@@ -267,18 +108,172 @@ cdef bint ackbody_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e
         q.n += 1
     return j.error == NULL or json_refuse(e, j)
 
-cdef inline const char* ackbody_lease_error(AckItem* it) noexcept nogil:
-    # Returns why the lease does not count: it is invalid, or the group holds no lease on the message.
-    if it.has_lease or it.lease_bad:
-        return b'"Invalid or expired lease"'
-    return b'"Invalid or expired lease: the consumer group holds none on this message"'
+# ---- an acknowledgment as literals -----------------------------------------------------------------------------------
 
-cdef inline const char* ackbody_error(AckItem* it) noexcept nogil:
-    cdef uint8_t code = it.code
-    if code & ACKED_BAD_LEASE: return ackbody_lease_error(it)
-    if code & ACKED_NOT_FOUND: return b'"Message not found"'
-    if code & ACKED_TOO_LATE: return b'"Message already committed"'
-    return b'"Too many messages are acknowledged out of order"' if code & ACKED_GAPS else b"null"
+cdef bint ackbody_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key, value
+    cdef int c
+    memset(raw, 0, sizeof(AckRaw))
+    raw.names = ACK_NAMES
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        c = json_peek(j)
+        if not json_skip(j, &value):
+            break
+        ackbody_member(raw, key, c, value)
+    return j.error == NULL or json_refuse(e, j)
+
+cdef void ackbody_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
+    # Takes a member. c: first byte of its value. A fence (a lease, a status, an id) of another type is kept as bad. Any
+    # other member of another type is as good as absent.
+    cdef bint passed = False
+    if member_is(key, b"transactionId"):
+        ackbody_text(&raw.txid, &raw.txid_bad, c, value)
+    elif member_is(key, b"partitionId"):
+        ackbody_text(&raw.partition, &passed, c, value)
+    elif member_is(key, b"leaseId"):
+        ackbody_text(&raw.lease, &raw.lease_bad, c, value)
+    elif member_is(key, b"status"):
+        ackbody_text(&raw.status, &raw.status_bad, c, value)
+    elif member_is(key, b"consumerGroup"):
+        ackbody_text(&raw.group, &passed, c, value)
+    elif member_is(key, b"error"):
+        raw.error = value if c != b'n' else slice_of(NULL, 0)
+    elif member_is(key, b"windowId") and raw.names is ACK_NAMES:
+        ackbody_text(&raw.window, &raw.window_bad, c, value)
+    elif c == b'n':
+        return
+    elif member_is(key, b"delayMs"):
+        raw.delay = value
+    elif member_is(key, b"cumulative"):
+        raw.cumulative = c == b't'
+        raw.cumulative_bad = c != b't' and c != b'f'
+    else:
+        ackbody_typo(raw, key)
+
+cdef inline void ackbody_text(Slice* at, bint* bad, int c, Slice value) noexcept nogil:
+    # Takes a text, or null, which is as good as absent.
+    if c == b'"':
+        at[0] = value
+    elif c != b'n':
+        bad[0] = True
+
+cdef void ackbody_typo(AckRaw* raw, Slice key) noexcept nogil:
+    cdef Slice meant
+    cdef int judged = typo_judge(slice_of(key.p + 1, key.n - 2), raw.names, &meant)
+    if judged == NAME_NEAR:
+        raw.typo = key
+    elif judged == NAME_OTHER and raw.other.p == NULL:
+        raw.other = key
+
+cdef bint ackbody_refused(AckRaw* raw, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
+    return (raw.typo.p != NULL and typo_key(raw.typo, raw.names, what, index, a, e)
+            or raw.other.p != NULL and typo_key(raw.other, raw.names, what, index, a, e))
+
+# ---- an acknowledgment from its literals -----------------------------------------------------------------------------
+
+cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # Makes an item from literals. Requires transactionId and partitionId, or a window.
+    # before: the literals of the item before it in the array, or NULL. Most items share its partition and its lease.
+    cdef Slice text
+    cdef uint8_t kind, keep
+    memset(it, 0, sizeof(AckItem))
+    if raw.window.p != NULL or raw.window_bad:
+        return ackbody_window(it, raw, a, what, index, e) and ackbody_item_rest(it, raw, NULL, a, what, index, e)
+    if not ident_txid(raw.txid, a, &text, it.id, &kind, &keep):
+        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
+                           b"transactionId")
+    it.txid_json = raw.txid
+    if before != NULL and slice_eq(before.partition, raw.partition):
+        memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
+        it.partition_number = (it - 1).partition_number
+    elif not text_unescape(raw.partition, a, &text, NULL) or not ackbody_partition(text, it):
+        return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
+    return ackbody_item_rest(it, raw, before, a, what, index, e)
+
+cdef bint ackbody_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
+    # Reads windowId, `partitionId:leaseId` of a stream's window, instead of all three ids.
+    cdef Slice text
+    if (raw.txid.p != NULL or raw.txid_bad or raw.partition.p != NULL or raw.lease.p != NULL or raw.lease_bad
+            or raw.cumulative or raw.cumulative_bad):
+        return refuse_item(e, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative", what,
+                           index, b"windowId")
+    if (raw.window_bad or not text_unescape(raw.window, a, &text, NULL) or text.n != 73 or text.p[36] != b':'
+            or not uuid_parse(slice_of(text.p, 36), it.partition_uuid, NULL)
+            or not uuid_parse(slice_of(text.p + 37, 36), it.lease, NULL)):
+        return refuse_item(e, b"windowId must be the id of a window", what, index, b"windowId")
+    it.txid_json = raw.window
+    it.window = True
+    it.has_lease = True
+    return True
+
+cdef bint ackbody_item_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
+                            ApiError* e) noexcept nogil:
+    # Reads all members but transactionId and partitionId.
+    cdef Slice text
+    it.status = ackbody_status(raw.status)
+    if strict and (it.status == ACK_OTHER or raw.status_bad):
+        return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
+    if ackbody_refused(raw, what, index, a, e):
+        return False
+    if raw.cumulative_bad:
+        return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
+    if raw.cumulative and it.status != ACK_OTHER:
+        if it.status != ACK_COMPLETED:
+            return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
+        it.status = ACK_UPTO
+    it.delay_us = ACK_DELAY_OF_QUEUE
+    if raw.delay.p != NULL and not time_delay(raw.delay, &it.delay_us):
+        return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
+    it.lease_bad = raw.lease_bad
+    if before != NULL and (it - 1).has_lease and raw.lease.p != NULL and slice_eq(before.lease, raw.lease):
+        memcpy(it.lease, (it - 1).lease, 16)
+        it.has_lease = True
+    elif raw.lease.p != NULL and raw.lease.n > 2:
+        if text_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
+            it.has_lease = True
+        else:
+            it.lease_bad = True
+    if raw.error.p != NULL and not slice_is(raw.error, b'""'):
+        ackbody_reason(raw.error, a, &it.error)
+    it.group_name = slice_lit(b"__QUEUE_MODE__")
+    if raw.group.p != NULL and raw.group.n > 2 and not ident_name(raw.group, a, &it.group_name):
+        return refuse_item(e, b"consumerGroup must be valid text of at most 255 bytes", what, index, b"consumerGroup")
+    return True
+
+cdef uint8_t ackbody_status(Slice raw) noexcept nogil:
+    if raw.p == NULL or member_is(raw, b"completed") or member_is(raw, b"success"):
+        return ACK_COMPLETED
+    if member_is(raw, b"failed"):
+        return ACK_FAILED
+    if member_is(raw, b"dlq"):
+        return ACK_DLQ
+    if member_is(raw, b"retry"):
+        return ACK_RETRY
+    return ACK_OTHER
+
+cdef inline bint ackbody_partition(Slice text, AckItem* it) noexcept nogil:
+    # Reads a partition: a UUID, or the decimal number that framed pops carry.
+    return uuid_parse(text, it.partition_uuid, NULL) or ident_whole(text, &it.partition_number)
+
+cdef void ackbody_reason(Slice raw, Arena* a, Slice* out) noexcept nogil:
+    # Takes what went wrong, for people: a text, or any other JSON as it is spelled. An odd character in it is no reason
+    # to refuse the acknowledgment. PostgreSQL's text has no NUL, so a blank takes its place.
+    cdef char* p
+    if raw.p[0] != b'"':
+        out[0] = raw if text_is_utf8(raw) else slice_of(NULL, 0)
+        return
+    if not text_unescape(raw, a, out, NULL):
+        out[0] = slice_of(NULL, 0)
+        return
+    p = <char*>memchr(out.p, 0, out.n)
+    while p != NULL:
+        p[0] = b' '           # only an escape spells NUL, so the text is a copy in the arena
+        p = <char*>memchr(p, 0, out.p + out.n - p)
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
 cdef void ackbody_reply(Buf* b, AckReq* q) noexcept nogil:
     cdef int i
@@ -307,3 +302,16 @@ cdef void ackbody_reply(Buf* b, AckReq* q) noexcept nogil:
             buf_text(b, b",\"noop\":true")
         buf_byte(b, b'}')
     buf_byte(b, b']')
+
+cdef inline const char* ackbody_error(AckItem* it) noexcept nogil:
+    cdef uint8_t code = it.code
+    if code & ACKED_BAD_LEASE: return ackbody_lease_error(it)
+    if code & ACKED_NOT_FOUND: return b'"Message not found"'
+    if code & ACKED_TOO_LATE: return b'"Message already committed"'
+    return b'"Too many messages are acknowledged out of order"' if code & ACKED_GAPS else b"null"
+
+cdef inline const char* ackbody_lease_error(AckItem* it) noexcept nogil:
+    # Returns why the lease does not count: it is invalid, or the group holds no lease on the message.
+    if it.has_lease or it.lease_bad:
+        return b'"Invalid or expired lease"'
+    return b'"Invalid or expired lease: the consumer group holds none on this message"'

@@ -1,6 +1,7 @@
 # Reads POST /streams/v1/cycle, a step of a stream (docs/streams.md), and writes its answer. In: the body, for one query
-# and one partition. Out: state changes, messages to push, the acknowledgment of what was read. A malformed request is
-# refused. A cycle that the clients' protocol answers as failed is kept in CycleReq.failed.
+# and one partition. Out: state changes (route/cycleops), messages to push, the acknowledgment of what was read; the
+# answer. Stateless, takes no lock. A malformed request is refused. A cycle that the clients' protocol answers as failed
+# is kept in CycleReq.failed.
 
 cdef enum:
     CYCLE_OPS = 100000
@@ -10,68 +11,7 @@ cdef enum:
     CYCLE_TXID = 1020         # bytes of a transactionId
     CYCLE_REASON = 65536      # bytes of why the cycle failed
 
-cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
-    # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
-    # Returns
-    # False.
-    e.status = 400
-    if part == NULL:
-        snprintf(e.text, 239, b"%s %s", name, text)
-    elif place < 0:
-        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
-    else:
-        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
-    return False
-
-cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
-    q.code = b"invalid_json"
-    return json_refuse(e, j)
-
-cdef bint cyclebody_too_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
-    q.code = b"too_many"
-    return refuse_as(e, b"%s has more than %d elements", name, most)
-
-cdef bint cyclebody_typo(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
-                         ApiError* e) noexcept nogil:
-    # Judges an unknown key. Returns True if it was refused.
-    if not typo_key(key, names, part, place, a, e):
-        return False
-    q.code = b"unknown_name"
-    return True
-
-cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
-                         Slice* out, ApiError* e) noexcept nogil:
-    # Reads a text, p NULL if it is absent or null. Returns False if it is no text, too short, too long, or has a NUL.
-    cdef bint half = False
-    cdef char[80] text
-    out[0] = slice_of(NULL, 0)
-    if raw.p == NULL or slice_is(raw, b"null"):
-        return True
-    if (raw.p[0] == b'"' and text_unescape(raw, a, out, &half) and not half and least <= out.n <= most
-            and memchr(out.p, 0, out.n) == NULL):
-        return True
-    snprintf(text, sizeof(text), b"must be a text of %s%d bytes without NUL", b"1 to " if least else b"at most ",
-             <int>most)
-    return cyclebody_refuse(e, part, place, name, text)
-
-cdef void cyclebody_fail(CycleReq* q, Arena* a, const char* text, Slice what) noexcept nogil:
-    # Marks a well-formed cycle as failed; the first reason counts.
-    cdef size_t n = strlen(text)
-    cdef char* out
-    if q.failed.p != NULL:
-        return
-    if what.n > 200:
-        what.n = 200
-        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # cut in front of a character
-            what.n -= 1
-    out = <char*>arena_alloc(a, n + what.n)
-    if out == NULL:
-        q.failed = slice_lit(b"Out of memory")
-        return
-    memcpy(out, text, n)
-    if what.n:
-        memcpy(out + n, what.p, what.n)
-    q.failed = slice_of(out, n + what.n)
+# ---- the body --------------------------------------------------------------------------------------------------------
 
 cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
     cdef Json j
@@ -154,106 +94,8 @@ cdef bint cyclebody_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slic
     q.keeps = release.p != NULL and release.p[0] == b'f'
     return ack.p == NULL or slice_is(ack, b"null") or cyclebody_ack(ack, a, q, e)
 
-# ---- the acknowledgment --------------------------------------------------------------------------------------------
-
-cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
-    cdef Json j
-    cdef bint first = True
-    cdef Slice key, value
-    cdef Slice none = slice_of(NULL, 0)
-    cdef Slice txid = none
-    cdef Slice lease = none
-    cdef Slice status = none
-    cdef Slice count = none
-    cdef Slice error = none
-    cdef uint8_t kind, keep
-    if raw.p[0] != b'{':
-        return cyclebody_refuse(e, NULL, 0, b"ack", b"must be an object or null")
-    json_open(&j, raw, JSON_DEPTH)
-    json_enter(&j, b'{')
-    while member_next(&j, &first, a, &key):
-        if not json_skip(&j, &value):
-            break
-        if member_is(key, b"transactionId"):
-            txid = value
-        elif member_is(key, b"leaseId"):
-            lease = value
-        elif member_is(key, b"status"):
-            status = value
-        elif member_is(key, b"count"):
-            count = value
-        elif member_is(key, b"error"):
-            error = value
-        elif cyclebody_typo(q, key, CYCLE_ACK_NAMES, b"ack", -1, a, e):
-            return False
-    if (not cyclebody_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
-            or not cyclebody_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
-            or not cyclebody_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
-            or not cyclebody_reason(error, a, q, e)):
-        return False
-    q.has_ack = True
-    q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
-    q.has_lease = lease.n != 0
-    q.count = cyclebody_count(count)
-    if q.error.n == 0:
-        q.error = slice_lit(b"Streaming cycle reported failure")
-    if txid.n == 0:
-        cyclebody_fail(q, a, b"ack.transactionId is required", none)
-        return True
-    ident_record(txid, q.ack, &kind, &keep)
-    if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
-        cyclebody_fail(q, a, b"Unknown ack.status: ", status)
-    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
-        cyclebody_fail(q, a, b"Invalid or expired lease", none)
-    return True
-
-cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
-    # Takes why the cycle failed: a text, or any other JSON as it is spelled.
-    if raw.p == NULL or raw.p[0] == b'"' or raw.p[0] == b'n':
-        return cyclebody_text(raw, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)
-    if raw.n > CYCLE_REASON or not text_is_utf8(raw):
-        return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
-    q.error = raw
-    return True
-
-cdef int cyclebody_count(Slice raw) noexcept nogil:
-    # Returns a whole number from 0; anything else counts as 1.
-    cdef int64_t n
-    return <int>n if ident_whole(raw, &n) and n <= 0x7fffffff else 1
-
-# ---- the answer ----------------------------------------------------------------------------------------------------
-
-cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
-    # Writes the answer. queue: of the source partition, p NULL: unknown. error: why nothing was done, p NULL: success.
-    cdef bint done = error.p == NULL
-    member_bool(b, b"{\"success\":", done)
-    member_raw(b, b",\"query_id\":", q.query_json)
-    member_raw(b, b",\"partition_id\":", q.partition_json)
-    buf_text(b, b",\"queueName\":")
-    if queue.p != NULL:
-        text_escape(b, queue)
-    else:
-        buf_text(b, b"null")
-    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.gone else 0)
-    buf_text(b, b",\"push_results\":")
-    if done and not q.gone:
-        pushreply_items(b, &q.push, q.push.n)
-    else:
-        buf_text(b, b"[]")
-    buf_text(b, b",\"ack_result\":")
-    if q.has_ack and done:
-        member_int(b, b"{\"success\":true,\"count\":", 0 if q.dead else q.count)
-        member_bool(b, b",\"lease_released\":", not q.keeps and not q.dead)
-        member_bool(b, b",\"dlq\":", q.dead)
-        buf_byte(b, b'}')
-    else:
-        buf_text(b, b"null")
-    if not done:
-        member_text(b, b",\"error\":", error)
-    buf_byte(b, b'}')
-
-# Reads what a cycle pushes to its sinks. In: the body's items, one by one. Out: items of a push, and namespace and task
-# for queues that it creates.
+# ---- messages to push ------------------------------------------------------------------------------------------------
+# Reads items of a push for the sinks of the cycle, and namespace and task for queues that it creates.
 
 cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.
@@ -358,3 +200,165 @@ cdef bint cyclebody_namespace(CycleReq* q, Arena* a, Slice queue, Slice ns, Slic
     s.task = task if task.p != NULL else slice_lit(b"")
     q.spaces = s
     return True
+
+# ---- the acknowledgment ----------------------------------------------------------------------------------------------
+
+cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Slice txid = none
+    cdef Slice lease = none
+    cdef Slice status = none
+    cdef Slice count = none
+    cdef Slice error = none
+    cdef uint8_t kind, keep
+    if raw.p[0] != b'{':
+        return cyclebody_refuse(e, NULL, 0, b"ack", b"must be an object or null")
+    json_open(&j, raw, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        if not json_skip(&j, &value):
+            break
+        if member_is(key, b"transactionId"):
+            txid = value
+        elif member_is(key, b"leaseId"):
+            lease = value
+        elif member_is(key, b"status"):
+            status = value
+        elif member_is(key, b"count"):
+            count = value
+        elif member_is(key, b"error"):
+            error = value
+        elif cyclebody_typo(q, key, CYCLE_ACK_NAMES, b"ack", -1, a, e):
+            return False
+    if (not cyclebody_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
+            or not cyclebody_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
+            or not cyclebody_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
+            or not cyclebody_reason(error, a, q, e)):
+        return False
+    q.has_ack = True
+    q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
+    q.has_lease = lease.n != 0
+    q.count = cyclebody_count(count)
+    if q.error.n == 0:
+        q.error = slice_lit(b"Streaming cycle reported failure")
+    if txid.n == 0:
+        cyclebody_fail(q, a, b"ack.transactionId is required", none)
+        return True
+    ident_record(txid, q.ack, &kind, &keep)
+    if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
+        cyclebody_fail(q, a, b"Unknown ack.status: ", status)
+    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
+        cyclebody_fail(q, a, b"Invalid or expired lease", none)
+    return True
+
+cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # Takes why the cycle failed: a text, or any other JSON as it is spelled.
+    if raw.p == NULL or raw.p[0] == b'"' or raw.p[0] == b'n':
+        return cyclebody_text(raw, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)
+    if raw.n > CYCLE_REASON or not text_is_utf8(raw):
+        return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
+    q.error = raw
+    return True
+
+cdef int cyclebody_count(Slice raw) noexcept nogil:
+    # Returns a whole number from 0; anything else counts as 1.
+    cdef int64_t n
+    return <int>n if ident_whole(raw, &n) and n <= 0x7fffffff else 1
+
+# ---- texts, refusals, failures ---------------------------------------------------------------------------------------
+
+cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
+                         Slice* out, ApiError* e) noexcept nogil:
+    # Reads a text, p NULL if it is absent or null. Returns False if it is no text, too short, too long, or has a NUL.
+    cdef bint half = False
+    cdef char[80] text
+    out[0] = slice_of(NULL, 0)
+    if raw.p == NULL or slice_is(raw, b"null"):
+        return True
+    if (raw.p[0] == b'"' and text_unescape(raw, a, out, &half) and not half and least <= out.n <= most
+            and memchr(out.p, 0, out.n) == NULL):
+        return True
+    snprintf(text, sizeof(text), b"must be a text of %s%d bytes without NUL", b"1 to " if least else b"at most ",
+             <int>most)
+    return cyclebody_refuse(e, part, place, name, text)
+
+cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
+    # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
+    # Returns False.
+    e.status = 400
+    if part == NULL:
+        snprintf(e.text, 239, b"%s %s", name, text)
+    elif place < 0:
+        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
+    else:
+        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
+    return False
+
+cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
+    q.code = b"invalid_json"
+    return json_refuse(e, j)
+
+cdef bint cyclebody_too_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
+    q.code = b"too_many"
+    return refuse_as(e, b"%s has more than %d elements", name, most)
+
+cdef bint cyclebody_typo(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
+                         ApiError* e) noexcept nogil:
+    # Judges an unknown key. Returns True if it was refused.
+    if not typo_key(key, names, part, place, a, e):
+        return False
+    q.code = b"unknown_name"
+    return True
+
+cdef void cyclebody_fail(CycleReq* q, Arena* a, const char* text, Slice what) noexcept nogil:
+    # Marks a well-formed cycle as failed; the first reason counts.
+    cdef size_t n = strlen(text)
+    cdef char* out
+    if q.failed.p != NULL:
+        return
+    if what.n > 200:
+        what.n = 200
+        while <unsigned char>what.p[what.n] & 0xc0 == 0x80:      # cut in front of a character
+            what.n -= 1
+    out = <char*>arena_alloc(a, n + what.n)
+    if out == NULL:
+        q.failed = slice_lit(b"Out of memory")
+        return
+    memcpy(out, text, n)
+    if what.n:
+        memcpy(out + n, what.p, what.n)
+    q.failed = slice_of(out, n + what.n)
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
+
+cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
+    # Writes the answer. queue: of the source partition, p NULL: unknown. error: why nothing was done, p NULL: success.
+    cdef bint done = error.p == NULL
+    member_bool(b, b"{\"success\":", done)
+    member_raw(b, b",\"query_id\":", q.query_json)
+    member_raw(b, b",\"partition_id\":", q.partition_json)
+    buf_text(b, b",\"queueName\":")
+    if queue.p != NULL:
+        text_escape(b, queue)
+    else:
+        buf_text(b, b"null")
+    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.gone else 0)
+    buf_text(b, b",\"push_results\":")
+    if done and not q.gone:
+        pushreply_items(b, &q.push, q.push.n)
+    else:
+        buf_text(b, b"[]")
+    buf_text(b, b",\"ack_result\":")
+    if q.has_ack and done:
+        member_int(b, b"{\"success\":true,\"count\":", 0 if q.dead else q.count)
+        member_bool(b, b",\"lease_released\":", not q.keeps and not q.dead)
+        member_bool(b, b",\"dlq\":", q.dead)
+        buf_byte(b, b'}')
+    else:
+        buf_text(b, b"null")
+    if not done:
+        member_text(b, b",\"error\":", error)
+    buf_byte(b, b'}')

@@ -1,5 +1,5 @@
 # Reads what a cycle does to the state of its stream: values that are set and dropped, by key. In: the body's
-# operations, one by one. Out: the last operation of each key.
+# operations, one by one. Out: the last operation of each key. Stateless, takes no lock.
 
 cdef bint cycleops_read(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.

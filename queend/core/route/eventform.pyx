@@ -1,5 +1,8 @@
 # Checks which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time). Checks and
-# writes base64 of binary data. In: a value. Out: whether it is valid, or its bytes.
+# writes base64 of binary data. Writes messages as events. In: a value, or a message. Out: whether the value is valid;
+# bytes. Stateless, takes no lock.
+
+# ---- values of attributes --------------------------------------------------------------------------------------------
 
 cdef bint eventform_clean(Slice text) noexcept nogil:
     # Returns True if a CloudEvents String may hold the text: no control characters.
@@ -74,6 +77,8 @@ cdef bint eventform_time(Slice text) noexcept nogil:
             and b'0' <= text.p[i + 4] <= b'5' and b'0' <= text.p[i + 5] <= b'9'
             and time_parse(slice_of(text.p, 19), &us))
 
+# ---- base64 ----------------------------------------------------------------------------------------------------------
+
 cdef bint eventform_base64(Slice text) noexcept nogil:
     cdef size_t i
     cdef size_t n = text.n
@@ -116,20 +121,9 @@ cdef void eventform_put_base64(Buf* b, Slice bytes) noexcept nogil:
         i += 3
     at[0] = b'"'
 
-# Writes messages as CloudEvents. In: messages. Out: bytes. A message that came as an event goes out with its attributes
-# as they were, any other message as an event of this queue. Data for an acknowledgment stand in extensions, which all
-# begin with `queend`.
-
-cdef inline void eventform_origin(Slice* origin, Slice key, Slice value) noexcept nogil:
-    # Takes a member of a message's headers if it says what a redriven dead letter was at first.
-    if member_is(key, b"originTransactionId"):
-        origin[0] = value
-    elif member_is(key, b"originQueue"):
-        origin[1] = value
-    elif member_is(key, b"originPartition"):
-        origin[2] = value
-    elif member_is(key, b"originOffset"):
-        origin[3] = value
+# ---- messages as events ----------------------------------------------------------------------------------------------
+# A message that came as an event goes out with its attributes as they were, any other message as an event of this
+# queue. Data for an acknowledgment stand in extensions, which all begin with `queend`.
 
 cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef Json j
@@ -213,6 +207,17 @@ cdef void eventform_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b'","queendoffset":"')       # numbers of events have 32 bits
     buf_int(b, m.offset)
     buf_byte(b, b'"')
+
+cdef inline void eventform_origin(Slice* origin, Slice key, Slice value) noexcept nogil:
+    # Takes a member of a message's headers if it says what a redriven dead letter was at first.
+    if member_is(key, b"originTransactionId"):
+        origin[0] = value
+    elif member_is(key, b"originQueue"):
+        origin[1] = value
+    elif member_is(key, b"originPartition"):
+        origin[2] = value
+    elif member_is(key, b"originOffset"):
+        origin[3] = value
 
 cdef void eventform_put_origin(Buf* b, Slice* origin) noexcept nogil:
     # Writes what a redriven dead letter was at first: transaction id, queue, partition (JSON texts), offset (digits).

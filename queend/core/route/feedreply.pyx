@@ -1,5 +1,5 @@
 # Writes the messages of a stream as its client reads them: server-sent events, or frames of a WebSocket. In: messages.
-# Out: bytes.
+# Out: bytes. Stateless, takes no lock.
 
 cdef enum:
     CHUNK_HEAD = 10           # `0000abcd\r\n`: the size is filled in when the chunk is complete
@@ -106,7 +106,7 @@ cdef void feedreply_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     feedreply_flatten(b, at)
     buf_put(b, b"\n\n", 2)
 
-# ---- windows -------------------------------------------------------------------------------------------------------
+# ---- windows ---------------------------------------------------------------------------------------------------------
 
 cdef void feedreply_window_open(Buf* b, PopMessage* m) noexcept nogil:
     # Begins a window: messages of one partition and one lease, as one event. m is the first message.

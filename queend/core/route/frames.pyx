@@ -1,6 +1,7 @@
 # Reads POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, as in
 # docs/binary-formats.md. In: a body, of which nothing is used before all is checked. Out: runs, if groups can be rows
-# of the log as they are; else items. Form A has payloads one by one, form B a zstd frame of message frames per group.
+# of the log as they are; else items. Stateless, takes no lock. Form A has payloads one by one, form B a zstd frame of
+# message frames per group.
 
 cdef enum:
     FRAMES_ZSTD = 1           # form A: what follows the length is one zstd frame
@@ -24,34 +25,10 @@ cdef struct Frames:
     PushReq* out
     ApiError* error
 
-cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
-    return refuse_as(f.error, b"Invalid binary push: %s (group %d)", text, f.group)
+cdef enum:
+    FRAMES_ANY_SIZE = -1      # no size is announced
 
-cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
-    return refuse_as(f.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
-
-cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
-    if f.end - f.p < 4:
-        return False
-    v[0] = le32(f.p)
-    f.p += 4
-    return True
-
-cdef inline bint frames_slice(Frames* f, size_t n, Slice* out) noexcept nogil:
-    if <size_t>(f.end - f.p) < n:
-        return False
-    out[0] = slice_of(<const char*>f.p, n)
-    f.p += n
-    return True
-
-cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
-    # Reads a text: u16 length, bytes.
-    cdef uint16_t n
-    if f.end - f.p < 2:
-        return False
-    n = le16(f.p)
-    f.p += 2
-    return frames_slice(f, n, out)
+# ---- a body ----------------------------------------------------------------------------------------------------------
 
 cdef bint frames_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
                        ApiError* e) noexcept nogil:
@@ -82,6 +59,9 @@ cdef bint frames_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items
     out.unpacked = f.unpacked
     return True
 
+cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
+    return body.n >= 4 and memcmp(body.p, magic, 4) == 0
+
 cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
                        ApiError* e) noexcept nogil:
     memset(f, 0, sizeof(Frames))
@@ -95,9 +75,6 @@ cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, in
     f.error = e
     out.n = 0
     out.items = NULL
-
-cdef enum:
-    FRAMES_ANY_SIZE = -1      # no size is announced
 
 cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
     # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: the
@@ -142,48 +119,7 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
         return frames_refuse(f, b"bytes after the last group")
     return True
 
-cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
-    cdef Json j
-    return pushitem_json(&j, payload, NULL) or refuse_as(
-        f.error, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin),
-        f.group, i)
-
-cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
-    # Returns room for n more items, not initialized; NULL if memory ran out.
-    cdef PushItem* more
-    if f.out.n + n > f.room:
-        f.room = (f.out.n + n) * 2
-        more = <PushItem*>arena_alloc(f.arena, f.room * sizeof(PushItem))
-        if more == NULL:
-            return NULL
-        if f.out.n:
-            memcpy(more, f.out.items, f.out.n * sizeof(PushItem))
-        f.out.items = more
-    f.out.n += n
-    return &f.out.items[f.out.n - n]
-
-cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexcept nogil:
-    # Adds a run as one item if it may be a row by itself (whole), else its records as items.
-    cdef PushItem* at
-    cdef PushItem head = like[0]
-    if run.n == 0:
-        return True
-    if whole:
-        run.items = <PushItem*>arena_alloc(f.arena, run.n * sizeof(PushItem))
-        at = frames_items(f, 1)
-        if at == NULL or run.items == NULL:
-            return refuse_memory(f.error)
-        head.run = run
-        head.payload.n = run.bytes
-        at[0] = head
-        return True
-    at = frames_items(f, run.n)
-    if at == NULL:
-        return refuse_memory(f.error)
-    pushrun_expand(run, &head, at)
-    return True
-
-# ---- form B --------------------------------------------------------------------------------------------------------
+# ---- form B ----------------------------------------------------------------------------------------------------------
 
 cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     # Reads u32 length and one zstd frame of n message frames.
@@ -230,7 +166,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     return frames_keep(f, run, like, not f.single and n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES
                        and inner.n <= RUN_RATIO * z.n and pushrun_distinct(run))
 
-# ---- form A --------------------------------------------------------------------------------------------------------
+# ---- form A ----------------------------------------------------------------------------------------------------------
 
 cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept nogil:
     # Reads n messages: [u16 length, transactionId,] u32 length, payload. Cuts them into runs as rows are cut. Messages
@@ -316,5 +252,76 @@ cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint w
         it += 1
     return True
 
-cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
-    return body.n >= 4 and memcmp(body.p, magic, 4) == 0
+# ---- items -----------------------------------------------------------------------------------------------------------
+
+cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
+    cdef Json j
+    return pushitem_json(&j, payload, NULL) or refuse_as(
+        f.error, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin),
+        f.group, i)
+
+cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
+    # Returns room for n more items, not initialized; NULL if memory ran out.
+    cdef PushItem* more
+    if f.out.n + n > f.room:
+        f.room = (f.out.n + n) * 2
+        more = <PushItem*>arena_alloc(f.arena, f.room * sizeof(PushItem))
+        if more == NULL:
+            return NULL
+        if f.out.n:
+            memcpy(more, f.out.items, f.out.n * sizeof(PushItem))
+        f.out.items = more
+    f.out.n += n
+    return &f.out.items[f.out.n - n]
+
+cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexcept nogil:
+    # Adds a run as one item if it may be a row by itself (whole), else its records as items.
+    cdef PushItem* at
+    cdef PushItem head = like[0]
+    if run.n == 0:
+        return True
+    if whole:
+        run.items = <PushItem*>arena_alloc(f.arena, run.n * sizeof(PushItem))
+        at = frames_items(f, 1)
+        if at == NULL or run.items == NULL:
+            return refuse_memory(f.error)
+        head.run = run
+        head.payload.n = run.bytes
+        at[0] = head
+        return True
+    at = frames_items(f, run.n)
+    if at == NULL:
+        return refuse_memory(f.error)
+    pushrun_expand(run, &head, at)
+    return True
+
+# ---- bytes and refusals ----------------------------------------------------------------------------------------------
+
+cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
+    if f.end - f.p < 4:
+        return False
+    v[0] = le32(f.p)
+    f.p += 4
+    return True
+
+cdef inline bint frames_slice(Frames* f, size_t n, Slice* out) noexcept nogil:
+    if <size_t>(f.end - f.p) < n:
+        return False
+    out[0] = slice_of(<const char*>f.p, n)
+    f.p += n
+    return True
+
+cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
+    # Reads a text: u16 length, bytes.
+    cdef uint16_t n
+    if f.end - f.p < 2:
+        return False
+    n = le16(f.p)
+    f.p += 2
+    return frames_slice(f, n, out)
+
+cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
+    return refuse_as(f.error, b"Invalid binary push: %s (group %d)", text, f.group)
+
+cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
+    return refuse_as(f.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)

@@ -1,9 +1,11 @@
-# Checks and reads names, ids and numbers for several routes, and words the refusal of an item or a parameter. In:
-# literals or texts. Out: their values, or a refusal.
+# Names, ids and numbers of several routes; ids that follow from an Idempotency-Key; the words that refuse an item. In:
+# literals, texts, headers. Out: their values, or a refusal. Stateless, takes no lock.
 
 cdef const char* QUEUE_TEXT = b"Queue must be a non-empty text of at most 255 bytes"
 cdef const char* PARTITION_TEXT = b"Partition must be valid text of at most 255 bytes"
 cdef const char* TXID_TEXT = b"TransactionId must be valid text of at most 255 characters"
+
+# ---- names and numbers -----------------------------------------------------------------------------------------------
 
 cdef bint refuse_item(ApiError* e, const char* text, const char* what, int index, const char* field) noexcept nogil:
     # Refuses an item: `Queue must be a string (item 3, field queue)`. Returns False.
@@ -22,66 +24,6 @@ cdef inline bint ident_name_fits(Slice text) noexcept nogil:
 
 cdef inline bint ident_name_valid(Slice bytes) noexcept nogil:
     return ident_name_fits(bytes) and text_is_utf8(bytes)
-
-cdef bint ident_txid_fits(Slice text) noexcept nogil:
-    # Returns True if the text may be a transactionId, at most 255 characters. Requires UTF-8.
-    cdef size_t i
-    cdef size_t n = 0
-    if memchr(text.p, 0, text.n) != NULL:
-        return False
-    if text.n <= TXID_MAX:
-        return True
-    for i in range(text.n):
-        if (<unsigned char>text.p[i] & 0xc0) != 0x80:
-            n += 1
-    return n <= TXID_MAX
-
-cdef inline bint ident_txid_valid(Slice bytes) noexcept nogil:
-    return ident_txid_fits(bytes) and text_is_utf8(bytes)
-
-cdef inline bint ident_uuid(Slice text, unsigned char* id) noexcept nogil:
-    # Returns True if the text is a UUID in canonical spelling, which is written to id.
-    return text.n == 36 and wide_uuid_parse(text.p, id) == UUID_LOWER
-
-cdef inline bint ident_record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
-    # Returns True if the text is a UUID in canonical spelling: it is its own id.
-    if not ident_uuid(text, id):
-        return False
-    # the kind follows from the version nibble alone, as in the database
-    kind[0] = ID_V7 if (id[6] >> 4) == 7 else ID_OTHER
-    return True
-
-cdef void ident_digest(const void* text, size_t n, unsigned char* id) noexcept nogil:
-    # Computes the id of a text: a UUID of version 8.
-    cdef unsigned char[32] digest
-    SHA256(<const unsigned char*>text, n, digest)
-    memcpy(id, digest, 16)
-    id[6] = (id[6] & 0x0f) | 0x80
-    id[8] = (id[8] & 0x3f) | 0x80
-
-cdef void ident_record(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
-    # Computes the 16 bytes by which a transactionId is stored and searched (docs/inside/storage.md).
-    keep_text[0] = 0
-    if ident_record_uuid(text, id, kind):
-        return
-    ident_digest(text.p, text.n, id)
-    kind[0] = ID_OTHER
-    keep_text[0] = 1
-
-cdef bint ident_txid(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,
-                     uint8_t* keep_text) noexcept nogil:
-    # Reads a literal as a transactionId and its logrecord id. A UUID in canonical spelling needs no other check.
-    # Returns
-    # False if the literal cannot be a transactionId.
-    cdef bint half = False
-    keep_text[0] = 0
-    text[0] = slice_of(raw.p + 1, raw.n - 2)
-    if ident_record_uuid(text[0], id, kind):
-        return True
-    if not text_unescape(raw, a, text, &half) or half or not ident_txid_fits(text[0]):
-        return False
-    ident_record(text[0], id, kind, keep_text)
-    return True
 
 cdef bint ident_whole(Slice raw, int64_t* out) noexcept nogil:
     # Reads a JSON number that is whole and not negative, of at most 18 digits.
@@ -104,31 +46,74 @@ cdef Slice ident_pair(Slice one, Slice other, Arena* a) noexcept nogil:
     memcpy(text + one.n + 1, other.p, other.n)
     return slice_of(text, one.n + 1 + other.n)
 
-# Reads Idempotency-Key: a push repeated with its key stores nothing twice. In: a key, and items. Out: ids. No table
-# remembers keys: a logrecord without a transactionId gets an id computed from the key and its place in the request.
-# That
-# id is found like any other, within its partition and as long as its message is stored.
+# ---- ids of messages -------------------------------------------------------------------------------------------------
+
+cdef bint ident_txid(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,
+                     uint8_t* keep_text) noexcept nogil:
+    # Reads a literal as a transactionId and its record id. A UUID in canonical spelling needs no other check.
+    # Returns False if the literal cannot be a transactionId.
+    cdef bint half = False
+    keep_text[0] = 0
+    text[0] = slice_of(raw.p + 1, raw.n - 2)
+    if ident_record_uuid(text[0], id, kind):
+        return True
+    if not text_unescape(raw, a, text, &half) or half or not ident_txid_fits(text[0]):
+        return False
+    ident_record(text[0], id, kind, keep_text)
+    return True
+
+cdef bint ident_txid_fits(Slice text) noexcept nogil:
+    # Returns True if the text may be a transactionId, at most 255 characters. Requires UTF-8.
+    cdef size_t i
+    cdef size_t n = 0
+    if memchr(text.p, 0, text.n) != NULL:
+        return False
+    if text.n <= TXID_MAX:
+        return True
+    for i in range(text.n):
+        if (<unsigned char>text.p[i] & 0xc0) != 0x80:
+            n += 1
+    return n <= TXID_MAX
+
+cdef inline bint ident_txid_valid(Slice bytes) noexcept nogil:
+    return ident_txid_fits(bytes) and text_is_utf8(bytes)
+
+cdef void ident_record(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
+    # Computes the 16 bytes by which a transactionId is stored and searched (docs/inside/storage.md).
+    keep_text[0] = 0
+    if ident_record_uuid(text, id, kind):
+        return
+    ident_digest(text.p, text.n, id)
+    kind[0] = ID_OTHER
+    keep_text[0] = 1
+
+cdef inline bint ident_record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
+    # Returns True if the text is a UUID in canonical spelling: it is its own id.
+    if not ident_uuid(text, id):
+        return False
+    # the kind follows from the version nibble alone, as in the database
+    kind[0] = ID_V7 if (id[6] >> 4) == 7 else ID_OTHER
+    return True
+
+cdef inline bint ident_uuid(Slice text, unsigned char* id) noexcept nogil:
+    # Returns True if the text is a UUID in canonical spelling, which is written to id.
+    return text.n == 36 and wide_uuid_parse(text.p, id) == UUID_LOWER
+
+cdef void ident_digest(const void* text, size_t n, unsigned char* id) noexcept nogil:
+    # Computes the id of a text: a UUID of version 8.
+    cdef unsigned char[32] digest
+    SHA256(<const unsigned char*>text, n, digest)
+    memcpy(id, digest, 16)
+    id[6] = (id[6] & 0x0f) | 0x80
+    id[8] = (id[8] & 0x3f) | 0x80
+
+# ---- Idempotency-Key -------------------------------------------------------------------------------------------------
+# A push repeated with its key stores nothing twice. No table remembers keys: a record without a transactionId gets an
+# id computed from the key and its place in the request. That id is found like any other, within its partition and as
+# long as its message is stored.
 
 cdef enum:
     KEY_MOST = 255            # characters of a key
-
-cdef bint ident_key_read(Slice headers, Slice* key, ApiError* e) noexcept nogil:
-    # Reads the key, a token or in quotes, which do not count. Refuses all but 1 to 255 visible ASCII characters, and
-    # two keys.
-    cdef const char* at = headers.p
-    cdef Slice other
-    cdef size_t i
-    header_next(&at, headers.p + headers.n, b"idempotency-key", key)
-    if header_next(&at, headers.p + headers.n, b"idempotency-key", &other):
-        return refuse(e, b"Idempotency-Key is given twice")
-    if key.n >= 2 and key.p[0] == b'"' and key.p[key.n - 1] == b'"':
-        key[0] = slice_of(key.p + 1, key.n - 2)
-    if key.n == 0 or key.n > KEY_MOST:
-        return refuse(e, b"Idempotency-Key must have 1 to 255 characters")
-    for i in range(key.n):
-        if key.p[i] < b' ' or key.p[i] > b'~':
-            return refuse(e, b"Idempotency-Key must be printable ASCII")
-    return True
 
 cdef bint ident_key_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
     # Computes ids from the key for records without a transactionId of their own. If tokens are in use, each subject has
@@ -166,6 +151,24 @@ cdef bint ident_key_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, Api
             it.keyed = 1
             pushrun_ids(it.run)
         n += it.run.n
+    return True
+
+cdef bint ident_key_read(Slice headers, Slice* key, ApiError* e) noexcept nogil:
+    # Reads the key, a token or in quotes, which do not count. Refuses all but 1 to 255 visible ASCII characters, and
+    # two keys.
+    cdef const char* at = headers.p
+    cdef Slice other
+    cdef size_t i
+    header_next(&at, headers.p + headers.n, b"idempotency-key", key)
+    if header_next(&at, headers.p + headers.n, b"idempotency-key", &other):
+        return refuse(e, b"Idempotency-Key is given twice")
+    if key.n >= 2 and key.p[0] == b'"' and key.p[key.n - 1] == b'"':
+        key[0] = slice_of(key.p + 1, key.n - 2)
+    if key.n == 0 or key.n > KEY_MOST:
+        return refuse(e, b"Idempotency-Key must have 1 to 255 characters")
+    for i in range(key.n):
+        if key.p[i] < b' ' or key.p[i] > b'~':
+            return refuse(e, b"Idempotency-Key must be printable ASCII")
     return True
 
 cdef void ident_key_id(unsigned char* seed, uint64_t index, unsigned char* id) noexcept nogil:

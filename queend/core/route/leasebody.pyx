@@ -1,4 +1,5 @@
-# Reads POST /api/v1/lease/:leaseId/extend, which lease and for how long, and writes the answer.
+# Reads POST /api/v1/lease/:leaseId/extend, and writes the answer. In: path and body. Out: which lease is extended and
+# for how long, or a refusal; the answer. Stateless, takes no lock.
 
 cdef bint leasebody_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e) noexcept nogil:
     # Parses a request. An empty body, {}, [] and null all mean 60 seconds.

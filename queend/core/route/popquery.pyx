@@ -1,5 +1,6 @@
-# Reads what path and query of GET /api/v1/pop* and /api/v1/stream/* ask for. In: a request. Out: a pop, or a refusal.
-# The parameters are taken in one walk over the query; a table names them and their kinds.
+# Reads what path and query of GET /api/v1/pop* and /api/v1/stream/* ask for. In: a request. Out: a pop, for a stream
+# with a FeedReq, or a refusal. Owns pop_params, filled at import; no lock. The parameters are taken in one walk over
+# the query; the table names them and their kinds.
 
 cdef enum:                    # rows of pop_params
     ASKED_BATCH
@@ -29,6 +30,10 @@ cdef enum:
     OF_POP = 1
     OF_STREAM = 2
     OF_BOTH = 3
+
+cdef enum:
+    FEED_CREDIT = 100         # messages without an acknowledgment
+    FEED_BEAT_S = 15
 
 cdef void popquery_param(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
     # Fills a row of a table.
@@ -61,7 +66,139 @@ popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0
 popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
 popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
 
-# ---- the query -----------------------------------------------------------------------------------------------------
+# ---- a pop -----------------------------------------------------------------------------------------------------------
+
+cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
+                         ApiError* e) noexcept nogil:
+    cdef ParamValue[POP_PARAMS] v
+    return popquery_params(query, pop_params, POP_PARAMS, OF_POP, v, a, e) and popquery_make(route, path, v, a, s, q, e)
+
+cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
+                        ApiError* e) noexcept nogil:
+    # Makes a pop from the values of its parameters.
+    memset(q, 0, sizeof(PopReq))
+    q.route = route
+    if not popquery_path(route, path, a, q, e):
+        return False
+    q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
+    if route == ROUTE_POP_ANY:
+        if (not popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
+                or not popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)):
+            return False
+        q.ns = v[ASKED_NAMESPACE].text
+        q.task = v[ASKED_TASK].text
+        if q.ns.n == 0 and q.task.n == 0:
+            return refuse(e, b"namespace or task is required")
+    if v[ASKED_CONFLATION].yes:
+        # permanent, and told before anything is claimed: a client that needs it must not be served without it
+        return refuse(e, b"conflation is not supported")
+    q.wait = v[ASKED_WAIT].yes
+    q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
+    q.autopilot = v[ASKED_AUTOPILOT].yes
+    q.frames = v[ASKED_FRAMES].yes
+    if v[ASKED_FORMAT].found == QUERY_UNREADABLE or v[ASKED_FORMAT].text.n:
+        q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
+        if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
+            return refuse(e, b"format must be json or cloudevents")
+    q.batch = req_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
+    q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
+    q.batch_given = v[ASKED_BATCH].given
+    q.partitions = min(max(req_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
+    q.partitions_given = v[ASKED_PARTITIONS].given
+    if req_has_partition(route):
+        q.partitions = 1
+        q.partitions_given = True       # by the path: nothing is left to choose
+    q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
+    if (v[ASKED_LEASE].found != QUERY_ABSENT
+            and not (uri_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX)):
+        return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
+    return popquery_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
+
+cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
+    # what stands after /api/v1/pop/queue/ or /api/v1/stream/
+    cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
+    cdef Slice queue
+    if route == ROUTE_POP_ANY:
+        return True
+    path = slice_from(path, 15 if streams else 18)
+    queue = slice_until(path, b'/')
+    if not uri_decode(queue, a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
+        return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
+    if req_has_partition(route) and (not uri_decode(slice_from(path, queue.n + 11), a, False, &q.partition)
+                                     or q.partition.n > NAME_MAX):
+        return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
+    return True
+
+cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s,
+                                PopReq* q,
+                                ApiError* e) noexcept nogil:
+    # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
+    # from_beginning: `all`, in the words of the published clients.
+    cdef Slice mode = asked_mode.text
+    cdef Slice since = asked_from.text
+    if strict and (asked_mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
+                   and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
+                   and not slice_is(mode, b"new-only")):
+        return refuse(e, b"subscriptionMode must be all, new or new-only")
+    if strict and (asked_from.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
+                   and not time_parse(since, &q.sub_from_us)):
+        return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
+    if slice_is(q.group, b"__QUEUE_MODE__"):
+        return True
+    if since.n and not slice_is(since, b"now"):
+        # not strict: an unreadable time means "from the beginning", as in Queen MQ
+        q.sub_from_valid = time_parse(since, &q.sub_from_us)
+        return True
+    if mode.n:
+        q.sub_new = slice_is(mode, b"new") or slice_is(mode, b"new-only")
+    else:
+        q.sub_new = s.default_new
+    if since.n:
+        q.sub_new = True
+    return True
+
+# ---- a stream --------------------------------------------------------------------------------------------------------
+# Parameters that a pop does not have: credit, heartbeat, release, window.
+
+cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
+                        ApiError* e) noexcept nogil:
+    cdef ParamValue[POP_PARAMS] v
+    if not (popquery_params(query, pop_params, POP_PARAMS, OF_STREAM, v, a, e)
+            and popquery_make(route, path, v, a, s, q, e)):
+        return False
+    if q.frames:
+        return refuse(e, b"frames are for pops; a stream is written in JSON")
+    more.credit = req_number(&v[ASKED_CREDIT], 0)
+    if v[ASKED_CREDIT].given and not 1 <= more.credit <= BATCH_MAX:
+        return refuse(e, b"credit must be a whole number from 1 to 10000")
+    more.beat_s = req_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
+    if not 1 <= more.beat_s <= FEED_BEAT_MOST_S:
+        return refuse(e, b"heartbeat must be a whole number from 1 to 600")
+    more.window = req_number(&v[ASKED_WINDOW], 0)
+    if v[ASKED_WINDOW].given and not popquery_window(q, more, e):
+        return False
+    more.release = v[ASKED_RELEASE].yes
+    more.release_given = v[ASKED_RELEASE].text.n != 0
+    if not q.batch_given and not q.window:
+        q.batch = more.credit if more.credit else FEED_CREDIT
+    q.wait = True
+    q.autopilot = False
+    return True
+
+cdef bint popquery_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
+    # Checks `window`: each pop of the stream then brings one window, whole.
+    if not 1 <= more.window <= BATCH_MAX:
+        return refuse(e, b"window must be a whole number from 1 to 10000")
+    if q.batch_given or q.partitions_given and q.partitions != 1:
+        return refuse(e, b"window stands instead of batch and partitions")
+    if more.credit and more.credit < more.window:
+        return refuse(e, b"credit must be at least window")
+    q.window = True
+    q.batch = more.window
+    q.partitions = 1
+    return True
+
+# ---- the query -------------------------------------------------------------------------------------------------------
 
 cdef bint popquery_params(Slice query, const Param* table, int n, int of, ParamValue* values, Arena* a,
                           ApiError* e) noexcept nogil:
@@ -125,139 +262,3 @@ cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept no
     if v.given and p.low <= v.number <= p.high:
         return True
     return refuse_as(e, b"%s must be a whole number from %d to %d", text, p.low, p.high)
-
-# ---- what it asks for ----------------------------------------------------------------------------------------------
-
-cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
-    # what stands after /api/v1/pop/queue/ or /api/v1/stream/
-    cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
-    cdef Slice queue
-    if route == ROUTE_POP_ANY:
-        return True
-    path = slice_from(path, 15 if streams else 18)
-    queue = slice_until(path, b'/')
-    if not uri_decode(queue, a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
-        return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
-    if req_has_partition(route) and (not uri_decode(slice_from(path, queue.n + 11), a, False, &q.partition)
-                                     or q.partition.n > NAME_MAX):
-        return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
-    return True
-
-cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
-                         ApiError* e) noexcept nogil:
-    cdef ParamValue[POP_PARAMS] v
-    return popquery_params(query, pop_params, POP_PARAMS, OF_POP, v, a, e) and popquery_make(route, path, v, a, s, q, e)
-
-cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
-                        ApiError* e) noexcept nogil:
-    # Makes a pop from the values of its parameters.
-    memset(q, 0, sizeof(PopReq))
-    q.route = route
-    if not popquery_path(route, path, a, q, e):
-        return False
-    q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
-    if route == ROUTE_POP_ANY:
-        if (not popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
-                or not popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)):
-            return False
-        q.ns = v[ASKED_NAMESPACE].text
-        q.task = v[ASKED_TASK].text
-        if q.ns.n == 0 and q.task.n == 0:
-            return refuse(e, b"namespace or task is required")
-    if v[ASKED_CONFLATION].yes:
-        # permanent, and told before anything is claimed: a client that needs it must not be served without it
-        return refuse(e, b"conflation is not supported")
-    q.wait = v[ASKED_WAIT].yes
-    q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
-    q.autopilot = v[ASKED_AUTOPILOT].yes
-    q.frames = v[ASKED_FRAMES].yes
-    if v[ASKED_FORMAT].found == QUERY_UNREADABLE or v[ASKED_FORMAT].text.n:
-        q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
-        if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
-            return refuse(e, b"format must be json or cloudevents")
-    q.batch = req_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
-    q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
-    q.batch_given = v[ASKED_BATCH].given
-    q.partitions = min(max(req_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
-    q.partitions_given = v[ASKED_PARTITIONS].given
-    if req_has_partition(route):
-        q.partitions = 1
-        q.partitions_given = True       # by the path: nothing is left to choose
-    q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
-    if (v[ASKED_LEASE].found != QUERY_ABSENT
-            and not (uri_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX)):
-        return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
-    return popquery_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
-
-cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s,
-                                PopReq* q,
-                                ApiError* e) noexcept nogil:
-    # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
-    # from_beginning: `all`, in the words of the published clients.
-    cdef Slice mode = asked_mode.text
-    cdef Slice since = asked_from.text
-    if strict and (asked_mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
-                   and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
-                   and not slice_is(mode, b"new-only")):
-        return refuse(e, b"subscriptionMode must be all, new or new-only")
-    if strict and (asked_from.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
-                   and not time_parse(since, &q.sub_from_us)):
-        return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
-    if slice_is(q.group, b"__QUEUE_MODE__"):
-        return True
-    if since.n and not slice_is(since, b"now"):
-        # not strict: an unreadable time means "from the beginning", as in Queen MQ
-        q.sub_from_valid = time_parse(since, &q.sub_from_us)
-        return True
-    if mode.n:
-        q.sub_new = slice_is(mode, b"new") or slice_is(mode, b"new-only")
-    else:
-        q.sub_new = s.default_new
-    if since.n:
-        q.sub_new = True
-    return True
-
-# Reads GET /api/v1/stream/*: the parts of its query that a pop does not have (credit, heartbeat, release, window). In:
-# a request. Out: a pop and a FeedReq, or a refusal.
-
-cdef enum:
-    FEED_CREDIT = 100         # messages without an acknowledgment
-    FEED_BEAT_S = 15
-
-cdef bint popquery_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
-    # Checks `window`: each pop of the stream then brings one window, whole.
-    if not 1 <= more.window <= BATCH_MAX:
-        return refuse(e, b"window must be a whole number from 1 to 10000")
-    if q.batch_given or q.partitions_given and q.partitions != 1:
-        return refuse(e, b"window stands instead of batch and partitions")
-    if more.credit and more.credit < more.window:
-        return refuse(e, b"credit must be at least window")
-    q.window = True
-    q.batch = more.window
-    q.partitions = 1
-    return True
-
-cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
-                        ApiError* e) noexcept nogil:
-    cdef ParamValue[POP_PARAMS] v
-    if not (popquery_params(query, pop_params, POP_PARAMS, OF_STREAM, v, a, e)
-            and popquery_make(route, path, v, a, s, q, e)):
-        return False
-    if q.frames:
-        return refuse(e, b"frames are for pops; a stream is written in JSON")
-    more.credit = req_number(&v[ASKED_CREDIT], 0)
-    if v[ASKED_CREDIT].given and not 1 <= more.credit <= BATCH_MAX:
-        return refuse(e, b"credit must be a whole number from 1 to 10000")
-    more.beat_s = req_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
-    if not 1 <= more.beat_s <= FEED_BEAT_MOST_S:
-        return refuse(e, b"heartbeat must be a whole number from 1 to 600")
-    more.window = req_number(&v[ASKED_WINDOW], 0)
-    if v[ASKED_WINDOW].given and not popquery_window(q, more, e):
-        return False
-    more.release = v[ASKED_RELEASE].yes
-    more.release_given = v[ASKED_RELEASE].text.n != 0
-    if not q.batch_given and not q.window:
-        q.batch = more.credit if more.credit else FEED_CREDIT
-    q.wait = True
-    q.autopilot = False
-    return True

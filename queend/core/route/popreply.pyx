@@ -1,4 +1,28 @@
-# Writes the pieces of a pop's answer as JSON. In: a message, or why there is none. Out: bytes.
+# Writes the pieces of a pop's answer: as JSON, as CloudEvents (route/eventform), or in frames of the 2.x client. In:
+# messages, names and records, or why there is none. Out: bytes. Stateless, takes no lock.
+
+cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
+
+cdef enum:
+    FRAME_TRACE = 1
+    FRAME_SUB = 2
+    RAW_RECORD = 0
+    ZSTD_RECORD = 1
+
+cdef struct FrameWriter:
+    Buf* out
+    size_t own_at             # of the answer's own keys: their length, then the object
+    size_t body_at            # where the own keys end
+    Buf origins               # elements of the own key `origins`
+    int32_t partition         # of the claim being written
+    size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
+    uint32_t records
+    int64_t end               # offset of the last record written in this claim
+    size_t record_at          # of the raw record being written: its number of messages; 0 = none
+    uint32_t count
+    int64_t created_us
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
 
 cdef void popreply_open(Buf* b, const PopMessage* m) noexcept nogil:
     if m.as_event:
@@ -77,16 +101,22 @@ cdef void popreply_tail(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b",\"offset\":")
     m.tail_n = b.len - m.tail_at
 
+cdef void popreply_close(Buf* b, const PopReq* q) noexcept nogil:
+    buf_byte(b, b']')
+    if not q.events:
+        popreply_end(b, q)
+
 cdef void popreply_end(Buf* b, const PopReq* q) noexcept nogil:
     if q.autopilot:
         buf_byte(b, b',')
         popreply_autopilot(b, q)
     buf_byte(b, b'}')
 
-cdef void popreply_close(Buf* b, const PopReq* q) noexcept nogil:
-    buf_byte(b, b']')
-    if not q.events:
-        popreply_end(b, q)
+cdef void popreply_autopilot(Buf* b, const PopReq* q) noexcept nogil:
+    # Writes the batch and partitions that the daemon chose, as a member of an object.
+    member_int(b, b'"autopilot":{"partitions":', q.partitions)
+    member_int(b, b',"batch":', q.batch)
+    buf_byte(b, b'}')
 
 cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
     # Writes an empty answer, one form per reason. A pop that was willing to wait, however short, is told that its time
@@ -123,45 +153,10 @@ cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, con
     buf_byte(b, b'"')
     popreply_end(b, q)
 
-# Writes the answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it
-# (docs/binary-formats.md). In: names and records. Out: bytes. Records that a client framed go out as they are stored,
-# other records as message frames written here; nothing is spelled as JSON. Counts and lengths known only afterwards are
-# filled in when their part ends.
-
-cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
-
-cdef enum:
-    FRAME_TRACE = 1
-    FRAME_SUB = 2
-    RAW_RECORD = 0
-    ZSTD_RECORD = 1
-
-cdef struct FrameWriter:
-    Buf* out
-    size_t own_at             # of the answer's own keys: their length, then the object
-    size_t body_at            # where the own keys end
-    Buf origins               # elements of the own key `origins`
-    int32_t partition         # of the claim being written
-    size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
-    uint32_t records
-    int64_t end               # offset of the last logrecord written in this claim
-    size_t record_at          # of the raw logrecord being written: its number of messages; 0 = none
-    uint32_t count
-    int64_t created_us
-
-cdef inline void popreply_text16(Buf* b, Slice s) noexcept nogil:
-    buf_le16(b, <uint16_t>s.n)
-    buf_slice(b, s)
-
-cdef inline void popreply_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
-    if not b.failed:
-        le32_put(b.data + at, v)
-
-cdef void popreply_autopilot(Buf* b, const PopReq* q) noexcept nogil:
-    # Writes the batch and partitions that the daemon chose, as a member of an object.
-    member_int(b, b'"autopilot":{"partitions":', q.partitions)
-    member_int(b, b',"batch":', q.batch)
-    buf_byte(b, b'}')
+# ---- frames ----------------------------------------------------------------------------------------------------------
+# Answers with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md). Records that a
+# client framed go out as they are stored, other records as message frames written here; nothing is spelled as JSON.
+# Counts and lengths known only afterwards are filled in when their part ends.
 
 cdef void popreply_frames_open(FrameWriter* w, Buf* out, const PopReq* q, Slice queue, Slice group, Slice lease,
                                int claims) noexcept nogil:
@@ -196,61 +191,6 @@ cdef void popreply_frames_claim(FrameWriter* w, int32_t partition, Slice name, i
     w.records = 0
     w.end = first - 1
 
-cdef void popreply_frames_close(FrameWriter* w) noexcept nogil:
-    # Ends the claim, if there is one.
-    popreply_frames_raw_end(w)
-    if w.claim_at and not w.out.failed:
-        le64_put(w.out.data + w.claim_at, <uint64_t>w.end)
-        popreply_le32_at(w.out, w.claim_at + 12, w.records)
-
-cdef void popreply_frames_end(FrameWriter* w) noexcept nogil:
-    # Ends the answer. Puts the origins of redriven messages among the own keys, because a message frame has no place
-    # for them. Frees the buffer in which they were gathered.
-    cdef size_t own = w.body_at - w.own_at - 4
-    cdef size_t n
-    cdef char* at
-    popreply_frames_close(w)
-    if w.origins.failed:
-        w.out.failed = True
-    elif w.origins.len:
-        # in front of the `}` of the own keys, or as an object of its own
-        buf_text(&w.origins, b"]" if own else b"]}")
-        n = w.origins.len
-        if not w.origins.failed and buf_reserve(w.out, n) != NULL:
-            at = w.out.data + w.body_at - (1 if own else 0)
-            memmove(at + n, at, w.out.data + w.out.len - n - at)
-            memcpy(at, w.origins.data, n)
-            popreply_le32_at(w.out, w.own_at, <uint32_t>(own + n))
-        else:
-            w.out.failed = True
-    buf_free(&w.origins)
-
-cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # Notes what a redriven message was at first, beside its present place.
-    cdef Json j
-    cdef Slice key, value
-    cdef Slice[4] origin
-    cdef bint begun = True
-    memset(origin, 0, sizeof(origin))
-    json_open(&j, m.extras.headers, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
-    while json_member(&j, &begun, &key) and json_skip(&j, &value):
-        eventform_origin(origin, key, value)
-    if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:
-        return
-    if w.origins.len:
-        buf_byte(&w.origins, b',')
-    else:
-        buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
-    member_int(&w.origins, b'{"partitionId":"', w.partition)
-    member_int(&w.origins, b'","offset":', m.offset)
-    member_raw(&w.origins, b',"originTransactionId":', origin[0])
-    member_raw(&w.origins, b',"originQueue":', origin[1])
-    member_raw(&w.origins, b',"originPartition":', origin[2])
-    member_raw(&w.origins, b',"originOffset":', origin[3])
-    buf_byte(&w.origins, b'}')
-
 cdef void popreply_frames_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec,
                                size_t size) noexcept nogil:
     popreply_frames_raw_end(w)
@@ -269,7 +209,7 @@ cdef void popreply_frames_stored(FrameWriter* w, int64_t base, int64_t created_u
     w.end = last
 
 cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # Writes the next message, framed here. Messages with one creation time share a logrecord.
+    # Writes the next message, framed here. Messages with one creation time share a record.
     cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
     cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
                         + (2 + m.extras.sub.n if m.extras.sub.n else 0))
@@ -307,8 +247,71 @@ cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     if m.payload.n:
         memcpy(at, m.payload.p, m.payload.n)
 
+cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # Notes what a redriven message was at first, beside its present place.
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice[4] origin
+    cdef bint begun = True
+    memset(origin, 0, sizeof(origin))
+    json_open(&j, m.extras.headers, JSON_DEPTH)
+    json_peek(&j)
+    json_enter(&j, b'{')
+    while json_member(&j, &begun, &key) and json_skip(&j, &value):
+        eventform_origin(origin, key, value)
+    if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:
+        return
+    if w.origins.len:
+        buf_byte(&w.origins, b',')
+    else:
+        buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
+    member_int(&w.origins, b'{"partitionId":"', w.partition)
+    member_int(&w.origins, b'","offset":', m.offset)
+    member_raw(&w.origins, b',"originTransactionId":', origin[0])
+    member_raw(&w.origins, b',"originQueue":', origin[1])
+    member_raw(&w.origins, b',"originPartition":', origin[2])
+    member_raw(&w.origins, b',"originOffset":', origin[3])
+    buf_byte(&w.origins, b'}')
+
 cdef void popreply_frames_raw_end(FrameWriter* w) noexcept nogil:
     if w.record_at:
         popreply_le32_at(w.out, w.record_at, w.count)
         popreply_le32_at(w.out, w.record_at + 5, <uint32_t>(w.out.len - w.record_at - 9))
         w.record_at = 0
+
+cdef void popreply_frames_close(FrameWriter* w) noexcept nogil:
+    # Ends the claim, if there is one.
+    popreply_frames_raw_end(w)
+    if w.claim_at and not w.out.failed:
+        le64_put(w.out.data + w.claim_at, <uint64_t>w.end)
+        popreply_le32_at(w.out, w.claim_at + 12, w.records)
+
+cdef void popreply_frames_end(FrameWriter* w) noexcept nogil:
+    # Ends the answer. Puts the origins of redriven messages among the own keys, because a message frame has no place
+    # for them. Frees the buffer in which they were gathered.
+    cdef size_t own = w.body_at - w.own_at - 4
+    cdef size_t n
+    cdef char* at
+    popreply_frames_close(w)
+    if w.origins.failed:
+        w.out.failed = True
+    elif w.origins.len:
+        # in front of the `}` of the own keys, or as an object of its own
+        buf_text(&w.origins, b"]" if own else b"]}")
+        n = w.origins.len
+        if not w.origins.failed and buf_reserve(w.out, n) != NULL:
+            at = w.out.data + w.body_at - (1 if own else 0)
+            memmove(at + n, at, w.out.data + w.out.len - n - at)
+            memcpy(at, w.origins.data, n)
+            popreply_le32_at(w.out, w.own_at, <uint32_t>(own + n))
+        else:
+            w.out.failed = True
+    buf_free(&w.origins)
+
+cdef inline void popreply_text16(Buf* b, Slice s) noexcept nogil:
+    buf_le16(b, <uint16_t>s.n)
+    buf_slice(b, s)
+
+cdef inline void popreply_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
+    if not b.failed:
+        le32_put(b.data + at, v)

@@ -1,5 +1,5 @@
 # Reads POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. In: a body. Out: items and runs.
-# Names, ids and payloads are slices of the body, or of a buffer that was unpacked.
+# Stateless, takes no lock. Names, ids and payloads are slices of the body, or of a buffer that was unpacked.
 
 cdef struct ArrowPush:        # the state of reading one body
     ArrowReader r
@@ -185,7 +185,7 @@ cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
                 return True
     return False
 
-# ---- a row ---------------------------------------------------------------------------------------------------------
+# ---- a row -----------------------------------------------------------------------------------------------------------
 
 cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char* field) noexcept nogil:
     return refuse_item(p.f.error, text, b"row", p.f.n + <int>i, field)

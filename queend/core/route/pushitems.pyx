@@ -1,70 +1,6 @@
-# Reads when a logrecord may be delivered: deliverAt or delayMs of an item, or of the query for all items without one.
-# In:
-# literals or a query. Out: Extras.due of items. A time that has passed and a delay of 0 count as absent.
-
-cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index,
-                       ApiError* e) noexcept nogil:
-    # Reads the literals of an item; p NULL or null means absent.
-    cdef int64_t due
-    cdef const char* why
-    cdef const char* field
-    if at.p != NULL and slice_is(at, b"null"):
-        at.p = NULL
-    if delay.p != NULL and slice_is(delay, b"null"):
-        delay.p = NULL
-    if at.p == NULL and delay.p == NULL:
-        return True
-    if not time_deliver_at(at, delay, True, a, &due, &why, &field):
-        return refuse_item(e, why, what, index, field)
-    if due and not pushitem_defer(it, a, due):
-        return refuse_memory(e)
-    it.timed = True
-    return True
-
-cdef bint pushitem_defer(PushItem* it, Arena* a, int64_t due) noexcept nogil:
-    cdef unsigned char* value = <unsigned char*>arena_alloc(a, 8)
-    cdef Extras* x = <Extras*>arena_zero(a, sizeof(Extras))
-    if value == NULL or x == NULL:
-        return False
-    if it.more != NULL:
-        x[0] = it.more[0]     # other items may share the extras
-    be64_put(value, <uint64_t>due)
-    x.due = slice_of(<const char*>value, 8)
-    it.more = x
-    return True
-
-cdef bint pushitems_query_due(Slice query, Arena* a, int64_t* due, ApiError* e) noexcept nogil:
-    cdef Slice at, delay
-    cdef const char* why
-    cdef const char* field
-    cdef int found = uri_find(query, b"deliverAt", a, &at)
-    due[0] = 0
-    if found == QUERY_UNREADABLE or uri_find(query, b"delayMs", a, &delay) == QUERY_UNREADABLE:
-        return refuse(e, DUE_TEXT)
-    if at.p == NULL and delay.p == NULL:
-        return True
-    if time_deliver_at(at, delay, False, a, due, &why, &field):
-        return True
-    return pushitems_refuse_query(e, why, field)
-
-cdef bint pushitems_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
-    # Sets the delivery time of all items that have none, runs included. Items without other extras share one Extras.
-    cdef PushItem like
-    cdef int i
-    memset(&like, 0, sizeof(like))
-    if not pushitem_defer(&like, a, due):
-        return refuse_memory(e)
-    for i in range(q.n):
-        if q.items[i].timed:
-            continue
-        if q.items[i].more == NULL:
-            q.items[i].more = like.more
-        elif not pushitem_defer(&q.items[i], a, due):
-            return refuse_memory(e)
-    return True
-
-# Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), and items as JSON, sliced out
-# of the body. In: a request. Out: items, of which none is used before all are validated.
+# Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), items as JSON, and when they
+# may be delivered. In: a request. Out: items, sliced out of the body, of which none is used before all are validated.
+# Stateless, takes no lock.
 
 # Bits of ItemRaw.wrong, one for each member that must be text.
 cdef enum:
@@ -81,9 +17,282 @@ cdef struct ItemRaw:
     const Unsupported* unsupported  # NULL: the item has no unsupported member
     int wrong                 # WRONG_*: members that are not text
 
-cdef inline Slice pushitem_default_part(const PushOptions* options) noexcept nogil:
-    # Returns the partition of items that name none. options: may be NULL.
-    return options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
+# ---- a push in any form ----------------------------------------------------------------------------------------------
+
+cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, UuidGen* g,
+                         const Settings* settings,
+                         PushReq* out, ApiError* e) noexcept nogil:
+    # Reads a push in any form. A bad item refuses the whole request before any is used.
+    cdef PushOptions options
+    cdef int form = pushitems_form(headers, body)
+    out.unpacked = 0
+    out.replayed = False
+    out.counts = False
+    if not pushitems_options(form, query, a, &options, e):
+        return False
+    if form == PUSH_LINES:
+        if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
+            return False
+    elif form == PUSH_ARROW:
+        if not pusharrow_parse(body, <size_t>settings.max_body, &options, a, g, settings.max_items, out, e):
+            return False
+    elif form == PUSH_FRAMES:
+        if not frames_parse(body, z, a, g, settings.max_items, out, e):
+            return False
+    elif not pushitems_parse(body, a, g, settings.max_items, out, e):
+        return False
+    if out.n >= JOIN_LEAST and (form == PUSH_JSON or form == PUSH_LINES and not options.bare):
+        pushrun_join(out, a)
+    if options.due and not pushitems_defer(out, a, options.due, e):
+        return False
+    out.counts = out.counts or options.counts
+    return True
+
+cdef int pushitems_form(Slice headers, Slice body) noexcept nogil:
+    # Returns the form of a push or a transaction, PUSH_*. Frames are also known by their first bytes.
+    cdef int type_ = header_media(headers)
+    if type_ == MEDIA_LINES:
+        return PUSH_LINES
+    if type_ == MEDIA_ARROW:
+        return PUSH_ARROW
+    if type_ == MEDIA_FRAMES or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
+        return PUSH_FRAMES
+    return PUSH_JSON
+
+# ---- the query -------------------------------------------------------------------------------------------------------
+
+cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
+    # Reads the query. Names in it are defaults for forms that can leave them out; JSON items name their own.
+    cdef Slice value
+    cdef int found
+    memset(out, 0, sizeof(PushOptions))
+    if query.n == 0:
+        return True
+    if not pushitems_query_format(query, a, &out.counts, e):
+        return False
+    if not pushitems_query_due(query, a, &out.due, e):
+        return False
+    if form == PUSH_JSON or form == PUSH_FRAMES:
+        return True
+    found = uri_find(query, b"queue", a, &out.queue)
+    if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not ident_name_fits(out.queue)):
+        return pushitems_refuse_query(e, QUEUE_TEXT, b"queue")
+    if not pushitems_query_part(query, a, &out.part, e):
+        return False
+    found = uri_find(query, b"payload", a, &value)
+    if found != QUERY_ABSENT and form == PUSH_LINES and slice_is(value, b"line"):
+        out.bare = True
+    elif found != QUERY_ABSENT and (form != PUSH_LINES or not slice_is(value, b"item")):
+        return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
+    if out.bare and out.queue.p == NULL:
+        return refuse(e, b"payload=line needs a queue in the query")
+    return True
+
+cdef bint pushitems_query_format(Slice query, Arena* a, bint* counts, ApiError* e) noexcept nogil:
+    # Reads `format`. counts: the answer is to consist of numbers.
+    cdef Slice value
+    cdef int found = uri_find(query, b"format", a, &value)
+    counts[0] = found != QUERY_ABSENT and slice_is(value, b"counts")
+    return (found == QUERY_ABSENT or counts[0] or slice_is(value, b"array")
+            or refuse(e, b"format must be array or counts"))
+
+cdef bint pushitems_query_part(Slice query, Arena* a, Slice* part, ApiError* e) noexcept nogil:
+    # Reads `partition`; p NULL if the query names none.
+    cdef int found = uri_find(query, b"partition", a, part)
+    return (found == QUERY_ABSENT or found == QUERY_FOUND and ident_name_fits(part[0])
+            or pushitems_refuse_query(e, PARTITION_TEXT, b"partition"))
+
+cdef bint pushitems_query_due(Slice query, Arena* a, int64_t* due, ApiError* e) noexcept nogil:
+    cdef Slice at, delay
+    cdef const char* why
+    cdef const char* field
+    cdef int found = uri_find(query, b"deliverAt", a, &at)
+    due[0] = 0
+    if found == QUERY_UNREADABLE or uri_find(query, b"delayMs", a, &delay) == QUERY_UNREADABLE:
+        return refuse(e, DUE_TEXT)
+    if at.p == NULL and delay.p == NULL:
+        return True
+    if time_deliver_at(at, delay, False, a, due, &why, &field):
+        return True
+    return pushitems_refuse_query(e, why, field)
+
+cdef bint pushitems_refuse_query(ApiError* e, const char* text, const char* field) noexcept nogil:
+    return refuse_as(e, b"%s (query, field %s)", text, field)
+
+# ---- items as JSON ---------------------------------------------------------------------------------------------------
+
+cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # Parses a body. A bad item refuses the whole request before any is used. A bad item is reported before bad JSON
+    # behind it.
+    cdef Json j
+    cdef bint first = True
+    cdef bint seen = False
+    cdef Slice key
+    out.n = 0
+    out.items = NULL
+    if not json_body_object(&j, body, b"items array is required", e):
+        return False
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        if member_is(key, b"items") and not seen:
+            if json_peek(&j) == b'[':
+                if not pushitems_array(&j, a, g, max_items, out, e):
+                    return False
+                seen = True
+                continue
+        elif member_is(key, b"items"):
+            return refuse(e, b"items is given twice")
+        elif typo_key(key, PUSH_BODY_NAMES, b"body", -1, a, e):
+            return False
+        if not json_skip(&j, NULL):
+            break
+    if j.error != NULL or not json_end(&j):
+        return json_refuse(e, &j)
+    if not seen:
+        return refuse(e, b"items array is required")
+    return True
+
+cdef bint pushitems_array(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # Reads the array at the cursor.
+    cdef bint first = True
+    cdef int room = 0
+    out.n = 0
+    out.items = NULL
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if out.n >= max_items:
+            return refuse_as(e, b"items has more than %d elements", max_items)
+        out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
+        if out.items == NULL:
+            return refuse_memory(e)
+        if not pushitem_read(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n,
+                             e):
+            return False
+        out.n += 1
+    return j.error == NULL or json_refuse(e, j)
+
+cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
+                              int max_items) noexcept nogil:
+    # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
+    # on as it began.
+    cdef PushItem* more
+    cdef size_t done
+    if n < room[0]:
+        return items
+    if n < 16:
+        room[0] = 16 if n else 1
+    else:
+        done = <size_t>(j.p - body.p)
+        room[0] = <int>min(<uint64_t>max_items, <uint64_t>n * body.n // (done if done else 1) * 9 // 8 + 16)
+        if room[0] < 2 * n:
+            room[0] = 2 * n
+    more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
+    if more != NULL and n:
+        memcpy(more, items, n * sizeof(PushItem))
+    return more
+
+cdef bint pushitem_read(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
+                        const char* what, int index, ApiError* e) noexcept nogil:
+    # Reads an item at the cursor.
+    # options: names for an item that has none, NULL if it must have them.
+    # before: the item before it, or NULL.
+    cdef ItemRaw raw
+    cdef bint first = True
+    cdef Slice key, value
+    cdef int c
+    if json_peek(j) != b'{':
+        if j.error != NULL or not json_skip(j, NULL):
+            return json_refuse(e, j)
+        return refuse_as(e, b"Each item must be an object (%s %d)", what, index)
+    memset(&raw, 0, sizeof(ItemRaw))
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        c = json_peek(j)
+        if member_is(key, b"payload"):
+            if not json_skip(j, &raw.payload):
+                break
+            continue
+        if not (json_string(j, &value) if c == b'"' else json_skip(j, &value)):
+            break
+        if not pushitem_raw_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, what, index, a, e):
+            return False
+    if j.error != NULL:
+        return json_refuse(e, j)
+    return pushitem_from_raw(&raw, a, g, it, b"null", options, before, what, index, e)
+
+cdef inline bint pushitem_raw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
+    # Takes a member other than the payload; c: first byte of its value. Returns False if no item has such a member.
+    if member_is(key, b"queue"):
+        pushitem_raw_text(raw, &raw.queue, WRONG_QUEUE, c, value)
+    elif member_is(key, b"partition"):
+        pushitem_raw_text(raw, &raw.part, WRONG_PARTITION, c, value)
+    elif member_is(key, b"transactionId"):
+        pushitem_raw_text(raw, &raw.txid, WRONG_TXID, c, value)
+    elif member_is(key, b"traceId"):
+        pushitem_raw_text(raw, &raw.trace, WRONG_TRACE, c, value)
+    elif member_is(key, b"traceparent"):
+        pushitem_raw_text(raw, &raw.parent, WRONG_TRACEPARENT, c, value)
+    elif member_is(key, b"tracestate"):
+        pushitem_raw_text(raw, &raw.state, WRONG_TRACESTATE, c, value)
+    elif member_is(key, b"deliverAt"):
+        raw.due = value
+    elif member_is(key, b"delayMs"):
+        raw.delay = value
+    else:
+        return False
+    return True
+
+cdef inline void pushitem_raw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice value) noexcept nogil:
+    # Keeps a member's value. If it is given twice the last value counts, as JSON readers have it.
+    at[0] = value
+    raw.wrong = raw.wrong & ~bit if c == b'"' else raw.wrong | bit
+
+cdef bint pushitem_raw_typo(ItemRaw* raw, Slice key, int c, const char* what, int index, Arena* a,
+                            ApiError* e) noexcept nogil:
+    # Judges a member that no item has; null is as good as absent. Returns True if it was refused at once.
+    if c != b'n' and raw.unsupported == NULL:
+        raw.unsupported = typo_unsupported(key)
+    return typo_key(key, PUSH_NAMES, what, index, a, e)
+
+cdef bint pushitem_json(Json* j, Slice text, Slice* value) noexcept nogil:
+    # Returns True if the text is exactly one JSON value; else j has the error. Requires readable bytes behind the text,
+    # as behind a body. value: may be NULL.
+    json_open(j, text, JSON_DEPTH)
+    json_padded(j)
+    return json_skip(j, value) and json_end(j)
+
+# ---- an item from its literals ---------------------------------------------------------------------------------------
+
+cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, const char* empty_payload,
+                            const PushOptions* options, const PushItem* before, const char* what, int index,
+                            ApiError* e) noexcept nogil:
+    # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
+    if raw.unsupported != NULL:
+        return typo_refuse_member(e, raw.unsupported, what, index)
+    if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
+        return pushitem_refuse_type(raw, what, index, e)
+    if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
+        return False
+    if raw.payload.p == NULL and strict:
+        return refuse_item(e, b"payload is required", what, index, b"payload")
+    if (raw.parent.p != NULL or raw.state.p != NULL) and not trace_item(a, it, raw.parent, raw.state, what, index,
+                                                                        e):
+        return False
+    return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
+
+cdef bint pushitem_refuse_type(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
+    # Refuses an item because a member that must be a string has another type. Returns False.
+    if raw.wrong & WRONG_PARTITION:
+        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
+    if raw.wrong & WRONG_QUEUE or raw.wrong == 0:
+        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
+    if raw.wrong & WRONG_TXID:
+        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
+    if raw.wrong & WRONG_TRACE:
+        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
+    if raw.wrong & WRONG_TRACEPARENT:
+        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
+    return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, const char* empty_payload,
                        const PushOptions* options, const PushItem* before, const char* what, int index,
@@ -117,262 +326,62 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, c
     it.payload = raw.payload if raw.payload.p != NULL else slice_lit(empty_payload)
     return True
 
-cdef bint pushitem_refuse_type(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
-    # Refuses an item because a member that must be a string has another type. Returns False.
-    if raw.wrong & WRONG_PARTITION:
-        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
-    if raw.wrong & WRONG_QUEUE or raw.wrong == 0:
-        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
-    if raw.wrong & WRONG_TXID:
-        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
-    if raw.wrong & WRONG_TRACE:
-        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    if raw.wrong & WRONG_TRACEPARENT:
-        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
-    return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
+cdef inline Slice pushitem_default_part(const PushOptions* options) noexcept nogil:
+    # Returns the partition of items that name none. options: may be NULL.
+    return options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
 
-cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* it, const char* empty_payload,
-                            const PushOptions* options, const PushItem* before, const char* what, int index,
-                            ApiError* e) noexcept nogil:
-    # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
-    if raw.unsupported != NULL:
-        return typo_refuse_member(e, raw.unsupported, what, index)
-    if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
-        return pushitem_refuse_type(raw, what, index, e)
-    if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
-        return False
-    if raw.payload.p == NULL and strict:
-        return refuse_item(e, b"payload is required", what, index, b"payload")
-    if (raw.parent.p != NULL or raw.state.p != NULL) and not trace_item(a, it, raw.parent, raw.state, what, index,
-                                                                        e):
-        return False
-    return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
+# ---- delivery times --------------------------------------------------------------------------------------------------
+# deliverAt or delayMs of an item, or of the query for all items without one, as Extras.due. A time that has passed and
+# a delay of 0 count as absent.
 
-cdef inline void pushitem_raw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice value) noexcept nogil:
-    # Keeps a member's value. If it is given twice the last value counts, as JSON readers have it.
-    at[0] = value
-    raw.wrong = raw.wrong & ~bit if c == b'"' else raw.wrong | bit
-
-cdef inline bint pushitem_raw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
-    # Takes a member other than the payload; c: first byte of its value. Returns False if no item has such a member.
-    if member_is(key, b"queue"):
-        pushitem_raw_text(raw, &raw.queue, WRONG_QUEUE, c, value)
-    elif member_is(key, b"partition"):
-        pushitem_raw_text(raw, &raw.part, WRONG_PARTITION, c, value)
-    elif member_is(key, b"transactionId"):
-        pushitem_raw_text(raw, &raw.txid, WRONG_TXID, c, value)
-    elif member_is(key, b"traceId"):
-        pushitem_raw_text(raw, &raw.trace, WRONG_TRACE, c, value)
-    elif member_is(key, b"traceparent"):
-        pushitem_raw_text(raw, &raw.parent, WRONG_TRACEPARENT, c, value)
-    elif member_is(key, b"tracestate"):
-        pushitem_raw_text(raw, &raw.state, WRONG_TRACESTATE, c, value)
-    elif member_is(key, b"deliverAt"):
-        raw.due = value
-    elif member_is(key, b"delayMs"):
-        raw.delay = value
-    else:
-        return False
+cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # Reads the literals of an item; p NULL or null means absent.
+    cdef int64_t due
+    cdef const char* why
+    cdef const char* field
+    if at.p != NULL and slice_is(at, b"null"):
+        at.p = NULL
+    if delay.p != NULL and slice_is(delay, b"null"):
+        delay.p = NULL
+    if at.p == NULL and delay.p == NULL:
+        return True
+    if not time_deliver_at(at, delay, True, a, &due, &why, &field):
+        return refuse_item(e, why, what, index, field)
+    if due and not pushitem_defer(it, a, due):
+        return refuse_memory(e)
+    it.timed = True
     return True
 
-cdef bint pushitem_raw_typo(ItemRaw* raw, Slice key, int c, const char* what, int index, Arena* a,
-                            ApiError* e) noexcept nogil:
-    # Judges a member that no item has; null is as good as absent. Returns True if it was refused at once.
-    if c != b'n' and raw.unsupported == NULL:
-        raw.unsupported = typo_unsupported(key)
-    return typo_key(key, PUSH_NAMES, what, index, a, e)
-
-cdef bint pushitem_read(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
-                        const char* what, int index, ApiError* e) noexcept nogil:
-    # Reads an item at the cursor.
-    # options: names for an item that has none, NULL if it must have them.
-    # before: the item before it, or NULL.
-    cdef ItemRaw raw
-    cdef bint first = True
-    cdef Slice key, value
-    cdef int c
-    if json_peek(j) != b'{':
-        if j.error != NULL or not json_skip(j, NULL):
-            return json_refuse(e, j)
-        return refuse_as(e, b"Each item must be an object (%s %d)", what, index)
-    memset(&raw, 0, sizeof(ItemRaw))
-    json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
-        c = json_peek(j)
-        if member_is(key, b"payload"):
-            if not json_skip(j, &raw.payload):
-                break
+cdef bint pushitems_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
+    # Sets the delivery time of all items that have none, runs included. Items without other extras share one Extras.
+    cdef PushItem like
+    cdef int i
+    memset(&like, 0, sizeof(like))
+    if not pushitem_defer(&like, a, due):
+        return refuse_memory(e)
+    for i in range(q.n):
+        if q.items[i].timed:
             continue
-        if not (json_string(j, &value) if c == b'"' else json_skip(j, &value)):
-            break
-        if not pushitem_raw_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, what, index, a, e):
-            return False
-    if j.error != NULL:
-        return json_refuse(e, j)
-    return pushitem_from_raw(&raw, a, g, it, b"null", options, before, what, index, e)
-
-cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
-                              int max_items) noexcept nogil:
-    # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
-    # on as it began.
-    cdef PushItem* more
-    cdef size_t done
-    if n < room[0]:
-        return items
-    if n < 16:
-        room[0] = 16 if n else 1
-    else:
-        done = <size_t>(j.p - body.p)
-        room[0] = <int>min(<uint64_t>max_items, <uint64_t>n * body.n // (done if done else 1) * 9 // 8 + 16)
-        if room[0] < 2 * n:
-            room[0] = 2 * n
-    more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
-    if more != NULL and n:
-        memcpy(more, items, n * sizeof(PushItem))
-    return more
-
-cdef bint pushitems_array(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
-    # Reads the array at the cursor.
-    cdef bint first = True
-    cdef int room = 0
-    out.n = 0
-    out.items = NULL
-    json_enter(j, b'[')
-    while json_element(j, &first):
-        if out.n >= max_items:
-            return refuse_as(e, b"items has more than %d elements", max_items)
-        out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
-        if out.items == NULL:
+        if q.items[i].more == NULL:
+            q.items[i].more = like.more
+        elif not pushitem_defer(&q.items[i], a, due):
             return refuse_memory(e)
-        if not pushitem_read(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n,
-                             e):
-            return False
-        out.n += 1
-    return j.error == NULL or json_refuse(e, j)
-
-cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
-    # Parses a body. A bad item refuses the whole request before any is used. A bad item is reported before bad JSON
-    # behind it.
-    cdef Json j
-    cdef bint first = True
-    cdef bint seen = False
-    cdef Slice key
-    out.n = 0
-    out.items = NULL
-    if not json_body_object(&j, body, b"items array is required", e):
-        return False
-    json_enter(&j, b'{')
-    while member_next(&j, &first, a, &key):
-        if member_is(key, b"items") and not seen:
-            if json_peek(&j) == b'[':
-                if not pushitems_array(&j, a, g, max_items, out, e):
-                    return False
-                seen = True
-                continue
-        elif member_is(key, b"items"):
-            return refuse(e, b"items is given twice")
-        elif typo_key(key, PUSH_BODY_NAMES, b"body", -1, a, e):
-            return False
-        if not json_skip(&j, NULL):
-            break
-    if j.error != NULL or not json_end(&j):
-        return json_refuse(e, &j)
-    if not seen:
-        return refuse(e, b"items array is required")
     return True
 
-# ---- whatever the form ---------------------------------------------------------------------------------------------
-
-cdef int pushitems_form(Slice headers, Slice body) noexcept nogil:
-    # Returns the form of a push or a transaction, PUSH_*. Frames are also known by their first bytes.
-    cdef int type_ = header_media(headers)
-    if type_ == MEDIA_LINES:
-        return PUSH_LINES
-    if type_ == MEDIA_ARROW:
-        return PUSH_ARROW
-    if type_ == MEDIA_FRAMES or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
-        return PUSH_FRAMES
-    return PUSH_JSON
-
-cdef bint pushitems_query_format(Slice query, Arena* a, bint* counts, ApiError* e) noexcept nogil:
-    # Reads `format`. counts: the answer is to consist of numbers.
-    cdef Slice value
-    cdef int found = uri_find(query, b"format", a, &value)
-    counts[0] = found != QUERY_ABSENT and slice_is(value, b"counts")
-    return (found == QUERY_ABSENT or counts[0] or slice_is(value, b"array")
-            or refuse(e, b"format must be array or counts"))
-
-cdef bint pushitems_query_part(Slice query, Arena* a, Slice* part, ApiError* e) noexcept nogil:
-    # Reads `partition`; p NULL if the query names none.
-    cdef int found = uri_find(query, b"partition", a, part)
-    return (found == QUERY_ABSENT or found == QUERY_FOUND and ident_name_fits(part[0])
-            or pushitems_refuse_query(e, PARTITION_TEXT, b"partition"))
-
-cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
-    # Reads the query. Names in it are defaults for forms that can leave them out; JSON items name their own.
-    cdef Slice value
-    cdef int found
-    memset(out, 0, sizeof(PushOptions))
-    if query.n == 0:
-        return True
-    if not pushitems_query_format(query, a, &out.counts, e):
+cdef bint pushitem_defer(PushItem* it, Arena* a, int64_t due) noexcept nogil:
+    cdef unsigned char* value = <unsigned char*>arena_alloc(a, 8)
+    cdef Extras* x = <Extras*>arena_zero(a, sizeof(Extras))
+    if value == NULL or x == NULL:
         return False
-    if not pushitems_query_due(query, a, &out.due, e):
-        return False
-    if form == PUSH_JSON or form == PUSH_FRAMES:
-        return True
-    found = uri_find(query, b"queue", a, &out.queue)
-    if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not ident_name_fits(out.queue)):
-        return pushitems_refuse_query(e, QUEUE_TEXT, b"queue")
-    if not pushitems_query_part(query, a, &out.part, e):
-        return False
-    found = uri_find(query, b"payload", a, &value)
-    if found != QUERY_ABSENT and form == PUSH_LINES and slice_is(value, b"line"):
-        out.bare = True
-    elif found != QUERY_ABSENT and (form != PUSH_LINES or not slice_is(value, b"item")):
-        return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
-    if out.bare and out.queue.p == NULL:
-        return refuse(e, b"payload=line needs a queue in the query")
+    if it.more != NULL:
+        x[0] = it.more[0]     # other items may share the extras
+    be64_put(value, <uint64_t>due)
+    x.due = slice_of(<const char*>value, 8)
+    it.more = x
     return True
 
-cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, UuidGen* g,
-                         const Settings* settings,
-                         PushReq* out, ApiError* e) noexcept nogil:
-    # Reads a push in any form. A bad item refuses the whole request before any is used.
-    cdef PushOptions options
-    cdef int form = pushitems_form(headers, body)
-    out.unpacked = 0
-    out.replayed = False
-    out.counts = False
-    if not pushitems_options(form, query, a, &options, e):
-        return False
-    if form == PUSH_LINES:
-        if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
-            return False
-    elif form == PUSH_ARROW:
-        if not pusharrow_parse(body, <size_t>settings.max_body, &options, a, g, settings.max_items, out, e):
-            return False
-    elif form == PUSH_FRAMES:
-        if not frames_parse(body, z, a, g, settings.max_items, out, e):
-            return False
-    elif not pushitems_parse(body, a, g, settings.max_items, out, e):
-        return False
-    if out.n >= JOIN_LEAST and (form == PUSH_JSON or form == PUSH_LINES and not options.bare):
-        pushrun_join(out, a)
-    if options.due and not pushitems_defer(out, a, options.due, e):
-        return False
-    out.counts = out.counts or options.counts
-    return True
-
-cdef bint pushitems_refuse_query(ApiError* e, const char* text, const char* field) noexcept nogil:
-    return refuse_as(e, b"%s (query, field %s)", text, field)
-
-cdef bint pushitem_json(Json* j, Slice text, Slice* value) noexcept nogil:
-    # Returns True if the text is exactly one JSON value; else j has the error. Requires readable bytes behind the text,
-    # as behind a body. value: may be NULL.
-    json_open(j, text, JSON_DEPTH)
-    json_padded(j)
-    return json_skip(j, value) and json_end(j)
+# ---- what an item carries besides its payload ------------------------------------------------------------------------
 
 cdef inline void pushitem_extras(PushItem* it, Extras* x) noexcept nogil:
     # Collects what an item carries besides its payload, as views into the item.

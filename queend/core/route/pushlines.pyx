@@ -1,6 +1,6 @@
 # Reads POST /api/v1/push with application/x-ndjson: one item per line, or (payload=line) one payload per line. In: a
-# body. Out: items; payloads are slices of the body. CR before a line's end, a missing last line end and blank lines are
-# accepted.
+# body. Out: items; payloads are slices of the body. Stateless, takes no lock. CR before a line's end, a missing last
+# line end and blank lines are accepted.
 
 cdef struct Lines:
     const char* p

@@ -1,5 +1,5 @@
-# Writes the answer to a push. In: items with their results. Out: a JSON object for each logrecord, in the order of the
-# request; or, with format=counts, the number of records of each kind.
+# Writes the answer to a push. In: items with their results. Out: a JSON object for each record, in the order of the
+# request; or, with format=counts, the number of records of each kind. Stateless, takes no lock.
 
 cdef void pushreply_put(Buf* b, PushReq* q, int records) noexcept nogil:
     if q.counts:
@@ -33,7 +33,7 @@ cdef void pushreply_counts(Buf* b, PushReq* q) noexcept nogil:
 cdef void pushreply_items(Buf* b, PushReq* q, int records) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
-    cdef int n = 0            # number of the logrecord
+    cdef int n = 0            # number of the record
     if q.n:
         # about what it will take: growing step by step costs more than writing
         buf_room(b, <size_t>records * (224 + q.items[0].queue.n))
@@ -140,7 +140,7 @@ cdef void pushreply_run(Buf* b, PushItem* head, int index) noexcept nogil:
             b.len += tail_n
 
 cdef inline bint pushreply_id_is_text(const unsigned char* frame, const unsigned char* id) noexcept nogil:
-    # Returns True if the transactionId of a message frame is the canonical spelling of its logrecord id.
+    # Returns True if the transactionId of a message frame is the canonical spelling of its record id.
     if le16(frame + 21) == 0:
         return True
     # the id of a hashed text has version 8, and so may a UUID: then the text is copied as it came

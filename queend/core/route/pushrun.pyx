@@ -1,7 +1,7 @@
 # Builds runs: records of one partition that came together and go through the engine as one item, to become one row of
-# the log. In: ids and payloads, or a client's message frames. Out: a body ready to be stored. Between the route and the
-# database only the ids of its records are looked at. If a logrecord turns out to be a duplicate, the run becomes items
-# (pushrun_expand).
+# the log. In: ids and payloads, or a client's message frames. Out: a body ready to be stored. Stateless, takes no lock.
+# Between the route and the database only the ids of its records are looked at. If a record turns out to be a duplicate,
+# the run becomes items (pushrun_expand).
 
 cdef PushRun* pushrun_new(Arena* a, int n, int codec) noexcept nogil:
     # Returns an empty run with room for n records, NULL if memory ran out.
@@ -60,7 +60,7 @@ cdef inline uint64_t pushrun_hash(const unsigned char* id) noexcept nogil:
     return slice_mix(a ^ slice_mix(b ^ hash_seed))
 
 cdef void pushrun_expand(PushRun* run, PushItem* head, PushItem* items) noexcept nogil:
-    # Turns every logrecord into an item like `head`, in `items`, chained by next; ids and texts as if it had come
+    # Turns every record into an item like `head`, in `items`, chained by next; ids and texts as if it had come
     # alone.
     cdef BatchRow b
     cdef const unsigned char* id
@@ -87,8 +87,7 @@ cdef void pushrun_expand(PushRun* run, PushItem* head, PushItem* items) noexcept
             it.payload = run.payloads[i]
     items[run.n - 1].next = NULL
 
-# ---- joined --------------------------------------------------------------------------------------------------------
-
+# ---- joined ----------------------------------------------------------------------------------------------------------
 # Items that came one by one (JSON, NDJSON) are joined to runs where many of one partition follow each other. Then
 # nothing is done per item between here and the row of the log.
 

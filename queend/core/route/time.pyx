@@ -1,5 +1,5 @@
 # Reads moments and delays as clients write them: ISO 8601, or whole milliseconds. In: a text, or a literal. Out:
-# microseconds since 1970, or why the value is invalid.
+# microseconds since 1970, or why the value is invalid. Stateless, takes no lock.
 
 cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
     # Returns n digits as a number, -1 if a character is missing or not a digit.
@@ -82,7 +82,7 @@ cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
             at += 1           # "03:04:05 +02"
     if not time_zone(s, at, &zone):
         return False
-    # days from the civil date by epochs of 400 years (proleptic Gregorian)
+    # days from the civil date by eras of 400 years (proleptic Gregorian)
     yy = y - (1 if mo <= 2 else 0)
     era = yy // 400
     yoe = yy - era * 400

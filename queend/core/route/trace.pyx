@@ -1,5 +1,5 @@
 # Reads and writes W3C trace context. In: traceparent and tracestate of a push, or of one of its items. Out: headers of
-# its records, which come back with them, so that a trace goes on where they are delivered.
+# its records, which come back with them, so that a trace goes on where they are delivered. Stateless, takes no lock.
 
 cdef const char* TRACEPARENT_TEXT = b"traceparent must be one of W3C trace context"
 

@@ -1,6 +1,6 @@
-# Reads POST /api/v1/transaction into one flat list of operations (a push of k items is k of them). In: a body. Out:
-# operations, or a refusal. The members kv, timers and positions are refused unless empty; unknown ones as in
-# route/typos.
+# Reads POST /api/v1/transaction, as JSON or in frames, and writes its answer. In: a body. Out: one flat list of
+# operations (a push of k items is k of them), or a refusal; the answer. Stateless, takes no lock. The members kv,
+# timers and positions are refused unless empty; unknown ones as in route/typos.
 
 cdef struct TxRaw:
     # One operation's members, as found.
@@ -12,15 +12,67 @@ cdef struct TxRaw:
     ItemRaw item              # the operation as an item to be pushed,
     AckRaw ack                # and as an acknowledgment
 
-cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
-    # Adds an operation, zeroed. Returns NULL if it was refused.
-    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
-    if q.ops == NULL:
-        refuse_memory(e)
-        return NULL
-    memset(&q.ops[q.n], 0, sizeof(TxOp))
-    q.n += 1
-    return &q.ops[q.n - 1]
+# ---- a transaction in either form ------------------------------------------------------------------------------------
+
+cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
+                      ApiError* e) noexcept nogil:
+    # Reads a transaction in either form.
+    if pushitems_form(headers, body) == PUSH_FRAMES:
+        return txbody_frames(body, z, a, g, max_items, q, e)
+    return txbody_parse(body, a, g, max_items, q, e)
+
+# ---- in frames -------------------------------------------------------------------------------------------------------
+# application/x-queen-push: other operations than pushes as JSON, pushes as groups of message frames
+# (docs/binary-formats.md). In the answer the head's operations come first, then the messages in wire order.
+
+cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
+                        ApiError* e) noexcept nogil:
+    cdef Frames f
+    cdef PushReq pushes
+    cdef Slice head
+    cdef uint32_t size
+    cdef uint8_t flags
+    cdef TxOp* ops
+    cdef int i
+    memset(q, 0, sizeof(TxReq))
+    uuid_make(g, q.id)
+    frames_begin(&f, body, z, a, g, max_items, &pushes, e)
+    if not frames_magic(body, b"QTB1"):
+        return refuse(e, b"Invalid binary transaction: it does not begin with QTB1")
+    if body.n < 5:
+        return refuse(e, b"Invalid binary transaction: cut off")
+    flags = f.p[4]
+    f.p += 5
+    if flags & ~FRAMES_COUNTS:
+        return refuse(e, b"Invalid binary transaction: unknown flags")
+    if not frames_u32(&f, &size) or not frames_slice(&f, size, &head):
+        return refuse(e, b"Invalid binary transaction: cut off")
+    if head.n and not txbody_object(head, a, g, max_items, q, NULL, e):
+        return False
+    f.max_items = max_items - q.n
+    f.single = True
+    if not frames_groups(&f, FRAMES_FRAMES):
+        return False
+    if q.n + pushes.n == 0:
+        return refuse(e, b"operations array cannot be empty")
+    q.counts = flags & FRAMES_COUNTS != 0
+    q.unpacked = f.unpacked
+    if pushes.n == 0:
+        return True
+    ops = <TxOp*>arena_zero(a, (q.n + pushes.n) * sizeof(TxOp))
+    if ops == NULL:
+        return refuse_memory(e)
+    if q.n:
+        memcpy(ops, q.ops, q.n * sizeof(TxOp))
+    for i in range(pushes.n):
+        ops[q.n + i].kind = TX_PUSH
+        ops[q.n + i].push = &pushes.items[i]
+        pushes.items[i].next = NULL
+    q.ops = ops
+    q.n += pushes.n
+    return True
+
+# ---- as JSON ---------------------------------------------------------------------------------------------------------
 
 cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint empty = False
@@ -245,8 +297,73 @@ cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, in
             return False
     return True
 
-# Writes the answer to a transaction: a result for each operation in the order of the request, or why all of it was
-# refused.
+cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
+    # Adds an operation, zeroed. Returns NULL if it was refused.
+    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
+    if q.ops == NULL:
+        refuse_memory(e)
+        return NULL
+    memset(&q.ops[q.n], 0, sizeof(TxOp))
+    q.n += 1
+    return &q.ops[q.n - 1]
+
+# ---- the answer ------------------------------------------------------------------------------------------------------
+# A result for each operation in the order of the request, or why all of it was refused.
+
+cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
+    # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
+    # only the failing operation, because nothing else happened.
+    cdef int i
+    cdef int pushed = 0
+    member_uuid(b, b"{\"transactionId\":", q.id)
+    if fault == TX_DONE:
+        buf_text(b, b",\"success\":true,\"results\":[")
+        for i in range(0 if q.counts else q.n):
+            if i:
+                buf_byte(b, b',')
+            txbody_result(b, &q.ops[i], i)
+        buf_byte(b, b']')
+        if q.counts:
+            for i in range(q.n):
+                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
+            member_int(b, b",\"pushed\":", pushed)
+            member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
+        buf_byte(b, b'}')
+        return
+    buf_text(b, b",\"success\":false,\"reason\":")
+    if fault == TX_LEASE:
+        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
+        return
+    txbody_fault_code(b, q.ops[fault].fault)
+    member_int(b, b",\"failedIndex\":", fault)
+    buf_text(b, b",\"error\":")
+    txbody_fault_text(b, &q.ops[fault])
+    buf_text(b, b",\"results\":[")
+    if q.ops[fault].kind != TX_PUSH:
+        txbody_result(b, &q.ops[fault], fault)
+    buf_text(b, b"]}")
+
+cdef void txbody_result(Buf* b, TxOp* op, int index) noexcept nogil:
+    member_int(b, b"{\"index\":", index)
+    if op.kind == TX_PUSH:
+        buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
+        pushreply_txid(b, op.push)
+        member_uuid(b, b",\"messageId\":", op.push.message_id)
+        buf_text(b, b",\"partitionId\":\"")
+        buf_put(b, op.push.partition_uuid, 36)
+        buf_text(b, b"\",\"queueName\":")
+        pushreply_queue(b, op.push)
+    elif op.kind == TX_ACK:
+        member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
+        member_raw(b, b",\"transactionId\":", op.ack.txid_json)
+        buf_text(b, b",\"error\":")
+        buf_text(b, txbody_ack_error(op))
+        member_bool(b, b",\"dlq\":", op.ack.code & ACKED_DLQ)
+    else:
+        member_raw(b, b",\"type\":", op.type_json)
+        buf_text(b, b",\"success\":false,\"error\":")
+        txbody_fault_text(b, op)
+    buf_byte(b, b'}')
 
 cdef const char* txbody_ack_error(TxOp* op) noexcept nogil:
     # Returns why an acknowledgment failed, as JSON.
@@ -287,116 +404,3 @@ cdef void txbody_fault_code(Buf* b, int fault) noexcept nogil:
         buf_text(b, b"\"queue_full\"")
     else:
         buf_text(b, b"\"bad_request\"")
-
-cdef void txbody_result(Buf* b, TxOp* op, int index) noexcept nogil:
-    member_int(b, b"{\"index\":", index)
-    if op.kind == TX_PUSH:
-        buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
-        pushreply_txid(b, op.push)
-        member_uuid(b, b",\"messageId\":", op.push.message_id)
-        buf_text(b, b",\"partitionId\":\"")
-        buf_put(b, op.push.partition_uuid, 36)
-        buf_text(b, b"\",\"queueName\":")
-        pushreply_queue(b, op.push)
-    elif op.kind == TX_ACK:
-        member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
-        member_raw(b, b",\"transactionId\":", op.ack.txid_json)
-        buf_text(b, b",\"error\":")
-        buf_text(b, txbody_ack_error(op))
-        member_bool(b, b",\"dlq\":", op.ack.code & ACKED_DLQ)
-    else:
-        member_raw(b, b",\"type\":", op.type_json)
-        buf_text(b, b",\"success\":false,\"error\":")
-        txbody_fault_text(b, op)
-    buf_byte(b, b'}')
-
-cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
-    # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
-    # only the failing operation, because nothing else happened.
-    cdef int i
-    cdef int pushed = 0
-    member_uuid(b, b"{\"transactionId\":", q.id)
-    if fault == TX_DONE:
-        buf_text(b, b",\"success\":true,\"results\":[")
-        for i in range(0 if q.counts else q.n):
-            if i:
-                buf_byte(b, b',')
-            txbody_result(b, &q.ops[i], i)
-        buf_byte(b, b']')
-        if q.counts:
-            for i in range(q.n):
-                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
-            member_int(b, b",\"pushed\":", pushed)
-            member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
-        buf_byte(b, b'}')
-        return
-    buf_text(b, b",\"success\":false,\"reason\":")
-    if fault == TX_LEASE:
-        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
-        return
-    txbody_fault_code(b, q.ops[fault].fault)
-    member_int(b, b",\"failedIndex\":", fault)
-    buf_text(b, b",\"error\":")
-    txbody_fault_text(b, &q.ops[fault])
-    buf_text(b, b",\"results\":[")
-    if q.ops[fault].kind != TX_PUSH:
-        txbody_result(b, &q.ops[fault], fault)
-    buf_text(b, b"]}")
-
-# Reads POST /api/v1/transaction with application/x-queen-push: other operations than pushes as JSON, pushes as groups
-# of message frames (docs/binary-formats.md). In: a body. Out: operations. In the answer the head's operations come
-# first, then the messages in wire order.
-
-cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
-                      ApiError* e) noexcept nogil:
-    # Reads a transaction in either form.
-    if pushitems_form(headers, body) == PUSH_FRAMES:
-        return txbody_frames(body, z, a, g, max_items, q, e)
-    return txbody_parse(body, a, g, max_items, q, e)
-
-cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
-                        ApiError* e) noexcept nogil:
-    cdef Frames f
-    cdef PushReq pushes
-    cdef Slice head
-    cdef uint32_t size
-    cdef uint8_t flags
-    cdef TxOp* ops
-    cdef int i
-    memset(q, 0, sizeof(TxReq))
-    uuid_make(g, q.id)
-    frames_begin(&f, body, z, a, g, max_items, &pushes, e)
-    if not frames_magic(body, b"QTB1"):
-        return refuse(e, b"Invalid binary transaction: it does not begin with QTB1")
-    if body.n < 5:
-        return refuse(e, b"Invalid binary transaction: cut off")
-    flags = f.p[4]
-    f.p += 5
-    if flags & ~FRAMES_COUNTS:
-        return refuse(e, b"Invalid binary transaction: unknown flags")
-    if not frames_u32(&f, &size) or not frames_slice(&f, size, &head):
-        return refuse(e, b"Invalid binary transaction: cut off")
-    if head.n and not txbody_object(head, a, g, max_items, q, NULL, e):
-        return False
-    f.max_items = max_items - q.n
-    f.single = True
-    if not frames_groups(&f, FRAMES_FRAMES):
-        return False
-    if q.n + pushes.n == 0:
-        return refuse(e, b"operations array cannot be empty")
-    q.counts = flags & FRAMES_COUNTS != 0
-    q.unpacked = f.unpacked
-    if pushes.n == 0:
-        return True
-    ops = <TxOp*>arena_zero(a, (q.n + pushes.n) * sizeof(TxOp))
-    if ops == NULL:
-        return refuse_memory(e)
-    if q.n:
-        memcpy(ops, q.ops, q.n * sizeof(TxOp))
-    for i in range(pushes.n):
-        ops[q.n + i].kind = TX_PUSH
-        ops[q.n + i].push = &pushes.items[i]
-        pushes.items[i].next = NULL
-    q.ops = ops
-    q.n += pushes.n
-    return True

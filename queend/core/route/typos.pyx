@@ -1,7 +1,7 @@
 # Refuses misspelled names in requests, which would otherwise be ignored. In: a name, and the known names. Out: a
-# refusal that says which name was meant. QUEEND_STRICT refuses a name that differs from a known one by case or by one
-# letter. Prefer: handling=strict of a request refuses all unknown names. Parameters of pops and streams stand in a
-# table of their own (route/popquery).
+# refusal that says which name was meant. Owns the tables of names; no lock. QUEEND_STRICT refuses a name that differs
+# from a known one by case or by one letter. `Prefer: handling=strict` of a request refuses all unknown names.
+# Parameters of pops and streams stand in a table of their own (route/popquery).
 
 cdef bint strict              # QUEEND_STRICT; set before the threads start
 

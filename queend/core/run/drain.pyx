@@ -1,8 +1,7 @@
-# The drain sends waiting jobs in statements. It runs once per loop iteration, after I/O, so that all requests read in
-# one iteration share a call. Each row (run/jobtypes) with work is called once; the first four rotate, so that no job
-# type
-# starves.
-# Then the timer is set for held jobs, long polls, lease expiry, looks and retries.
+# The drain sends waiting jobs in statements. In: the lists of a worker's engine (run/jobtypes). Out: statements, and
+# the timer set for jobs that linger, long polls, lease expiry, looks and retries. Owner: the worker. Locks: book.lock.
+# It runs once per loop iteration, after I/O, so that all requests read in one iteration share a call. Each row with
+# work is called once; the first row keeps its place, the next four rotate, so that no job type starves.
 
 cdef void drain_turn(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
@@ -51,14 +50,14 @@ cdef inline bint drain_waits(Drain* d) noexcept nogil:
     return False
 
 cdef void drain_pushes(Engine* e) noexcept nogil:
-    # Drains the push streams of this worker.
+    # Drains the appenders of this worker.
     cdef int i
     for i in range(appenders_all):
         if appenders[i].worker is e.worker and drain_stream_waits(&appenders[i]):
             appender_drain(&appenders[i])
 
 cdef inline bint drain_stream_waits(Appender* s) noexcept nogil:
-    # Returns True if the stream has a batch to send and no statement in flight.
+    # Returns True if the appender has a batch to send and no statement in flight.
     return s.flying == NULL and (s.again != NULL or s.gather != NULL)
 
 cdef inline void drain_export_limits(Engine* e) noexcept nogil:
@@ -68,7 +67,7 @@ cdef inline void drain_export_limits(Engine* e) noexcept nogil:
         if e.drains[i].queue != NULL:
             e.worker.counters.op[e.drains[i].op].limit = e.drains[i].queue.limit.limit
 
-# ---- the timer -----------------------------------------------------------------------------------------------------
+# ---- the timer -------------------------------------------------------------------------------------------------------
 
 cdef void drain_arm(Engine* e) noexcept nogil:
     # Arms the timer for the next due moment. It only moves the timer to an earlier moment; firing early costs one look.

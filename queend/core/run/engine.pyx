@@ -1,5 +1,34 @@
-# The engine of one worker: its start, and the requests it takes. The drain (run/drain) is run by requests, ends of
-# statements, the timer (deadlines, lease expiry, retries) and messages of other workers.
+# The engine of one worker, as the rooms of sockets call it through `service`: its start, the requests it takes, its
+# ticks, its end. In: complete requests. Out: jobs and refusals; /readyz. Owns the Engine (its worker's), and starts and
+# ends the parts that all workers share. Locks: catalog.lock, then book.lock. The drain (run/drain) is run by requests,
+# ends of statements, the timer (deadlines, lease expiry, retries) and messages of other workers.
+
+cdef void engine_service() noexcept nogil:
+    # Fills in `service`: a complete request enters the engine here, a turn of the loop drains it (run/drain). Requires
+    # that nothing of the process has started.
+    service.boot = engine_boot
+    service.halt = engine_halt
+    service.connect = engine_connect
+    service.open = engine_open
+    service.turn = drain_turn
+    service.reclaim = reclaim_turn
+    service.tick = engine_tick
+    service.stop = engine_stop
+    service.idle = engine_idle
+    service.left = stopreport_write
+    service.close = engine_close
+    service.forsake = bridge_abandon
+    service.request = engine_request
+    service.guarded = grants.on
+    service.open_to_all = gate_skips
+    service.early = gate_early
+    service.refuse = gate_early_refuse
+    service.verify = bridge_send
+    service.fed = feed_answered
+    service.flow = feed_flow
+    service.heard = websocket_receive
+
+# ---- start -----------------------------------------------------------------------------------------------------------
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Starts the parts that all workers share. Requires that no thread has started.
@@ -26,21 +55,6 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     statements_open()
     leader = p.workers[0]
     return True
-
-cdef void engine_halt(Process* p) noexcept nogil:
-    # Ends the shared parts. Requires that the threads have ended.
-    global leader
-    leader = NULL
-    peers_halt()
-    incarnation_open(NULL)    # no facts are left to drop
-    appender_close()
-    reclaim_close()
-    idset_close()
-    rowcache_close()
-    unacked_close()
-    catalog_sizes_close()
-    index_close()
-    uv_mutex_destroy(&reload_lock)
 
 cdef bint engine_open(Worker* w) noexcept nogil:
     cdef Engine* e = <Engine*>calloc(1, sizeof(Engine))
@@ -75,51 +89,7 @@ cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
     if not engine_of(w).closing:
         slotpool_connect(engine_of(w).slots)
 
-cdef void engine_sweep(Worker* w) noexcept nogil:
-    # Maintains the connections. Called twice a second.
-    if engine_of(w) != NULL and not engine_of(w).closing:
-        slotpool_sweep(engine_of(w).slots)
-        engine_borrow(engine_of(w))
-        poll_sweep(engine_of(w))
-
-cdef void engine_borrow(Engine* e) noexcept nogil:
-    # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
-    cdef int64_t now = clock_mono_us()
-    if slotpool_ready(e.slots) or atomic_get64(&doubt.why) != DOUBT_CROWDED or now - e.borrowed_us < BORROW_US:
-        return
-    e.borrowed_us = now
-    engine_lend(e.worker.process)
-
-cdef bint engine_lend(Process* p) noexcept nogil:
-    # Lets the worker with most connections close one for some seconds, so that another worker gets it. Returns False if
-    # memory ran out. Any thread.
-    cdef int i
-    cdef int most = 0
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL:
-        return False
-    for i in range(p.n):
-        if atomic_get64(&p.workers[i].counters.connected) > atomic_get64(&p.workers[most].counters.connected):
-            most = i
-    m.run = engine_spare
-    if not worker_post(p.workers[most], m):
-        free(m)
-    return True
-
-cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
-    free(m)
-    if engine_of(w) != NULL and not engine_of(w).closing:
-        slotpool_spare(engine_of(w).slots)
-
-cdef bint engine_ready(Process* p) noexcept nogil:
-    # Returns True if every worker has a connection and the catalog is loaded. Any thread.
-    cdef int i
-    for i in range(p.n):
-        if atomic_get64(&p.workers[i].counters.connected) == 0:
-            return False
-    return catalog.loaded
-
-# ---- requests ------------------------------------------------------------------------------------------------------
+# ---- requests --------------------------------------------------------------------------------------------------------
 
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)
@@ -170,6 +140,42 @@ cdef bint engine_query_known(Request* r, const char* names) noexcept nogil:
     reply_error(r, e.status, e.text)
     return False
 
+# ---- readiness -------------------------------------------------------------------------------------------------------
+
+cdef void engine_readyz(Worker* w, Request* r, int route) noexcept nogil:
+    # Answers /readyz, which promises that pushes are accepted. `reason` says why they are buffered.
+    cdef const char* why = engine_unready(w.process)
+    cdef char[160] text
+    if why == NULL:
+        reply_simple(r, b"{\"status\":\"ready\"}")
+    elif engine_buffers(w.process):
+        snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
+        reply_simple(r, text)
+    else:
+        reply_unhealthy(r, b"not ready", why)
+
+cdef const char* engine_unready(Process* p) noexcept nogil:
+    # Returns why requests cannot be served, NULL if they can. It covers all workers, so that every connection gets the
+    # same answer, whichever worker has it. Any thread.
+    cdef int64_t doubts = engine_doubts(p)
+    if p.stopping:
+        return b"The server is shutting down"
+    if not engine_ready(p):
+        return health_why()
+    if doubts & DOUBT_SILENT:
+        return b"The database does not answer"
+    if doubts & DOUBT_DISK:
+        return b"The database has no space on its disk"
+    if doubts & DOUBT_COMMITS:
+        return b"The database commits nothing"
+    if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
+        return b"The failover buffer is full"
+    return NULL
+
+cdef inline bint engine_buffers(Process* p) noexcept nogil:
+    # Returns True if pushes that cannot be stored are still accepted. Any thread.
+    return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
+
 cdef int64_t engine_doubts(Process* p) noexcept nogil:
     # Returns the DOUBT_* bits of all workers together. Any thread.
     cdef int64_t doubts = 0
@@ -194,42 +200,81 @@ cdef int64_t engine_doubts(Process* p) noexcept nogil:
         doubts = doubts & ~(<int64_t>DOUBT_SILENT) | DOUBT_COMMITS
     return doubts
 
-cdef const char* engine_unready(Process* p) noexcept nogil:
-    # Returns why requests cannot be served, NULL if they can. It covers all workers, so that every connection gets the
-    # same answer, whichever worker has it. Any thread.
-    cdef int64_t doubts = engine_doubts(p)
-    if p.stopping:
-        return b"The server is shutting down"
-    if not engine_ready(p):
-        return health_why()
-    if doubts & DOUBT_SILENT:
-        return b"The database does not answer"
-    if doubts & DOUBT_DISK:
-        return b"The database has no space on its disk"
-    if doubts & DOUBT_COMMITS:
-        return b"The database commits nothing"
-    if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
-        return b"The failover buffer is full"
-    return NULL
+cdef bint engine_ready(Process* p) noexcept nogil:
+    # Returns True if every worker has a connection and the catalog is loaded. Any thread.
+    cdef int i
+    for i in range(p.n):
+        if atomic_get64(&p.workers[i].counters.connected) == 0:
+            return False
+    return catalog.loaded
 
-cdef inline bint engine_buffers(Process* p) noexcept nogil:
-    # Returns True if pushes that cannot be stored are still accepted. Any thread.
-    return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
+# ---- ticks -----------------------------------------------------------------------------------------------------------
 
-cdef void engine_readyz(Worker* w, Request* r, int route) noexcept nogil:
-    # Answers /readyz, which promises that pushes are accepted. `reason` says why they are buffered.
-    cdef const char* why = engine_unready(w.process)
-    cdef char[160] text
-    if why == NULL:
-        reply_simple(r, b"{\"status\":\"ready\"}")
-    elif engine_buffers(w.process):
-        snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
-        reply_simple(r, text)
-    else:
-        reply_unhealthy(r, b"not ready", why)
+cdef void engine_tick(Worker* w) noexcept nogil:
+    engine_sweep(w)
+    if engine_of(w) != NULL:
+        feed_tick(engine_of(w))
+        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
+            engine_verify_grants(engine_of(w))
+        if epoch_blocked:
+            popend_renew(engine_of(w))
+    reclaim_tick(w)
 
-# The end of an engine. A graceful stop answers waiting pops and lets statements in flight finish; closing frees slots
-# and memory.
+cdef void engine_verify_grants(Engine* e) noexcept nogil:
+    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
+    e.grants_seen = atomic_get64(&grants_epoch)
+    feed_check_all(e)
+    popend_verify_all(e)
+
+cdef void engine_sweep(Worker* w) noexcept nogil:
+    # Maintains the connections. Called twice a second.
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_sweep(engine_of(w).slots)
+        engine_borrow(engine_of(w))
+        poll_sweep(engine_of(w))
+
+cdef void engine_borrow(Engine* e) noexcept nogil:
+    # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
+    cdef int64_t now = clock_mono_us()
+    if slotpool_ready(e.slots) or atomic_get64(&doubt.why) != DOUBT_CROWDED or now - e.borrowed_us < BORROW_US:
+        return
+    e.borrowed_us = now
+    engine_lend(e.worker.process)
+
+cdef bint engine_lend(Process* p) noexcept nogil:
+    # Lets the worker with most connections close one for some seconds, so that another worker gets it. Returns False if
+    # memory ran out. Any thread.
+    cdef int i
+    cdef int most = 0
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL:
+        return False
+    for i in range(p.n):
+        if atomic_get64(&p.workers[i].counters.connected) > atomic_get64(&p.workers[most].counters.connected):
+            most = i
+    m.run = engine_spare
+    if not worker_post(p.workers[most], m):
+        free(m)
+    return True
+
+cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
+    free(m)
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_spare(engine_of(w).slots)
+
+cdef void engine_look() noexcept nogil:
+    # Starts a look: another program committed something that this process was not told of. Any thread.
+    outbox_flags(NOTICE_LOOK)
+    waiters_post_leader(engine_on_look)
+
+cdef void engine_on_look(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Polling* d = &engine_of(w).polling
+    free(m)
+    d.due_us = 0
+    poll_tick(engine_of(w), clock_mono_us())          # or at the next tick
+
+# ---- end -------------------------------------------------------------------------------------------------------------
+# A graceful stop answers waiting pops and lets statements in flight finish; closing frees slots and memory.
 
 cdef void engine_stop(Worker* w) noexcept nogil:
     # Begins a graceful stop: answers parked pops and takes no new work; statements in flight go on.
@@ -291,56 +336,17 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     free(e.rates.asks)
     free(e)
 
-# Functions that the rooms of sockets call: a complete request enters the engine (run/engine), a turn of the loop drains
-# it (run/drain).
-
-cdef void engine_service() noexcept nogil:
-    # Fills in `service`. Requires that nothing of the process has started.
-    service.boot = engine_boot
-    service.halt = engine_halt
-    service.connect = engine_connect
-    service.open = engine_open
-    service.turn = drain_turn
-    service.reclaim = reclaim_turn
-    service.tick = engine_tick
-    service.stop = engine_stop
-    service.idle = engine_idle
-    service.left = stopreport_write
-    service.close = engine_close
-    service.forsake = bridge_abandon
-    service.request = engine_request
-    service.guarded = grants.on
-    service.open_to_all = gate_skips
-    service.early = gate_early
-    service.refuse = gate_early_refuse
-    service.verify = bridge_send
-    service.fed = feed_answered
-    service.flow = feed_flow
-    service.heard = websocket_receive
-
-cdef void engine_tick(Worker* w) noexcept nogil:
-    engine_sweep(w)
-    if engine_of(w) != NULL:
-        feed_tick(engine_of(w))
-        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
-            engine_verify_grants(engine_of(w))
-        if epoch_blocked:
-            popend_renew(engine_of(w))
-    reclaim_tick(w)
-
-cdef void engine_verify_grants(Engine* e) noexcept nogil:
-    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
-    e.grants_seen = atomic_get64(&grants_epoch)
-    feed_check_all(e)
-    popend_verify_all(e)
-
-cdef void engine_look() noexcept nogil:
-    # Starts a look: another program committed something that this process was not told of. Any thread.
-    outbox_flags(NOTICE_LOOK)
-    waiters_post_leader(engine_on_look)
-
-cdef void engine_on_look(Worker* w, InboxMsg* m) noexcept nogil:
-    cdef Polling* d = &engine_of(w).polling
-    free(m)
-    d.due_us = 0
-    poll_tick(engine_of(w), clock_mono_us())          # or at the next tick
+cdef void engine_halt(Process* p) noexcept nogil:
+    # Ends the shared parts. Requires that the threads have ended.
+    global leader
+    leader = NULL
+    peers_halt()
+    incarnation_open(NULL)    # no facts are left to drop
+    appender_close()
+    reclaim_close()
+    idset_close()
+    rowcache_close()
+    unacked_close()
+    catalog_sizes_close()
+    index_close()
+    uv_mutex_destroy(&reload_lock)

@@ -1,7 +1,6 @@
-# Tables of the engine: its routes; and for each worker each job type's queue, policy and limit (jobtypes_queues), and
-# the
-# drains of a turn (jobtypes_drains). A new job type is one row in each. The file of the job type defines the rest
-# (JobKind).
+# Tables of the engine: its routes (jobtypes_routes). For each worker: the queue, policy and limit of each job type
+# (jobtypes_queues), and the drains of a turn (jobtypes_drains). In: settings. Out: rows. Owns hot_routes, filled at
+# import; no lock. A new job type is one row in each. The file of the job type defines the rest (JobKind).
 
 cdef void jobtypes_routes() noexcept nogil:
     cdef HotRoute* t
@@ -63,7 +62,7 @@ cdef void jobtype_feed_route(const char* name, const char* path, int route) noex
 
 jobtypes_routes()
 
-# ---- queues and drains of each worker ------------------------------------------------------------------------------
+# ---- queues and drains of each worker --------------------------------------------------------------------------------
 
 cdef void jobtypes_queues(Engine* e) noexcept nogil:
     joblist_open(&e.resolving, JOB_RESOLVING)

@@ -1,5 +1,8 @@
-# Reloads the catalog after it changed in the database: one statement for the whole process. In: calls that found it
-# outdated (names/catalog). Out: the new catalog; jobs that waited for it, tried again on every worker.
+# Reloads the catalog after it changed in the database, and forgets a replaced server. In: calls that found the catalog
+# outdated (names/catalog); a new incarnation (pg/incarnation). Out: the new catalog; jobs that waited for it, tried
+# again on every worker. Owns the reload, one for the whole process. Locks: reload_lock; catalog.lock, then book.lock.
+
+# ---- a reload --------------------------------------------------------------------------------------------------------
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent
@@ -86,25 +89,6 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
 
-cdef void reload_wake_changed(Worker* w, PopJob* wake) noexcept nogil:
-    # Wakes the pops parked on changed queues, to look at names and options again; also those in `wake`.
-    index_lock_all()
-    reload_wake_queues(False, &wake)
-    index_unlock_all(w, wake)
-
-cdef void reload_wake_queues(bint all_, PopJob** wake) noexcept nogil:
-    # Adds to `wake` the pops parked on all queues, buried ones too, or on the queues that a reload changed. Requires
-    # catalog.lock and book.lock.
-    cdef Queue* q
-    cdef int side
-    for side in range(3):
-        q = catalog.retired[side].queues if side < 2 else catalog.list
-        while q != NULL:
-            if all_ or q.changed:
-                q.changed = False
-                waiters_wake_queue(q, wake)
-            q = q.next
-
 cdef void reload_applied(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef Job* job = e.wait_reload.first
@@ -120,7 +104,7 @@ cdef void reload_applied(Worker* w, InboxMsg* m) noexcept nogil:
         e.reload_pause = clock_mono_us() + 10000
         return
     e.want_reload = False
-    # From here on calls use this version; streams drop what an older version resolved before they send.
+    # From here on calls use this version; appenders drop what an older version resolved before they send.
     e.version = version
     joblist_open(&e.wait_reload, JOB_RELOADING)
     while job != NULL:
@@ -132,6 +116,29 @@ cdef void reload_applied(Worker* w, InboxMsg* m) noexcept nogil:
         if appenders[i].worker is w:
             requeue_reloaded(&appenders[i])
     poll_loaded(e)
+
+# ---- parked pops -----------------------------------------------------------------------------------------------------
+
+cdef void reload_wake_changed(Worker* w, PopJob* wake) noexcept nogil:
+    # Wakes the pops parked on changed queues, to look at names and options again; also those in `wake`.
+    index_lock_all()
+    reload_wake_queues(False, &wake)
+    index_unlock_all(w, wake)
+
+cdef void reload_wake_queues(bint all_, PopJob** wake) noexcept nogil:
+    # Adds to `wake` the pops parked on all queues, retired ones too, or on the queues that a reload changed. Requires
+    # catalog.lock and book.lock.
+    cdef Queue* q
+    cdef int side
+    for side in range(3):
+        q = catalog.retired[side].queues if side < 2 else catalog.list
+        while q != NULL:
+            if all_ or q.changed:
+                q.changed = False
+                waiters_wake_queue(q, wake)
+            q = q.next
+
+# ---- changes from outside --------------------------------------------------------------------------------------------
 
 cdef void reload_notify(Slice name, bint moved) noexcept nogil:
     # Has the catalog read again, and wakes the pops parked on the queue. moved: cursors or partitions changed too, so
@@ -156,17 +163,16 @@ cdef void reload_on_change(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
     catalog_want_reload(w)
 
-# Another server, or a restarted one (pg/incarnation): this process may remember commits that the server lacks. In: a
-# call of the pg room, on the thread of the worker that connected first. Out: an empty catalog and empty caches.
-# Each worker continues when its own first connection is established (reload_on_server). Statements wait until the
-# catalog
-# is loaded again, because until then none has a version that the database accepts.
+# ---- another server, or a restarted one ------------------------------------------------------------------------------
+# This process may remember commits that the server lacks: catalog and caches are emptied, on the thread of the worker
+# that connected first. Each worker continues when its own first connection is established (reload_on_server).
+# Statements wait until the catalog is loaded again: until then none has a version that the database accepts.
 
 cdef void reload_forget_all(int64_t number) noexcept nogil:
-    # Drops all remembered facts. Requires incarnation.lock for writing: no answer is being processed.
-    # Work in flight meets the change in one of three places. An answer of the earlier server counts as lost. Held
-    # partitions and groups are marked dead. Held numbers belong to another incarnation (Job.server, PushBatch.server,
-    # Round.server), so their names are looked up again.
+    # Drops all remembered facts. Requires incarnation.lock for writing: no answer is being processed. Work in flight
+    # meets the change in one of three places. An answer of the earlier server counts as lost. Held partitions and
+    # groups are marked dead. Held numbers belong to another incarnation (Job.incarnation, PushBatch.incarnation,
+    # Round.incarnation), so their names are looked up again.
     global reload_running
     cdef Group* g
     cdef Queue* q

@@ -1,5 +1,5 @@
 # Reports the work that a stop interrupts. In: a worker whose grace period is over. Out: a log line for each of its
-# first unfinished requests, with what the request waits for (Job.at). Locks: book.lock.
+# first unfinished requests, with what the request waits for (Job.at). Owns nothing. Locks: book.lock.
 
 cdef enum:
     STOPREPORT_MOST = 16      # lines per worker
@@ -92,7 +92,7 @@ cdef inline void stopreport_name(Buf* text, const char* what, Slice name) noexce
         buf_text(text, what)
         buf_slice(text, name)
 
-# ---- owners of the work --------------------------------------------------------------------------------------------
+# ---- owners of the work ----------------------------------------------------------------------------------------------
 
 cdef bint stopreport_conn(Conn* c, Buf* text) noexcept nogil:
     # Describes a connection that delays the end without a complete request. Returns False if it does not.
@@ -158,7 +158,7 @@ cdef void stopreport_request(Request* r, Buf* text) noexcept nogil:
     else:
         buf_text(text, b"its client waits" if r.conn != NULL else b"it has no client")
 
-# ---- jobs and their places -----------------------------------------------------------------------------------------
+# ---- jobs and their places -------------------------------------------------------------------------------------------
 
 cdef void stopreport_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
     # Requires book.lock: another worker may take a parked pop out of the book.

@@ -1,8 +1,8 @@
-# The files of the failover buffer. In: bytes to keep, places to read. Out: errno, 0 on success. Knows no jobs. All
-# calls block; they run on libuv's thread pool, or before the loops start.
-# The folder belongs to one process (the supervisor locks it). It holds segments, `position` and `quarantine`. A segment
-# has a rising number as its name, a head, and records back to back. `position` says how much of the oldest segment is
-# in the database. `quarantine` has the records that could not be stored.
+# The files of the failover buffer. In: bytes to keep, places to read, files of an earlier run. Out: errno, 0 on
+# success. Knows no jobs. Owns the folder, which belongs to one process (the supervisor locks it). It holds segments,
+# `position` and `quarantine`. A segment has a rising number as its name, a head, and records back to back. `position`
+# says how much of the oldest segment is in the database. `quarantine` has the records that could not be stored. All
+# calls block and take no lock.
 
 cdef enum:
     SEGMENT_HEAD = 16
@@ -34,6 +34,16 @@ cdef struct SpoolStep:
     size_t want               # bytes to read, 0: none
     Buf bytes
     int error
+
+cdef struct SpoolScan:
+    # The content of a file.
+    int64_t records
+    int64_t pieces            # pieces without a record
+    bint damaged              # it ends with such a piece
+    int64_t good              # offset after the last complete record
+    int64_t since_us          # when its first record was taken
+
+# ---- bytes -----------------------------------------------------------------------------------------------------------
 
 cdef void segment_name(uint64_t number, char* out) noexcept nogil:
     # Writes the name to out: 25 bytes with the NUL.
@@ -76,6 +86,8 @@ cdef int segment_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
         n -= <size_t>done
     return 0
 
+# ---- on a thread of the pool -----------------------------------------------------------------------------------------
+
 cdef void segment_write_run(uv_work_t* work) noexcept nogil:
     # Writes the bytes durably. If error is 0, they survive a crash of the machine; otherwise the file is as before the
     # call.
@@ -107,6 +119,41 @@ cdef void segment_write_run(uv_work_t* work) noexcept nogil:
     elif ftruncate(t.fd, t.at) == 0:
         fdatasync(t.fd)
     segment_close(&t.fd)
+
+cdef void segment_step_run(uv_work_t* work) noexcept nogil:
+    # Order: failed records are safe before the position passes them; noting a position twice is harmless.
+    cdef SpoolStep* t = <SpoolStep*>work.data
+    cdef char[25] name
+    t.error = 0
+    if t.bad.len:
+        t.error = segment_quarantine(t.dir_fd, &t.bad)
+        if t.error:
+            return
+        buf_clear(&t.bad)
+    if t.drop:
+        segment_name(t.drop_number, name)
+        if unlinkat(t.dir_fd, name, 0) != 0 and errno != ENOENT:
+            t.error = errno
+            return
+        t.drop = False
+    if t.note:
+        t.error = segment_note(t.dir_fd, t.number, t.at)
+        if t.error:
+            return
+        t.note = False
+    if t.want == 0:
+        return
+    if t.fd < 0:
+        segment_name(t.number, name)
+        t.fd = openat(t.dir_fd, name, O_RDONLY | O_CLOEXEC)
+        if t.fd < 0:
+            t.error = errno
+            return
+    buf_clear(&t.bytes)
+    if buf_reserve(&t.bytes, t.want) == NULL:
+        t.error = ENOMEM
+    else:
+        t.error = segment_read(t.fd, t.bytes.data, t.want, t.at)
 
 cdef int segment_quarantine(int dir_fd, Buf* bad) noexcept nogil:
     # Appends bytes to the quarantine, durably, so that a segment may drop them afterwards.
@@ -161,52 +208,25 @@ cdef bint segment_noted(int dir_fd, uint64_t* number, int64_t* at) noexcept nogi
     at[0] = <int64_t>le64(text + 8)
     return ok
 
-cdef void segment_step_run(uv_work_t* work) noexcept nogil:
-    # Order: failed records are safe before the position passes them; noting a position twice is harmless.
-    cdef SpoolStep* t = <SpoolStep*>work.data
-    cdef char[25] name
-    t.error = 0
-    if t.bad.len:
-        t.error = segment_quarantine(t.dir_fd, &t.bad)
-        if t.error:
-            return
-        buf_clear(&t.bad)
-    if t.drop:
-        segment_name(t.drop_number, name)
-        if unlinkat(t.dir_fd, name, 0) != 0 and errno != ENOENT:
-            t.error = errno
-            return
-        t.drop = False
-    if t.note:
-        t.error = segment_note(t.dir_fd, t.number, t.at)
-        if t.error:
-            return
-        t.note = False
-    if t.want == 0:
-        return
-    if t.fd < 0:
-        segment_name(t.number, name)
-        t.fd = openat(t.dir_fd, name, O_RDONLY | O_CLOEXEC)
-        if t.fd < 0:
-            t.error = errno
-            return
-    buf_clear(&t.bytes)
-    if buf_reserve(&t.bytes, t.want) == NULL:
-        t.error = ENOMEM
-    else:
-        t.error = segment_read(t.fd, t.bytes.data, t.want, t.at)
+# ---- existing files --------------------------------------------------------------------------------------------------
+# Segments of an earlier run, a segment of a daemon that is gone, the quarantine. Records are counted; a torn end is cut
+# off and kept. Before the threads start, or (segment_adopt) on the first worker's thread.
 
-# Existing files: segments of an earlier run, a segment of a daemon that is gone, the quarantine. In: a file. Out: its
-# records counted, a torn end cut off and kept. All calls block and return errno, 0 on success. They run before the
-# threads start, or on the first worker's thread.
-
-cdef struct SpoolScan:
-    # The content of a file.
-    int64_t records
-    int64_t pieces            # pieces without a logrecord
-    bint damaged              # it ends with such a piece
-    int64_t good              # offset after the last complete logrecord
-    int64_t since_us          # when its first logrecord was taken
+cdef int segment_count_failed() noexcept nogil:
+    # Counts the records that earlier runs could not store. Called before the segments: pieces cut off them add to the
+    # count.
+    cdef SpoolScan scan
+    cdef int64_t end
+    cdef int error = 0
+    cdef int fd = openat(spool.dir_fd, b"quarantine", O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        return 0 if errno == ENOENT else errno
+    end = lseek(fd, 0, SEEK_END)
+    if end > SEGMENT_HEAD:
+        error = segment_scan(fd, SEGMENT_HEAD, end, False, &scan)
+        spool.failed = scan.records + scan.pieces
+    close(fd)
+    return error
 
 cdef int segment_recover_file(uint64_t number, char* reason, size_t size) noexcept nogil:
     # Reads a whole segment, counts its records, cuts a torn end. Called oldest first, before the threads start.
@@ -222,6 +242,35 @@ cdef int segment_recover_file(uint64_t number, char* reason, size_t size) noexce
         close(fd)
     if error:
         snprintf(reason, size, b"failover buffer, %s: %s", name, strerror(error))
+    return error
+
+cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
+    cdef int64_t end = lseek(fd, 0, SEEK_END)
+    cdef int64_t at = SEGMENT_HEAD
+    cdef int64_t noted_at = 0
+    cdef uint64_t noted = 0
+    cdef SpoolSegment* s
+    cdef SpoolScan scan
+    cdef int error
+    if segment_noted(spool.dir_fd, &noted, &noted_at) and noted == number and SEGMENT_HEAD <= noted_at <= end:
+        at = noted_at
+    if end < SEGMENT_HEAD:
+        end = at = SEGMENT_HEAD        # the segment was just being created
+    s = spool_add(number)
+    if s == NULL:
+        return ENOMEM
+    if spool.first == s:
+        spool.at = at
+    error = segment_scan(fd, at, end, True, &scan)
+    if not error and scan.good < end:
+        error = segment_cut(fd, scan.good, end)
+        end = scan.good
+    if spool.pending == 0:
+        spool.oldest_us = scan.since_us
+    s.size = end
+    s.records = scan.records
+    spool.pending += s.records
+    spool.bytes += end
     return error
 
 cdef int segment_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* out) noexcept nogil:
@@ -268,33 +317,25 @@ cdef int segment_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* 
     buf_free(&b)
     return error
 
-cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
-    cdef int64_t end = lseek(fd, 0, SEEK_END)
-    cdef int64_t at = SEGMENT_HEAD
-    cdef int64_t noted_at = 0
-    cdef uint64_t noted = 0
-    cdef SpoolSegment* s
-    cdef SpoolScan scan
+cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
+    # Cuts the bytes after the last complete record, and keeps a copy in the quarantine. They were being written when
+    # the machine or the daemon stopped, and were not acknowledged; or they were damaged later.
+    cdef Buf b
+    cdef char[64] text
     cdef int error
-    if segment_noted(spool.dir_fd, &noted, &noted_at) and noted == number and SEGMENT_HEAD <= noted_at <= end:
-        at = noted_at
-    if end < SEGMENT_HEAD:
-        end = at = SEGMENT_HEAD        # the segment was just being created
-    s = spool_add(number)
-    if s == NULL:
+    buf_init(&b)
+    if buf_reserve(&b, <size_t>(end - good)) == NULL:
         return ENOMEM
-    if spool.first == s:
-        spool.at = at
-    error = segment_scan(fd, at, end, True, &scan)
-    if not error and scan.good < end:
-        error = segment_cut(fd, scan.good, end)
-        end = scan.good
-    if spool.pending == 0:
-        spool.oldest_us = scan.since_us
-    s.size = end
-    s.records = scan.records
-    spool.pending += s.records
-    spool.bytes += end
+    error = segment_read(fd, b.data, b.len, good)
+    if error == 0:
+        error = segment_quarantine(spool.dir_fd, &b)
+    buf_free(&b)
+    if error == 0 and (ftruncate(fd, good) != 0 or fdatasync(fd) != 0):
+        error = errno
+    if error == 0:
+        spool.failed += 1
+        snprintf(text, sizeof(text), b"%lld bytes", <long long>(end - good))
+        log_line(b"warn", b"buffer_end_cut", text)
     return error
 
 cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
@@ -326,41 +367,4 @@ cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
         return error if error else errno
     error = segment_recover(fd, spool.number)
     close(fd)
-    return error
-
-cdef int segment_count_failed() noexcept nogil:
-    # Counts the records that earlier runs could not store. Called before the segments: pieces cut off them add to the
-    # count.
-    cdef SpoolScan scan
-    cdef int64_t end
-    cdef int error = 0
-    cdef int fd = openat(spool.dir_fd, b"quarantine", O_RDONLY | O_CLOEXEC)
-    if fd < 0:
-        return 0 if errno == ENOENT else errno
-    end = lseek(fd, 0, SEEK_END)
-    if end > SEGMENT_HEAD:
-        error = segment_scan(fd, SEGMENT_HEAD, end, False, &scan)
-        spool.failed = scan.records + scan.pieces
-    close(fd)
-    return error
-
-cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
-    # Cuts the bytes after the last complete logrecord, and keeps a copy in the quarantine. They were being written when
-    # the machine or the daemon stopped, and were not acknowledged; or they were damaged later.
-    cdef Buf b
-    cdef char[64] text
-    cdef int error
-    buf_init(&b)
-    if buf_reserve(&b, <size_t>(end - good)) == NULL:
-        return ENOMEM
-    error = segment_read(fd, b.data, b.len, good)
-    if error == 0:
-        error = segment_quarantine(spool.dir_fd, &b)
-    buf_free(&b)
-    if error == 0 and (ftruncate(fd, good) != 0 or fdatasync(fd) != 0):
-        error = errno
-    if error == 0:
-        spool.failed += 1
-        snprintf(text, sizeof(text), b"%lld bytes", <long long>(end - good))
-        log_line(b"warn", b"buffer_end_cut", text)
     return error

@@ -1,6 +1,7 @@
-# The failover buffer: pushes on disk while the database is unavailable. It knows the segments, the partitions with
-# records in them, and their sizes; it writes gathered records. Owner: the first worker's thread; before the threads
-# start, the opening thread. Other threads read `gate` and the counters.
+# The failover buffer: pushes on disk while the database is unavailable. In: gathered records. Out: segments
+# (spool/segment), written and counted. Owns the list of segments, the partitions with records in them, and their sizes.
+# Owner: the first worker's thread; before the threads start, the opening thread. No lock: other threads read `gate` and
+# the counters.
 
 cdef enum SpoolGate:
     GATE_OPEN = 0             # pushes go to the database
@@ -41,11 +42,11 @@ cdef struct Spool:
     JobList gather_jobs
     SpoolStep step
     bint stepping
-    int64_t at                # offset of the next logrecord in the first segment
+    int64_t at                # offset of the next record in the first segment
     SharedInt64 pending         # records not drained yet
     SharedInt64 bytes           # of all segments
     SharedInt64 failed          # records and pieces in the quarantine
-    SharedInt64 oldest_us       # wall clock: since when the next logrecord waits
+    SharedInt64 oldest_us       # wall clock: since when the next record waits
     SharedInt64 taken           # records ever taken
     SharedInt64 drained
     SharedFlag trouble              # the last write failed
@@ -99,6 +100,10 @@ cdef void spool_close() noexcept nogil:
     table_free(&spool.waiting)
     memset(&spool, 0, sizeof(Spool))
 
+cdef inline bint spool_fails_fast() noexcept nogil:
+    # Returns True if pushes do not wait for an unavailable database, because there is a buffer.
+    return spool.on and spool.gate == GATE_SHUT
+
 # ---- partitions with records -----------------------------------------------------------------------------------------
 
 cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
@@ -112,6 +117,12 @@ cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
         table_del(&spool.waiting, key)
         return True
     return table_put(&spool.waiting, key, <void*><uintptr_t>n)
+
+cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
+    # Returns the key of a partition, from its names; never 0. Partitions with equal keys wait for each other, without
+    # other effects.
+    cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
+    return h if h else 1
 
 # ---- segments --------------------------------------------------------------------------------------------------------
 
@@ -221,13 +232,3 @@ cdef void spool_write_end() noexcept nogil:
         log_line(b"error", b"buffer_write_failed", strerror(t.error))
     if t.bytes.cap > 4 * SPOOL_WINDOW:
         buf_free(&t.bytes)
-
-cdef inline bint spool_fails_fast() noexcept nogil:
-    # Returns True if pushes do not wait for an unavailable database, because there is a buffer.
-    return spool.on and spool.gate == GATE_SHUT
-
-cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
-    # Returns the key of a partition, from its names; never 0. Partitions with equal keys wait for each other, without
-    # other effects.
-    cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
-    return h if h else 1

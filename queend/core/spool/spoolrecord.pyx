@@ -1,20 +1,19 @@
-# A logrecord of the failover buffer: one message, with all fields for the database (format: docs/failover.md). In: a
-# push
-# item, or bytes of a file. Out: bytes, or an item whose slices point into them. No I/O and no clock.
+# A record of the failover buffer: one message, with all fields for the database (format: docs/failover.md). In: a push
+# item, or bytes of a file. Out: bytes, or an item whose slices point into them. Stateless, without locks, I/O or clock.
 
 cdef enum:
-    SPOOL_MARK = 0x63655251   # "QRec", little-endian: marks where the next logrecord may begin after damaged bytes
+    SPOOL_MARK = 0x63655251   # "QRec", little-endian: marks where the next record may begin after damaged bytes
     SPOOL_HEAD = 12           # mark, length of the rest, checksum of length and rest
     SPOOL_LEAST = 28          # bytes of the smallest rest
     SPOOL_V1 = 1
 
 cdef enum SpoolFound:
     SPOOL_RECORD = 0          # an item of `n` bytes
-    SPOOL_MORE = 1            # the logrecord continues after these bytes; it needs `n`
-    SPOOL_DAMAGED = 2         # `n` bytes without a logrecord; a logrecord or the end follows
+    SPOOL_MORE = 1            # the record continues after these bytes; it needs `n`
+    SPOOL_DAMAGED = 2         # `n` bytes without a record; a record or the end follows
 
 cdef void spoolrecord_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
-    # Appends one logrecord. If b.failed is set afterwards, memory ran out and the appended bytes are invalid.
+    # Appends one record. If b.failed is set afterwards, memory ran out and the appended bytes are invalid.
     cdef size_t at = b.len
     cdef Extras x
     pushitem_extras(it, &x)
@@ -41,7 +40,7 @@ cdef inline uint32_t spoolrecord_sum(const char* record, size_t n) noexcept nogi
     return crc32c(crc32c(0, record + 4, 4), record + SPOOL_HEAD, n)
 
 cdef inline bint spoolrecord_whole(const char* p, size_t have) noexcept nogil:
-    # Returns True if p begins with a complete, undamaged logrecord.
+    # Returns True if p begins with a complete, undamaged record.
     cdef size_t n
     if have < SPOOL_HEAD or le32(p) != SPOOL_MARK:
         return False
@@ -50,7 +49,7 @@ cdef inline bint spoolrecord_whole(const char* p, size_t have) noexcept nogil:
 
 cdef int spoolrecord_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us,
                           size_t* n) noexcept nogil:
-    # Reads the logrecord at p. `have` bytes are in memory, `left` (at least as many) in the file. Returns SpoolFound;
+    # Reads the record at p. `have` bytes are in memory, `left` (at least as many) in the file. Returns SpoolFound;
     # overwrites it.
     cdef size_t rest, i
     if have >= SPOOL_HEAD and le32(p) == SPOOL_MARK:
@@ -64,7 +63,7 @@ cdef int spoolrecord_next(const char* p, size_t have, size_t left, PushItem* it,
     elif have < SPOOL_HEAD and have < left:
         n[0] = SPOOL_HEAD
         return SPOOL_MORE
-    # Damaged: ends at the next place where a logrecord is complete, or may begin.
+    # Damaged: ends at the next place where a record is complete, or may begin.
     i = 1
     while i < have:
         if p[i] == 0x51 and (have - i < 4 or le32(p + i) == SPOOL_MARK):
@@ -75,7 +74,7 @@ cdef int spoolrecord_next(const char* p, size_t have, size_t left, PushItem* it,
     return SPOOL_DAMAGED
 
 cdef inline bint spoolrecord_cut(const char* p, size_t have, size_t left) noexcept nogil:
-    # Returns True if a logrecord may begin here whose end is not in memory.
+    # Returns True if a record may begin here whose end is not in memory.
     cdef size_t rest
     if have < SPOOL_HEAD:
         return True
@@ -95,14 +94,14 @@ cdef inline bint spoolrecord_extras(Extras* x) noexcept nogil:
     return x.trace.n + x.sub.n + x.text.n + x.due.n + x.seal.n + x.headers.n != 0
 
 cdef bint spoolrecord_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* at_us) noexcept nogil:
-    # Reads the rest of a logrecord whose checksum is valid. Returns False for an unknown version or unknown extras.
+    # Reads the rest of a record whose checksum is valid. Returns False for an unknown version or unknown extras.
     cdef const char* end = p + n
     memset(it, 0, sizeof(PushItem))
     extras_none(x)
     if p[0] != <char>SPOOL_V1:
         return False
     memcpy(it.id, p + 1, 16)
-    # Ids made by the daemon are looked up in the database like all others: the logrecord may have been stored before.
+    # Ids made by the daemon are looked up in the database like all others: the record may have been stored before.
     it.id_kind = ID_V7 if it.id[6] >> 4 == 7 else ID_OTHER
     at_us[0] = <int64_t>le64(p + 17)
     p += 25
