@@ -9,7 +9,7 @@ cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     limit_open(l, &c)
 
 cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
-    # Returns the operator's settings of a type. The slots that a stream needs stay out of its reach.
+    # Returns the operator's settings of a type. The slots that appenders need stay out of its reach.
     cdef LimitConfig c
     cdef int most = s.slots - 2 if s.slots > 3 else 1
     memset(&c, 0, sizeof(c))
