@@ -2,25 +2,25 @@
 -- the progress in queend.cursors, and the queend.pauses of batches that wait for a retry. Locks: cursors ascending;
 -- then pauses and dead letters.
 
--- Acknowledges many batches at once. One element per (partition, group, lease):
---   p_lease                 NULL: the live lease, whichever it is
+-- Acknowledges many batches at once. Each element is one (partition, group, lease).
+--   p_lease                 NULL: the lease that is live
 --   p_group                 NULL: an unknown group
 --   p_ids                   16 bytes per record
 --   p_status                one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed with every record
---                           before it. 16 more: every record the lease still has; then it is the only byte, its id is
---                           ignored, and codes has a byte for each of those records
+--                           before it. A status plus 16 is for all records that the lease still has. Such a status is
+--                           the only one, and its id is ignored. Then codes has a byte for each of those records.
 --   p_retry_limit           of the queue
 --   p_retry_delay_us        as the acknowledgment asks, NULL: as the queue's options say
---   f_row, f_idx, f_error   error texts of failed records and dead letters: 0-based element, 0-based record, text
--- Returns one row per element: status 0, or 2 if the group has no cursor. codes has one byte per record: 1 success, 2
--- dead-lettered, 4 this record released the lease, 8 message not found, 16 lease not live, 32 nothing to do. Also 64
--- too late, 128 too many gaps. The other columns: released, the new cursor (committed), head, retry_until. A stale
--- catalogue version returns one row with ord -1, status 9 and the version in committed; then nothing is done.
+--   f_row, f_idx, f_error   error texts of failed records and dead letters: 0-based element, 0-based record, text.
+-- Returns one row per element: status 0, or 2 if the group has no cursor. The column codes has one byte per record, a
+-- sum: 1 success, 2 dead-lettered, 4 this record released the lease, 8 message not found. 16 lease expired or released,
+-- 32 already done, 64 too late, 128 too many gaps. The other columns: released, the new cursor (committed), head,
+-- retry_until. A stale catalogue version returns one row with ord -1, status 9 and the version in committed; then
+-- nothing is done.
 --
 -- Nearly all acknowledgments complete records in the order of delivery: their ids are the first ids of the window under
 -- lease. These are recognized and applied together; ack_group decides the others one by one. All cursors are locked at
 -- the start, in ascending order. The sort stands below the join: otherwise the planner would walk the whole index of
--- cursors for its order.
 -- cursors for its order.
 CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[],
     p_ids bytea[], p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[],
@@ -78,7 +78,7 @@ BEGIN
     IF v_ord IS NOT NULL THEN
         RETURN QUERY
         WITH moved AS (
-            -- by the primary key, see pop
+            -- On conflict the primary key finds the cursor, see pop.
             INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_until)
             SELECT p_part[c.ord], p_group[c.ord], c.committed, c.row_base, CASE WHEN c.whole THEN 0 ELSE 1 END
               FROM unnest(v_ord, v_end, v_row, v_full) AS c (ord, committed, row_base, whole)
@@ -115,7 +115,7 @@ END $$;
 -- of ack.
 --
 -- 1. A given lease must be live; otherwise every record answers 16, but a record that the partition does not hold
---    answers 8. Without a given lease the group must hold a live one. A record outside its window answers 16, unless
+--    answers 8. If no lease is given, the group must hold a live one. A record outside its window answers 16, unless
 --    the group has done it.
 -- 2. A record that is done already is not changed. It answers 33 if it is completed again, and 64 (no success) for
 --    failed, dlq and retry. A record that is gone counts as done, whatever the status: 33 (ack_found).
@@ -145,13 +145,13 @@ DECLARE
     v_now   bigint := queend.now_us();
     v_found bigint[];         -- offset of record i, -1 = not here, -2 = not under the lease, -3 = gone
     v_reach bigint;           -- last offset of the live lease; without one, the committed offset
-    v_done  int8multirange;   -- those that are done now
-    v_upto  bigint;           -- as far as a cumulative one reaches
-    v_last  bigint;           -- the one that completed the window
+    v_done  int8multirange;   -- records that this call completes
+    v_upto  bigint;           -- last record that a cumulative acknowledgment completes
+    v_last  bigint;           -- the record that completed the window
     v_stop  bigint;
-    v_back  boolean;          -- failed ones go back
+    v_back  boolean;          -- failed records go back
     v_dead  int[];            -- places of the records to dead-letter
-    v_pause bigint := 0;      -- of what goes back
+    v_pause bigint := 0;      -- wait of the records that go back, in µs
     v_new   record;
     k       queend.cursors;
 BEGIN
@@ -176,7 +176,7 @@ BEGIN
     END IF;
 
     IF status = 2 OR p_lease IS NOT NULL AND (k.lease_id <> p_lease OR k.lease_until <= v_now) THEN
-        -- By leases_moot, which the daemon may not have heard of.
+        -- leases_moot ended the lease, and the daemon may not know that yet.
         released := status = 0 AND k.lease_id <> none AND k.lease_until = 0;
         SELECT string_agg(CASE f.at WHEN -3 THEN E'\\x21'::bytea WHEN -1 THEN E'\\x08' ELSE E'\\x10' END,
                           '' ORDER BY f.ord)
@@ -206,7 +206,7 @@ BEGIN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
     IF -3 = ANY (v_found) AND k.lease_until > v_now THEN
-        v_done := COALESCE(v_done, '{}');      -- what is gone may complete the window
+        v_done := COALESCE(v_done, '{}');      -- records that are gone may complete the window
     END IF;
     v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
                                   WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE
@@ -249,8 +249,8 @@ BEGIN
            consumed_at = v_now
      WHERE c.partition_id = p_part AND c.group_id = p_group AND (v_done IS NOT NULL OR v_stop IS NOT NULL);
 
-    -- Released is said of the ones that went back or were left alone because of them, else of the one that completed
-    -- the window.
+    -- Code 4 (released) goes to the records that went back and to those left alone because of them. If no record went
+    -- back, it goes to the record that completed the window.
     v_last := CASE WHEN released AND v_stop IS NULL
                         THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
     SELECT string_agg(CASE WHEN f.at = -3
@@ -330,9 +330,9 @@ BEGIN
 END $$;
 
 -- Returns how long (µs) a batch waits that has just failed, p_failures times before, by the options of its queue. If
--- retryBackoff has steps: the step of that number; the last step repeats. If it has none: initial * multiplier ^
--- p_failures, at most max; jitter subtracts up to that share. If retryBackoff is NULL: retryDelay if it was configured,
--- else 0 (the batch is delivered again at once).
+-- retryBackoff has steps: the step of that number; the last step repeats. If retryBackoff has no steps: initial *
+-- multiplier ^ p_failures, at most max; jitter subtracts up to that share. If retryBackoff is NULL: retryDelay if it
+-- was configured, else 0 (the batch is delivered again at once).
 CREATE OR REPLACE FUNCTION queend.retry_pause(p_part int, p_failures int) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -350,7 +350,7 @@ BEGIN
     IF b ? 'steps' THEN
         RETURN (b->'steps'->>LEAST(p_failures, jsonb_array_length(b->'steps') - 1))::bigint * 1000;
     END IF;
-    -- the exponent is bounded: 1000 doublings are beyond every max, and beyond them a float8 overflows
+    -- The exponent is bounded: 1000 doublings are beyond every max, and beyond them a float8 overflows.
     v_ms := LEAST((b->>'initial')::float8 * exp(LEAST(p_failures * ln((b->>'multiplier')::float8), 600)),
                   (b->>'max')::float8);
     RETURN (v_ms * (1 - (b->>'jitter')::float8 * random()) * 1000)::bigint;

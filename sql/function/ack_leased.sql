@@ -1,21 +1,20 @@
 -- Acknowledgments of records that a daemon delivered itself: it knows the offsets, so the log is not read. Locks: the
 -- cursors, in the order given, which is ascending.
 
--- Acknowledges as completed what the caller delivered under leases and remembers. One element per lease of a
--- (partition, group), ascending by both, each pair once.
+-- Acknowledges as completed the records that the caller delivered under leases and remembers. Element i of the arrays
+-- is one lease of a (partition, group), ascending by both, each pair once.
 --   p_first, p_last   offsets of the first and the last record acknowledged
---   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last
---   one
+--   p_base            an offset at which a row of the log begins, at most that of the record after the lease's last one
 --   p_heads           the caller wants the ends of the logs of these partitions
---   p_at              ctids of the cursors, as their claims returned them; only if every p_last is the last record of
---                     its lease, and not together with p_heads
--- Returns the elements done, in any order. head: the next offset of the partition if its lease was released and p_heads
--- is true, else 0. If p_at is given and all elements are done, one row says so: (0, 0, true, 0). A stale catalogue
--- version does nothing.
+--   p_at              ctids of the cursors, as their claims returned them. Requires that every p_last is the last
+--                     record of its lease and that p_heads is false.
+-- Returns the elements done, in any order. The column head is the next offset of the partition if its lease was
+-- released and p_heads is true, else 0. If p_at is given and all elements are done, one row says so: (0, 0, true, 0). A
+-- stale catalogue version does nothing.
 --
 -- An element is done only if its lease is live and the cursor stands right before p_first. Every record of the lease
--- done so far must lie before the cursor, and every record from p_first on must still be in the log. The records of a
--- lease are fixed by its claim and offsets never change, so these are the records that the caller delivered. queend.ack
+-- done so far must lie before the cursor, and every record from p_first on must still be in the log. The claim fixes
+-- the records of a lease, and offsets never change. So these are the records that the caller delivered. Then queend.ack
 -- would do the same; every other case is left to queend.ack.
 --
 -- A ctid is a hint. A cursor that was written since its claim (by an extension of the lease, for example) has moved.
@@ -59,8 +58,8 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
-        -- Those that are done, by what was written. xmin does not tell: it may be a subtransaction's, and who claimed
-        -- in this transaction has it, too.
+        -- The update wrote some cursors: these rows are recognized by the values written. Their xmin does not tell. It
+        -- may belong to a subtransaction, and cursors claimed in this transaction have the same xmin.
         RETURN QUERY
         SELECT a.part, a.grp, true, 0::bigint
           FROM unnest(p_part, p_group, p_last) AS a (part, grp, last)
@@ -70,8 +69,8 @@ BEGIN
          WHERE v_done > 0;
     END IF;
     RETURN QUERY
-    -- By its place: one probe of the key, where ON CONFLICT would make it two. A cursor that changes meanwhile is
-    -- looked at again under its lock. Those that are done have no lease any more.
+    -- Updates by ctid: one probe of the key, where ON CONFLICT would need two. A cursor that changes meanwhile is
+    -- checked again under its lock. The elements done above have no lease any more.
     UPDATE queend.cursors AS k
        SET committed   = a.last, consumed_at = v_now,
            row_base    = CASE WHEN a.last = k.lease_end THEN a.base ELSE k.row_base END,
@@ -84,7 +83,7 @@ BEGIN
                            unnest(p_first) AS first, unnest(p_last) AS last, unnest(p_base) AS base) AS a
               CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x
                                    WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x
-             -- NOT EXISTS may become a join that loses the order
+             -- A NOT EXISTS could become a join that loses the order.
              WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first
             OFFSET 0) AS a
      WHERE k.ctid = a.at AND k.lease_id = a.lease AND k.lease_until > v_now AND k.committed = a.first - 1

@@ -2,7 +2,7 @@
 -- queend.addressed. floors.addressed says that a partition has such records. Locks: written under the partition's lane.
 
 -- Marks records that this transaction has just stored as addressed to one group. Extends the run that ends right before
--- them, if it is of the same group. Requires the partition's lane. Locks the floor first, as retention does.
+-- them, if that run is for the same group. Requires the partition's lane. Locks the floor first, as retention does.
 CREATE OR REPLACE FUNCTION queend.address_add(p_part int, p_first bigint, p_last bigint, p_group text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,8 +16,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the first of the p_most records from p_offset on that a group is not given: it was deleted, or is addressed
--- to another group. NULL: the group is given all of them.
+-- Returns the first of the p_most records from p_offset on that was deleted or is addressed to another group. Returns
+-- NULL if the group is given all of them.
 CREATE OR REPLACE FUNCTION queend.given_until(p_part int, p_group int, p_offset bigint, p_most int) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE

@@ -1,8 +1,8 @@
 -- The format of a row's body: the payloads of its records. Reads no table.
 
 -- Returns where the payloads of a batch row lie. Format 1: one byte version << 4 | codec (codec 0: plain), then the n
--- payload sizes as varints, then the payloads back to back. The row has n, the body does not. Codecs 1 and 2 are
--- compressed, and only queend can read them: NULL.
+-- payload sizes as varints, then the payloads back to back. The row has n, the body does not. Returns NULL for codecs 1
+-- and 2, which are compressed and which only queend can read.
 CREATE OR REPLACE FUNCTION queend.body_open(p_body bytea, p_n int, OUT sizes int[], OUT starts int[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -41,9 +41,8 @@ LANGUAGE sql IMMUTABLE AS $$
            unnest(b.sizes, b.starts) WITH ORDINALITY AS u (size, start, ord)
 $$;
 
--- Returns the bytes of a batch row's body once it is unpacked, as far as its head tells. A compressed body (format
--- 0x11) has them in a varint behind the first byte; any other counts as it is stored. Fetches only the head of the
--- body, once.
+-- Returns the size in bytes of a batch row's body once unpacked. A compressed body (format 0x11) has that size in a
+-- varint behind the first byte. For any other body, returns the stored size. Fetches only the head of the body, once.
 CREATE OR REPLACE FUNCTION queend.body_size(p_body bytea) RETURNS int
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -64,8 +63,8 @@ BEGIN
     RETURN v;
 END $$;
 
--- Reads p_count unsigned varints from byte p_at (0-based). `next` is the byte after them. A varint has 7 bits per byte,
--- low bits first, and the high bit set on all but the last byte.
+-- Reads p_count unsigned varints from byte p_at (0-based). The column next is the byte after them. A varint has 7 bits
+-- per byte, low bits first, and the high bit set on all but the last byte.
 CREATE OR REPLACE FUNCTION queend.varint(p_bytes bytea, p_at int, p_count int, OUT numbers int[], OUT next int)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,10 +1,11 @@
--- The catalogue: what daemons know of names and options. One version covers all of it, and every change raises it. Owns
+-- The catalogue: names and options as daemons know them. One version covers all of it, and every change raises it. Owns
 -- the row of queend.catalog. Locks: that row, the last of all locks.
 
--- Returns the catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if
--- there is no queue. ttl: 0 if it is not enforced. paused: ids of paused groups, 4 bytes each, 0 for all groups of the
--- queue. rate_us: 0 without a rate. shared: rates over all partitions (rates). Its lowest bits: 1 each group has one, 2
--- all groups together have one. The bits above: a hash of these rates, which changes with them. 0: no such rate.
+-- Returns the catalogue version and seed with every queue and its options. One row per queue; one row with NULLs if the
+-- database has no queue. In ttl: 0 if it is not enforced. In paused: ids of paused groups, 4 bytes each, 0 for all
+-- groups of the queue. In rate_us: 0 without a rate. In shared: the rates over all partitions (rates), 0 without such a
+-- rate. The lowest bits of shared: 1 each group has a rate, 2 all groups together have a rate. The bits above are a
+-- hash of these rates, which changes with them.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
 RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
                lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
@@ -39,9 +40,9 @@ LANGUAGE sql IMMUTABLE AS $$
                  4000000000000000000 / GREATEST(queend.rate_us(p_limit, p_period), 1))::int
 $$;
 
--- Returns ids of existing partitions by (queue id, name); ord is the 0-based place, a missing partition has no row. The
--- search is ordered, so that a plan made while the table is small cannot take the index without the name. It has two
--- bounds, so that the probe ends at the name instead of reading the rest of its leaf page.
+-- Returns ids of existing partitions by (queue id, name). Column ord is the 0-based place; a missing partition has no
+-- row. The search is ordered, so that a plan made while the table is small cannot take the index without the name. It
+-- has two bounds, so that the probe ends at the name instead of reading the rest of its leaf page.
 CREATE OR REPLACE FUNCTION queend.partition_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, partition_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, p.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
@@ -58,7 +59,8 @@ LANGUAGE sql STABLE AS $$
       CROSS JOIN LATERAL (SELECT x.* FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
 $$;
 
--- Returns ids of existing consumer groups by (queue id, name); ord is the 0-based place, a missing group has no row.
+-- Returns ids of existing consumer groups by (queue id, name). Column ord is the 0-based place; a missing group has no
+-- row.
 CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, group_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, g.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
@@ -66,7 +68,7 @@ LANGUAGE sql STABLE AS $$
                            WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
 $$;
 
--- Tells every daemon that the names, options or groups it remembers may be stale. Requires the transaction of the
+-- Tells every daemon that the names, options or groups it remembers may be stale. Must run in the transaction of the
 -- change.
 CREATE OR REPLACE FUNCTION queend.catalog_raise() RETURNS void
 LANGUAGE sql AS $$

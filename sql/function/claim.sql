@@ -1,21 +1,21 @@
 -- Claims of records that a daemon has in memory: the database is asked for the cursor only. In: partition, group,
 -- offset and number of records. Out: the claims made. Locks: the cursors, with SKIP LOCKED.
 
--- Claims records that the caller has in memory: one element per candidate.
+-- Claims records that the caller has in memory. Element i of the arrays is one candidate:
 --   p_first, p_take   offset of the first record, and number of records
 --   p_base            an offset at which a row of the log begins, not above the record that follows committed after the
 --                     claim
---   p_us              length of the lease in µs, 0: acknowledged at once
+--   p_us              length of the lease in µs, 0: acknowledged at once.
 -- Returns (partition, group) and the ctid of the cursor, for ack_leased, for each claim made, in the order asked. A
 -- stale catalogue version returns (-1, 0) alone, and nothing is claimed.
 --
--- A claim is made only if
---   - the cursor stands right before p_first, is not locked, and has no lease, no pause, no unacknowledged delivery and
---     no record done beyond a gap;
---   - every record is still in the log, and is for this group or for all groups;
--- or if the group has no cursor yet and p_first is the partition's first record.
--- queend.pop would claim the same records. Every other case is left to queend.pop, as is a cursor that changed during
--- the search.
+-- A claim requires that every record is still in the log and is for this group or for all groups. It also requires one
+-- of two states of the cursor.
+--   - The cursor stands right before p_first and is free: unlocked, without a lease, a pause, an unacknowledged
+--     delivery, or a record done beyond a gap.
+--   - The group has no cursor yet, and p_first is the partition's first record.
+-- Then queend.pop would claim the same records. Every other case is left to queend.pop, as is a cursor that changed
+-- during the search.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
     p_base bigint[], p_lease uuid[], p_us bigint[])
 RETURNS TABLE (part int, grp int, at tid)
@@ -37,9 +37,9 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
-    -- Which cursors are free stands in both branches: a function of these conditions would not be inlined, and is run
-    -- for each candidate. One statement per call, for the claims come back in the order asked.
-    IF 0 <> ALL (p_first) THEN      -- no cursor is new: by its place, under the lock just taken, see push
+    -- Both branches repeat the conditions for a free cursor. A function for them would not be inlined, and would run
+    -- once per candidate. Each branch is one statement, because the claims come back in the order asked.
+    IF 0 <> ALL (p_first) THEN      -- no cursor is new: updates by ctid under the lock just taken, see push
         RETURN QUERY
         UPDATE queend.cursors AS k
            SET committed = f.first - 1 + CASE WHEN f.us = 0 THEN f.take ELSE 0 END, row_base = f.base,
@@ -74,7 +74,7 @@ BEGIN
                                          attempt, consumed_at, retry_until)
         SELECT c.part, c.grp, c.first - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END, c.base,
                CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
-               -- 0 where the row is new; else it tells the update below what was asked for
+               -- retry_until carries p_first to the update below; a new row has p_first 0.
                CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first
           FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_first) AS first, unnest(p_take) AS take,
                        unnest(p_base) AS base, unnest(p_lease) AS lease, unnest(p_us) AS us) AS c
@@ -95,7 +95,7 @@ BEGIN
          WHERE COALESCE((SELECT CASE WHEN f.addressed
                                           AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take
                                           THEN 9223372036854775807 ELSE f.floor END
-                           -- NOT EXISTS may become a join that loses the order
+                           -- A NOT EXISTS could become a join that loses the order.
                            FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first
            AND (v_holes IS FALSE
                 OR NOT EXISTS (SELECT FROM queend.holes h
@@ -106,12 +106,12 @@ BEGIN
                lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
                consumed_at = excluded.consumed_at,
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-         -- made by a pop in between
+         -- A pop may have created or moved the cursor meanwhile.
          WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
            AND k.beyond IS NULL AND k.standing IS NULL
         RETURNING k.partition_id, k.group_id, k.ctid;
     END IF;
-    -- an id that does not name its partition
+    -- If a lease id does not name its partition, its cursors are remembered.
     IF FOUND AND '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN
         PERFORM queend.leases_note(p_lease, p_part, p_group);
     END IF;

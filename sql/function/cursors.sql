@@ -3,8 +3,8 @@
 
 -- Creates the missing cursors among the marked (partition, group) pairs, at the start of the group's subscription.
 -- Inserts in ascending order, so that two callers cannot wait for each other. Requires that the groups exist. Marks
--- their partitions for the figures, because stats_changed finds cursors by their claims. PL/pgSQL keeps the plan;
--- a function in SQL would be planned again in every call, at half the price of the pop.
+-- their partitions for the figures, because stats_changed finds cursors by their claims. PL/pgSQL keeps the plan; a
+-- function in SQL would be planned again in every call, at half the price of the pop.
 CREATE OR REPLACE FUNCTION queend.cursors_open(p_part int[], p_group int[], p_wanted boolean[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -30,8 +30,8 @@ BEGIN
     INSERT INTO queend.stat_marks (partition_id) SELECT o.partition_id FROM opened o;
 END $$;
 
--- Locks the existing cursors of the given (partition, group) pairs, in ascending order. The sort stands below the join
--- on purpose: above it the planner would walk the whole index of cursors.
+-- Locks the existing cursors of the given (partition, group) pairs, in ascending order. The sort stands below the join:
+-- above it the planner would walk the whole index of cursors.
 CREATE OR REPLACE FUNCTION queend.cursors_lock(p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -42,9 +42,9 @@ BEGIN
 END $$;
 
 -- Removes cursors of partitions or groups that are gone (a pop that ran while its queue was deleted may leave one).
--- Reads p_limit cursors after (p_part, p_group) by key. removed: number of cursors deleted. next_part, next_group: the
--- key to continue after, NULL at the end. A number is reused only after all others (numbers.sql), so such a cursor is
--- removed long before.
+-- Reads p_limit cursors after (p_part, p_group) by key. Returns in removed the number of cursors deleted. Columns
+-- next_part and next_group are the key to continue after, NULL at the end. A number is reused only after all others
+-- (numbers.sql), so such a cursor is removed long before.
 CREATE OR REPLACE FUNCTION queend.tidy(p_part int, p_group int, p_limit int, OUT removed int, OUT next_part int,
     OUT next_group int)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off

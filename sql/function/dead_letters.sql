@@ -3,8 +3,8 @@
 
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Opens each row once, however
 -- many of its records become dead letters. Keeps the body of a compressed row as it is, once, in dead_bodies. The dead
--- letters of such a row have no payload, and only the body tells a transaction id that is not a UUID. Leaves out
--- deleted records. Waits for deletions that are under way (partition_hold).
+-- letters of such a row have a NULL payload. The transaction id of such a dead letter is found only in the body, unless
+-- it is a UUID. Leaves out deleted records. Waits for deletions that are under way (partition_hold).
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -51,9 +51,10 @@ BEGIN
 END $$;
 
 -- Returns ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and
--- consumer group (by name), moments of the failure (µs, both inclusive), a text that the error contains. Names become
--- numbers first: with a partition only its own dead letters are read, and a group costs no look-up per dead letter.
--- Sorts only dead letters of one partition and failures of one moment: PostgreSQL 15 would sort all of a queue's.
+-- consumer group (by name), time of the failure, a text in the error. Times are in µs, both ends inclusive. Names
+-- become numbers first: with a partition only its own dead letters are read, and a group costs no look-up per dead
+-- letter. Sorts only dead letters of one partition and failures of one microsecond: PostgreSQL 15 would sort all of a
+-- queue's.
 CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_limit int, p_offset int, p_error text)
 RETURNS SETOF bigint
@@ -92,8 +93,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns how many dead letters match these filters (dead_find), counted up to p_most. The keys of an index suffice
--- without partition, group and error.
+-- Returns how many dead letters match these filters (dead_find), counted up to p_most. If partition, group and error
+-- are NULL, the keys of an index suffice.
 CREATE OR REPLACE FUNCTION queend.dead_count(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_most int, p_error text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -115,8 +116,8 @@ BEGIN
                      WHERE d.failed_at >= v_from AND d.failed_at <= v_to LIMIT p_most) AS d);
 END $$;
 
--- Returns dead letters by their ids, in that order. body, n, place: of a compressed row, whose payload is NULL here.
--- The column from_all says that an operator moved the message here for all groups.
+-- Returns dead letters by their ids, in that order. Columns body, n and place are of a compressed row, whose payload is
+-- NULL here. The column from_all says that an operator moved the message here for all groups.
 CREATE OR REPLACE FUNCTION queend.dead_show(p_id bigint[])
 RETURNS TABLE (id bigint, queue text, partition text, partition_id int, group_name text, record_offset bigint,
                transaction_id text, trace_id uuid, producer_sub text, payload text, error text, retries int,
@@ -143,10 +144,9 @@ BEGIN
 END $$;
 
 -- Deletes dead letters by their ids, and copies of compressed rows that no dead letter needs any more. Returns how many
--- were deleted. If the message was deleted or removed by retention, and no other dead letter has it, its payload is to
--- be overwritten in all remaining copies (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY
--- UPDATE). Otherwise two sessions that delete the same dead letters in different orders could wait for each other in a
--- circle.
+-- were deleted. If a message was deleted or removed by retention, and this was its last dead letter, its remaining
+-- copies are to be overwritten (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY UPDATE).
+-- Otherwise two sessions that delete the same dead letters in different orders could wait for each other in a circle.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -187,16 +187,16 @@ END $$;
 -- Stores dead letters again, in the order they failed, and deletes them: the newest p_most that match the filters
 -- (dead_find) and that SQL can read. Each is addressed to the group it was a dead letter of; a message moved by hand
 -- goes to all groups. Does for callers that write SQL what control/redrive does. Leaves dead letters that SQL cannot
--- read (of compressed rows, sealed ones) and those that another session has locked. unreadable: how many of those
--- looked at SQL could not read. Error 0A000: the queue is encrypted. Locks: the queue, the dead letters, then what
--- push_items takes.
+-- read (of compressed rows, sealed ones) and those that another session has locked. Returns in unreadable how many of
+-- the dead letters examined SQL could not read. Error 0A000: the queue is encrypted. Locks: the queue, the dead
+-- letters, then what push_items takes.
 CREATE OR REPLACE FUNCTION queend.dead_redrive(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_error text, p_most int, OUT redriven int, OUT unreadable int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_size  CONSTANT int := GREATEST(p_most, 1000);
     v_page  bigint[];
-    v_found bigint[] := '{}';      -- those SQL can read
+    v_found bigint[] := '{}';      -- dead letters that SQL can read
     v_skip  int := 0;
     v       record;
     s       record;

@@ -1,16 +1,17 @@
--- How a daemon finds work of which it was not notified: new records, records that a group has not consumed, pauses that
--- end. Reads only. Locks: none; safe_time reads the locks of other sessions.
+-- Finds work of which a daemon was not notified: new records, records that a group has yet to consume, ends of pauses.
+-- Reads only. Locks: none; safe_time reads the locks of other sessions.
 
--- Finds partitions with records stored at or after a moment (µs), of which the daemon may not have been notified. Reads
--- only the block ranges that the index on created_at cannot rule out.
---   p_since   where this look begins: the moment that the last one returned; NULL: a first look, which reads no record
---   p_back    how long ago the last look was (µs): if the clock was set back since, this look begins there instead
--- The first row, of partition 0, has the moment where the next look must begin. Records that this look cannot see yet
--- will have a created_at at or after that moment (safe_time). The second row, of partition -1, has the start of the
+-- Finds partitions with records stored at or after p_since, of which the daemon may not have been notified. Reads only
+-- the block ranges that the index on created_at cannot rule out. Parameter p_since is the begin of this look (µs), as
+-- the last look returned it. A first look (NULL) reads no record. Parameter p_back is the time since the last look
+-- (µs). If the clock was set back since, this look begins p_back before now instead.
+--
+-- The first row, of partition 0, has the time at which the next look must begin. Records that this look cannot see yet
+-- will have a created_at at or after that time (safe_time). The second row, of partition -1, has the start of the
 -- oldest transaction that may have written something else, such as a pause. The other rows are the partitions with
 -- records of that time, with their heads. The queue_id of the first row is 1 if safe_time returns NULL: another role
--- stores under a lane and the start of its transaction is hidden. Then the next look begins 60 s back, and may miss
--- records committed later than that.
+-- stores under a lane and hides the start of its transaction. Then the next look begins 60 s back, and may miss records
+-- committed later than that.
 CREATE OR REPLACE FUNCTION queend.recent(p_since bigint, p_back bigint)
 RETURNS TABLE (partition_id int, queue_id int, head bigint)
 LANGUAGE plpgsql VOLATILE SET enable_bitmapscan = on SET enable_seqscan = off AS $$
@@ -26,19 +27,19 @@ BEGIN
     IF p_since IS NULL THEN
         RETURN;
     END IF;
-    RETURN QUERY      -- by a snapshot later than what safe_time saw
+    RETURN QUERY      -- in a later snapshot than that of safe_time
     SELECT r.partition_id, p.queue_id, r.head
       FROM (SELECT l.partition_id, max(l.base + l.n) AS head FROM queend.log l
              WHERE l.created_at >= LEAST(p_since, v_now - p_back) GROUP BY l.partition_id) AS r
       JOIN queend.partitions p ON p.id = r.partition_id;
 END $$;
 
--- Returns a moment (µs): every record that a snapshot taken after this call cannot see will have a created_at at or
--- after it. created_at is read under a lane and before the commit. So the moment is the smaller of the clock now and
--- the starts of the transactions that hold or wait for a lane. A transaction that asks for its lane later reads the
--- clock later; one that had released its lanes had committed. NULL: the start of one of them is hidden (another role's
--- session without pg_read_all_stats, or track_activities off). VOLATILE, so that the caller's next statement takes a
--- later snapshot.
+-- Returns a lower bound (µs) of created_at for all records that a snapshot taken after this call cannot see. A push
+-- reads created_at under a lane and before its commit. So the result is the smaller of the clock now and the starts of
+-- the transactions that hold or wait for a lane. A transaction that asks for its lane later reads the clock later; one
+-- that had released its lanes had committed. Returns NULL if the start of one of them is hidden (another role's session
+-- without pg_read_all_stats, or track_activities off). VOLATILE, so that the caller's next statement takes a later
+-- snapshot.
 CREATE OR REPLACE FUNCTION queend.safe_time() RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -57,9 +58,9 @@ BEGIN
     RETURN LEAST(v_now, (extract(epoch FROM v_oldest) * 1000000)::bigint);
 END $$;
 
--- Returns the partitions (of all queues) with a record stored at or after a moment (µs), ascending; NULL if they have
--- more than p_most such log rows. Reads only the block ranges that the index on created_at cannot rule out. All other
--- paths through the log are switched off, because a LIMIT makes the planner walk the primary key.
+-- Returns the partitions (of all queues) with a record stored at or after p_since (µs), ascending. Returns NULL if
+-- they have more than p_most such log rows. Reads only the block ranges that the index on created_at cannot rule out.
+-- All other paths through the log are switched off, because a LIMIT makes the planner walk the primary key.
 CREATE OR REPLACE FUNCTION queend.written_since(p_since bigint, p_most int) RETURNS int[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off
     SET enable_bitmapscan = on AS $$
@@ -72,10 +73,10 @@ BEGIN
     RETURN CASE WHEN v_rows <= p_most THEN COALESCE(v_parts, '{}') END;
 END $$;
 
--- Returns the partitions of a queue with records that a group has not consumed, by ascending id, a page of p_limit
--- partitions after p_after. next: first offset to deliver; lease_until: 0 if no lease was left. A last row with head -1
--- names the last partition read, to continue after. A last row with head -2, or no such row, ends the list. So a queue
--- of less than a page takes one call.
+-- Returns the partitions of a queue with records that a group has not consumed, by ascending id: a page of p_limit
+-- partitions after p_after. Column next is the first offset to deliver; lease_until is 0 without a lease. A last row
+-- with head -1 names the last partition read, to continue after. A last row with head -2, or no such row, ends the
+-- list. So a queue of less than a page takes one call.
 CREATE OR REPLACE FUNCTION queend.pop_scan(p_queue int, p_group int, p_after int, p_limit int)
 RETURNS TABLE (partition_id int, next bigint, head bigint, lease_until bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -105,9 +106,9 @@ BEGIN
       FROM (SELECT max(page.id) AS id, count(*) AS looked FROM page) AS m WHERE m.id IS NOT NULL;
 END $$;
 
--- Returns pauses that end, and records that become due, between two moments (µs), earliest first, at most p_limit
--- behind (p_from, p_after). So daemons learn when to look at a partition again, whichever daemon set the wait. at: the
--- moment; group_id: 0 = every group.
+-- Returns pauses that end, and records that become due, between two times (µs), earliest first, at most p_limit behind
+-- (p_from, p_after). So daemons learn when to look at a partition again, whichever daemon set the wait. Column at is
+-- that time; group_id 0 means every group.
 CREATE OR REPLACE FUNCTION queend.waking(p_from bigint, p_after int, p_to bigint, p_limit int)
 RETURNS TABLE (partition_id int, queue_id int, group_id int, at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,10 +1,10 @@
 -- Records that a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Locks: none; the
 -- caller holds the cursor.
 
--- Computes the new position of a cursor once the records p_done are done too. committed: behind all records done
--- without a gap; records that retention or a deletion removed are no gap. beyond: the records done behind the first
--- gap, NULL if there are none. too_many: there are more than 10 000 such ranges. One lease cannot cause so many: it has
--- at most 10 000 records, and records delivered again lie between those done.
+-- Computes the new position of a cursor once the records p_done are done too. Returns in committed the last record done
+-- without a gap; records that retention or a deletion removed are no gap. Returns in beyond the records done behind the
+-- first gap, NULL without such records. Returns too_many if there are more than 10 000 such ranges. One lease cannot
+-- cause so many: it has at most 10 000 records, and records delivered again lie between those done.
 CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange,
     p_done int8multirange, OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
 LANGUAGE plpgsql STABLE AS $$
@@ -27,7 +27,7 @@ END $$;
 
 -- Returns the first offset at or after p_at that a group still has to do. Passes records that are done (p_done; NULL:
 -- nothing beyond a gap), deleted, or addressed to other groups. After 1000 such runs it may stop earlier, at a record
--- that the group is not given: a caller looks again from there.
+-- that the group is not given: the caller then looks again from there.
 CREATE OR REPLACE FUNCTION queend.due_from(p_part int, p_group int, p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE

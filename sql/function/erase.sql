@@ -1,12 +1,11 @@
 -- Erasing: overwrites the payloads and extras of deleted records where they are stored. Owns queend.erasures: records
--- whose payload a daemon has yet to overwrite, because SQL cannot unpack a compressed row. Locks: the queue's row (FOR
--- NO KEY UPDATE), the partition's row (FOR NO KEY UPDATE), its cursors ascending, its dead letters (advisory), then
--- rows.
+-- whose payload a daemon has yet to overwrite, because SQL cannot unpack a compressed row. Locks: the queue's row and
+-- the partition's row (both FOR NO KEY UPDATE), its cursors ascending, its dead letters (advisory), then rows.
 
--- Holds a partition until the transaction ends. Returns false if there is no such partition. Retention skips it,
--- acknowledgments wait, and pops find its cursors locked. So no record is copied or delivered from an older read of the
--- partition. Takes the queue, the partition and its cursors, as group_seek does, then the advisory lock of its dead
--- letters.
+-- Holds a partition until the transaction ends. Returns false if the partition does not exist. Retention skips a held
+-- partition, acknowledgments wait, and pops find its cursors locked. So no record is copied or delivered from an older
+-- read of the partition. Takes the queue, the partition and its cursors, as group_seek does, then the advisory lock of
+-- its dead letters.
 CREATE OR REPLACE FUNCTION queend.partition_hold(p_part int) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -23,10 +22,9 @@ BEGIN
 END $$;
 
 -- Deletes records of a partition, by their offsets, and erases them. Returns messages (records of the log that were not
--- erased before), dead and traces (how many were deleted).
--- Deliveries pass over the records, their dead letters and traces are deleted, their payloads and extras are
--- overwritten. Cursors and the ids of the records stay. A compressed row, and a kept copy of one, waits in
--- queend.erasures for erase_rows. Takes partition_hold first, the catalogue last.
+-- erased before), dead and traces (how many were deleted). Deliveries pass over the records, their dead letters and
+-- traces are deleted, their payloads and extras are overwritten. Cursors and the ids of the records stay. A compressed
+-- row, and a kept copy of one, waits in queend.erasures for erase_rows. Takes partition_hold first, the catalogue last.
 CREATE OR REPLACE FUNCTION queend.messages_erase(p_part int, p_offset bigint[], OUT messages int, OUT dead int,
     OUT traces int)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -82,15 +80,16 @@ BEGIN
      WHERE o.at < b.base + b.n ON CONFLICT DO NOTHING;
     traces := queend.traces_drop(p_part, v_ids);
     PERFORM queend.stats_mark(ARRAY[p_part]);
-    UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;      -- before leases_moot, which looks at it
+    UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;      -- before leases_moot, which reads this flag
     PERFORM queend.leases_moot(ARRAY[p_part]);
 END $$;
 
 -- Reads the stored rows of records that wait in queend.erasures: of the first p_most of a partition. Returns in places
--- the 0-based places of these records in their row; records that became dead letters meanwhile are left out. copy: true
--- for a row of dead_bodies, false for a row of the log. The last result row has n = 0, and in base the last offset
--- read. The caller passes that to erase_end, after erase_put of the other rows. No result: the partition has no such
--- records, or another transaction holds it. Holds the partition's row and the advisory lock of its dead letters.
+-- the 0-based places of these records in their row. Records that became dead letters meanwhile are left out. Column
+-- copy is true for a row of dead_bodies, false for a row of the log. The last result row has n = 0, and in base the
+-- last offset read. The caller passes that offset to erase_end, after erase_put of the other rows. Returns an empty
+-- result if the partition has no such record, or another transaction holds it. Holds the partition's row and the
+-- advisory lock of its dead letters.
 CREATE OR REPLACE FUNCTION queend.erase_rows(p_part int, p_most int)
 RETURNS TABLE (copy boolean, base bigint, n int, body bytea, places int[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -101,7 +100,7 @@ DECLARE
 BEGIN
     PERFORM FROM queend.partitions p WHERE p.id = p_part FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        DELETE FROM queend.erasures e      -- nothing is left of a partition that was deleted
+        DELETE FROM queend.erasures e      -- the partition was deleted
          WHERE e.partition_id = p_part AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.id = p_part);
         RETURN;
     END IF;

@@ -2,8 +2,8 @@
 -- SQL cannot unpack or open all of them, and passes the matches to messages_erase. Reads only, except erase_ids. Locks:
 -- those of messages_erase, in erase_ids alone.
 
--- Reads rows of a queue's log in the order (partition_id, base), from a place on, including deleted records. p_name:
--- only this partition; NULL: all. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts partitions. The last
+-- Reads rows of a queue's log in the order (partition_id, base), from a place on, including deleted records. If p_name
+-- is given, only in this partition. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts partitions. The last
 -- result row has n = 0 and the place to continue from; partition_id NULL: the end.
 CREATE OR REPLACE FUNCTION queend.erase_log(p_queue int, p_name text, p_part int, p_base bigint, p_rows int,
     p_bytes bigint, p_parts int)
@@ -45,8 +45,8 @@ BEGIN
     RETURN QUERY SELECT NULL::int, 0::bigint, 0, ''::bytea, ''::bytea, ''::bytea;
 END $$;
 
--- Returns ids of dead letters of a queue in the order (failed_at, id), behind a place, for dead_show. p_name: only this
--- partition; NULL: all.
+-- Returns ids of dead letters of a queue in the order (failed_at, id), behind a place, for dead_show. If p_name is
+-- given, only in this partition.
 CREATE OR REPLACE FUNCTION queend.erase_dead(p_queue int, p_name text, p_failed bigint, p_after bigint, p_most int)
 RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -59,9 +59,9 @@ BEGIN
      ORDER BY d.queue_id, d.failed_at, d.id LIMIT p_most;
 END $$;
 
--- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place; p_name as in erase_dead. Ends
--- after p_most traces or p_parts partitions. The last result row has id NULL and the place to continue behind;
--- partition_id NULL there: the end.
+-- Reads traces of a queue in the order (partition_id, record_id, ord), behind a place. If p_name is given, only in this
+-- partition. Ends after p_most traces or p_parts partitions. The last result row has id NULL and the place to continue
+-- behind; partition_id NULL there: the end.
 CREATE OR REPLACE FUNCTION queend.erase_traces(p_queue int, p_name text, p_part int, p_record bytea, p_ord bigint,
     p_most int, p_parts int)
 RETURNS TABLE (id uuid, partition_id int, record_id bytea, ord bigint, transaction_id text, data text)
@@ -102,10 +102,10 @@ BEGIN
     RETURN QUERY SELECT NULL::uuid, NULL::int, ''::bytea, 0::bigint, NULL::text, NULL::text;
 END $$;
 
--- Erases the messages of a queue that have one of these record ids (NULL: all), or that were redriven from a dead
--- letter that had one. Reads p_rows rows of the log from a place on, and the dead letters and traces of their
--- partitions. p_name as in erase_log. Returns messages, dead and traces (how many were erased or deleted), and
--- next_part and next_base, the place to continue from, NULL at the end.
+-- Erases the messages of a queue with one of these record ids (NULL: all), and those redriven from such a dead letter.
+-- Reads p_rows rows of the log from a place on, and the dead letters and traces of their partitions. If p_name is
+-- given, only in this partition. Returns messages, dead and traces (how many were erased or deleted). Returns in
+-- next_part and next_base the place to continue from, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.erase_ids(p_queue int, p_name text, p_ids bytea[], p_part int, p_base bigint,
     p_rows int, OUT messages int, OUT dead int, OUT traces int, OUT next_part int, OUT next_base bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -1,12 +1,11 @@
--- Figures of partitions and their groups as of this moment, and sums of the kept figures (stats.sql). Reads only.
--- Locks: none.
+-- Current figures of partitions and their groups, and sums of the kept figures (stats.sql). Reads only. Locks: none.
 
--- Returns the figures of partitions as of this moment, one row each. The columns pending, processing and completed are
--- the largest over the groups of the queue. In a queue without groups every stored message is pending. total: stored
--- messages without deleted ones. The column consumed counts records of the group that consumed most. oldest: moment at
--- which the first message was stored that some group has to consume (NULL: none). waiting_since: the moment from which
--- that message could be delivered (cursor_figures). until: expiry of the first lease (0: none). active: the last claim
--- or acknowledgment (NULL: never).
+-- Returns the current figures of partitions, one row each. The columns pending, processing and completed are the
+-- largest over the groups of the queue. In a queue without groups every stored message is pending. The column total
+-- counts stored messages without deleted ones. The column consumed counts records of the group that consumed most.
+-- Column oldest: when the first message was stored that some group has to consume (NULL without such a message). Column
+-- waiting_since: from when that message could be delivered (cursor_figures). Column until: expiry of the first lease
+-- (0: none). Column active: the last claim or acknowledgment (NULL: never).
 CREATE OR REPLACE FUNCTION queend.partition_figures(p_parts int[])
 RETURNS TABLE (queue_id int, partition_id int, floor bigint, head bigint, newest bigint, pending bigint,
                processing bigint, completed bigint, consumed bigint, oldest bigint, until bigint, active bigint,
@@ -21,16 +20,17 @@ $$;
 
 -- Returns where the groups of a queue stand in partitions: one row per partition and group, with or without a cursor
 -- (has_cursor). A partition of a queue without groups has one row with group_id NULL, whose lag is all stored messages.
--- p_group: only this group, NULL: all. Deleted partitions are left out. Costs a few index probes per row. A partition
--- with deleted messages, or with messages for one group only, also costs reading the list of those.
---   floor, head     as of the log; newest: moment of the newest record (NULL: no record is stored)
+-- If p_group is given, only of this group. Deleted partitions are left out. Costs index probes per row, at most a
+-- binary search. If the partition has deleted messages, or messages for one group only, their list is read too.
+-- Columns:
+--   floor, head     as of the log; newest: when the newest record was stored (NULL: the partition is empty)
 --   next            first offset not consumed; without a cursor: where the group's subscription begins
 --   lag             messages to consume, also those on lease; without deleted ones and those for other groups
 --   leased          messages on lease until lease_until (0: no lease), at most lag; lease_id: NULL without a lease
 --   beyond          records behind next that are already consumed
---   oldest          moment at which the first message to consume was stored (NULL: none)
---   waiting_since   moment from which that message could be delivered: it was stored, its delayedProcessing was over,
---                   and it and the 100 scheduled runs before it were due. A moment later than now is still awaited
+--   oldest          when the first message to consume was stored (NULL without such a message)
+--   waiting_since   from when that message could be delivered: it was stored, its delayedProcessing was over, and it
+--                   and the 100 scheduled runs before it were due. Later than now: the message still waits
 --   consumed        records that the group has consumed since its cursor was created
 --   consumed_at     its last claim or acknowledgment (NULL: never)
 --   total           stored messages without deleted ones
@@ -117,8 +117,8 @@ BEGIN
     RETURN (SELECT c.lag FROM queend.cursor_figures(ARRAY[part], consumer_group) AS c WHERE c.group_id IS NOT NULL);
 END $$;
 
--- Returns the offsets of a partition from p_from on that a group is not given, joined to runs: deleted records, and
--- records for another group (p_group: its name, NULL: all groups).
+-- Returns the offsets of a partition from p_from on that a group is not given, joined to runs. These are deleted
+-- records, and records for another group (p_group: its name, NULL: all groups).
 CREATE OR REPLACE FUNCTION queend.withheld(p_part int, p_group text, p_from bigint) RETURNS int8multirange
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Functions of earlier versions that are no longer called, whatever their signature: dropped when the others are
+-- Drops functions of earlier versions that are no longer called, whatever their signature, when the others are
 -- installed. Functions that daemons of a still served edition call by name stay, in sql/former.
 DO $$
 DECLARE

@@ -1,12 +1,12 @@
--- Where consumer groups stand, for people who look. Reads only: the kept figures (stats.sql) and, where a contract says
--- so, the cursors. Locks: none.
+-- Figures of consumer groups, for people. Reads only the kept figures (stats.sql) and, where a contract says so, the
+-- cursors. Locks: none.
 
 -- Returns every consumer group of every queue, by name and queue, from the kept figures. A group is listed from its
--- first request on. members: number of its cursors. lag: messages it has to consume, also in partitions where it has no
--- cursor. lagging: number of partitions with such messages. oldest: the moment from which the first of them could be
--- delivered (NULL: there is none; later than now: none is due). consumed_at: its last claim or acknowledgment (NULL:
--- never). paused: by itself, or with its queue. newest: the value of oldest under the name by which daemons of editions
--- 0 to 5 read an age.
+-- first request on. Column members: number of its cursors. Column lag: messages that the group has to consume, also in
+-- partitions where it has no cursor. Column lagging: number of partitions with such messages. Column oldest: from when
+-- the first of them could be delivered (NULL without one; later than now: none is due). Column consumed_at: its last
+-- claim or acknowledgment (NULL: never). Column paused: by itself, or with its queue. Column newest: the value of
+-- oldest under the name by which daemons of editions 0 to 5 read an age.
 CREATE OR REPLACE FUNCTION queend.group_list()
 RETURNS TABLE (name text, queue text, mode text, start_at bigint, created_at timestamptz, members bigint,
                lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean,
@@ -26,8 +26,8 @@ BEGIN
      ORDER BY g.name, q.name;
 END $$;
 
--- Returns where a consumer group stands, in every queue that has a group of that name. One row per partition where it
--- has a cursor or messages to consume, by queue and partition, at most p_limit of each queue (group_positions). The
+-- Returns the positions of a consumer group in every queue that has a group of that name. One row per partition where
+-- it has a cursor or messages to consume, by queue and partition, at most p_limit of each queue (group_positions). The
 -- column leased says that a lease is live.
 CREATE OR REPLACE FUNCTION queend.group_show(p_group text, p_limit bigint)
 RETURNS TABLE (queue text, partition text, partition_id int, next bigint, head bigint, oldest bigint, consumed bigint,
@@ -44,11 +44,11 @@ BEGIN
      ORDER BY q.name, k.partition_id;
 END $$;
 
--- Returns where groups stand: by group as given, then by partition in order of creation. Lists the partitions where the
--- group has a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are those of
--- cursor_figures, as of this moment. consumed_at: NULL if the group never consumed a message. If p_limit is given and
--- the queue has more than 10 000 partitions, the kept figures find them: partitions without cursor and lag are not
--- read.
+-- Returns the positions of groups: by group as given, then by partition in order of creation. Lists the partitions
+-- where the group has a cursor or messages to consume, at most p_limit of each group (NULL: all). The figures are the
+-- current ones (cursor_figures). Column consumed_at is NULL if the group never consumed a message. If p_limit is given
+-- and the queue has more than 10 000 partitions, the kept figures find the partitions. Then partitions without cursor
+-- and lag are not read.
 CREATE OR REPLACE FUNCTION queend.group_positions(p_group int[], p_limit bigint)
 RETURNS TABLE (group_id int, partition_id int, name text, next bigint, head bigint, lag bigint, oldest bigint,
                waiting_since bigint, lease_id uuid, lease_until bigint, consumed_at bigint, beyond bigint,
@@ -76,8 +76,8 @@ BEGIN
      ORDER BY u.ord, k.partition_id;
 END $$;
 
--- Returns partitions whose first message that a group has to consume could be delivered before p_before (µs), by that
--- moment, at most p_limit. The kept figures find the partitions. Their figures are of this moment, so partitions
+-- Returns partitions whose first message that a group has to consume could be delivered before p_before (µs), earliest
+-- first, at most p_limit. The kept figures find the partitions. The returned figures are current, so partitions
 -- consumed meanwhile are left out.
 CREATE OR REPLACE FUNCTION queend.group_lagging(p_before bigint, p_limit int)
 RETURNS TABLE (name text, queue text, partition text, partition_id int, lag bigint, oldest bigint, consumed_at bigint,
@@ -103,9 +103,9 @@ BEGIN
 END $$;
 
 -- Returns the messages of a queue that a group has to consume, from the kept figures. The first row has the sums:
--- pending messages, and number of partitions that have some. Then follow at most p_limit of those partitions with their
--- part (lag), longest waiting first. p_group NULL: only the sums, of the group that is furthest behind in each
--- partition. An unknown group has every stored message to consume.
+-- pending messages, and number of partitions that have some. At most p_limit of those partitions follow, each with its
+-- own count (lag), longest waiting first. If p_group is NULL: only the sums, of the group that is furthest behind in
+-- each partition. An unknown group has every stored message to consume.
 CREATE OR REPLACE FUNCTION queend.group_depth(p_queue int, p_group text, p_limit int)
 RETURNS TABLE (pending bigint, partitions bigint, name text, lag bigint)
 LANGUAGE plpgsql STABLE SET jit = off AS $$

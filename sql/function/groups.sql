@@ -1,8 +1,8 @@
 -- Consumer groups: creating, moving and deleting them. Owns queend.consumer_groups. Locks: queues ascending, then
 -- groups, then cursors ascending, the catalogue last.
 
--- Returns the id of a queue's consumer group and creates the group at the first contact (group_within). No row: the
--- queue does not exist. Error QD409: the queue has as many groups as this session may create (names_bound).
+-- Returns the id of a queue's consumer group and creates the group at the first contact (group_within). Returns no row
+-- if the queue is unknown. Error QD409: the queue has as many groups as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.group_resolve(p_queue int, p_name text, p_mode text, p_from bigint)
 RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
@@ -25,12 +25,12 @@ BEGIN
 END $$;
 
 -- Returns the id of a queue's consumer group. Creates the group at the first contact if the queue has less than p_most
--- (NULL: no bound). Its first subscription stays (first writer wins).
---   p_mode 'new': from now on, unless p_from gives a moment (µs); 'waited': new, its first request was at p_from;
---   anything else: from the oldest record.
--- A group that began as `new` begins at p_from if 'waited' names an earlier moment than its start (group_earlier).
--- The queue mode's group has no subscription, and is created whatever p_most says. No row: the queue does not exist.
--- group_id NULL: too many groups.
+-- (NULL: no bound). The first subscription of a group stays (first writer wins). If p_from (µs) is given, the group
+-- reads from then on. If p_from is NULL, the group reads from now on with p_mode 'new', otherwise from the oldest
+-- record. The mode 'waited' is for a group that began as `new` and whose first request was at p_from.
+-- Such a group begins at p_from if that is earlier than its start (group_earlier). The queue mode's group has no
+-- subscription, and is created whatever p_most says. Returns no row if the queue is unknown. Returns group_id NULL if
+-- there are too many groups.
 CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int)
 RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
@@ -84,8 +84,8 @@ BEGIN
     END IF;
 END $$;
 
--- Sets the moment (µs) from which a group with a recorded subscription reads, in every queue that has one. Returns the
--- queues. Cursors that have consumed a record stay; the others start at the new moment. Locks: queues, groups, then the
+-- Sets the time (µs) from which a group with a recorded subscription reads, in every queue that has one. Returns the
+-- queues. Cursors that have consumed a record stay; the others start at the new time. Locks: queues, groups, then the
 -- cursors of all queues ascending, as acknowledgments take them; the catalogue last.
 CREATE OR REPLACE FUNCTION queend.group_subscribe(p_group text, p_at bigint) RETURNS SETOF text
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -106,8 +106,8 @@ BEGIN
               JOIN queend.queues q ON q.id = g.queue_id
              WHERE g.name = p_group AND g.start_at IS NOT NULL ORDER BY q.id FOR UPDATE OF g) AS s;
     UPDATE queend.consumer_groups g SET start_at = p_at, mode = 'timestamp' WHERE g.id = ANY (v_group);
-    -- A cursor that stands where the old subscription let it begin has consumed nothing: a new one is made when it is
-    -- asked for.
+    -- A cursor at the start of the old subscription has consumed nothing. It is removed, and a new one is created on
+    -- demand.
     SELECT array_agg(k.partition_id), array_agg(k.group_id), array_agg(k.at) INTO v_part, v_of, v_from
       FROM (SELECT c.partition_id, c.group_id, queend.offset_since(p.id, u.start) AS at
               FROM unnest(v_queue, v_group, v_start) AS u (queue, grp, start)
@@ -130,10 +130,10 @@ BEGIN
 END $$;
 
 -- Records the progress of a group that reads by offset and keeps its position elsewhere, so that its lag is seen. The
--- cursors move forward only, up to the head. One element of the arrays per partition: queue and partition by name, next
--- offset. Returns one row each, in order. committed: the offset that is now next for the group, NULL: no such queue or
--- partition. Creates a missing group. A claim is void where the cursor moves, and daemons are notified if the group is
--- also popped.
+-- cursors move forward only, up to the head. Each element is one partition: queue and partition by name, next offset.
+-- Returns one row each, in order. Column committed is the offset that is now next for the group, NULL if queue or
+-- partition is unknown. Creates a missing group. A claim is void where the cursor moves, and daemons are notified if
+-- the group is also popped.
 CREATE OR REPLACE FUNCTION queend.group_commit(p_group text, p_queue text[], p_partition text[], p_offset bigint[])
 RETURNS TABLE (ord int, committed bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -149,7 +149,7 @@ DECLARE
     v_popped int[];
     v_one    int;
 BEGIN
-    -- before the cursors, see group_seek
+    -- The queues are locked before the cursors, see group_seek.
     PERFORM FROM queend.queues q WHERE q.id = ANY (v_queue) ORDER BY q.id FOR NO KEY UPDATE;
     FOREACH v_one IN ARRAY v_queue LOOP
         v_group := v_group || (SELECT g.group_id FROM queend.group_resolve(v_one, p_group, 'all', NULL) AS g);
@@ -172,7 +172,7 @@ BEGIN
           CROSS JOIN LATERAL (SELECT queend.head(a.part) AS head) AS h
          ORDER BY 1, 2),
     moved AS (
-        -- by the primary key, see pop
+        -- On conflict the primary key finds the cursor, see pop.
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
         SELECT p.part, p.grp, p.at - 1, queend.row_of(p.part, p.at), p.at - 1 FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
@@ -196,13 +196,13 @@ BEGIN
 END $$;
 
 -- Moves a group in a queue: to the first record stored after p_at (µs), to offset p_offset, or to the end if both are
--- NULL. Does so for at most p_limit partitions after p_after (by id), or only for partition p_only.
--- Returns updated: the partitions of the page; with p_only 1, or 0 if the group already stood there without a lease, a
--- pause or a retry. moved_to: moment of the last record before the last cursor; next: continue after this partition,
--- NULL: done.
+-- NULL. Does so for at most p_limit partitions after p_after (by id), or only for partition p_only. Returns in updated
+-- the number of partitions of the page. That number is 1 with p_only, or 0 if the group already stood there without a
+-- lease, a pause or a retry. Returns in moved_to when the last record before the last cursor was stored. Returns in
+-- next the partition to continue after, NULL at the end.
 --
--- The call with p_after = 0 moves the group's start, so that partitions without a cursor, and later ones, begin there:
--- a queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset above 0
+-- The call with p_after = 0 moves the group's start. So partitions without a cursor, and later ones, begin there, and a
+-- queue of 10^6 partitions needs no cursor in each. A start cannot name an offset. So a seek to an offset above 0
 -- creates a cursor in each partition of the page; later partitions begin at their first record. A start never lies in
 -- the future.
 --
@@ -220,7 +220,7 @@ DECLARE
     v_all    boolean := p_only IS NOT NULL OR COALESCE(p_offset, 0) > 0;      -- missing cursors are made
     v_part   int[];
 BEGIN
-    -- before the cursors: a deletion of the queue begins there
+    -- The queue is locked before the cursors, because a deletion of the queue begins there.
     PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
     IF p_only IS NOT NULL THEN
         v_part := ARRAY[p_only];
@@ -249,7 +249,7 @@ BEGIN
                                WHERE k.there OR v_all OFFSET 0) AS e
          WHERE p_at IS NOT NULL OR p_offset IS NOT NULL OR e.head > e.floor),
     moved AS (
-        -- by the primary key, see pop
+        -- On conflict the primary key finds the cursor, see pop.
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end, origin)
         SELECT p.part, p_group, p.at - 1,
                COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p.part AND l.base <= p.at
@@ -315,7 +315,7 @@ BEGIN
 END $$;
 
 -- Tells every daemon that groups of a queue were deleted, or cursors moved by hand: cached state of these groups is
--- void. Requires to be called last in the transaction of the change, after the cursors.
+-- void. Must be the last call in the transaction of the change, after the cursors.
 CREATE OR REPLACE FUNCTION queend.groups_moved(p_queue int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

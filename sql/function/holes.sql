@@ -1,5 +1,5 @@
--- Deleted records: one row each in queend.holes, which deliveries pass over. catalog.holes says that there are any.
--- Locks: only those of the rows written.
+-- Deleted records: one row each in queend.holes, which deliveries pass over. catalog.holes is true once a record was
+-- deleted. Locks: only those of the rows written.
 
 -- Deletes a record of a partition: the next deliveries pass over it.
 CREATE OR REPLACE FUNCTION queend.hole_make(p_part int, p_offset bigint) RETURNS void

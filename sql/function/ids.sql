@@ -2,17 +2,18 @@
 -- queend.late_ids: ids that the order of the log does not prove. Owns queend.unlisted: the offset from which on
 -- late_ids lacks ids that are not version 7. Locks: the caller of a function that writes holds the partition's lane.
 
--- Finds those of the given ids that a partition holds. Returns one row per id found: its 0-based place in p_ids, its
--- offset, the moment when it was stored. The result is exact. Only this function knows where an id can be:
---   1. in late_ids: every version-7 id that was not timely when it was stored; every id of another version, unless it
---      was stored while a daemon remembered the partition's ids;
---   2. a timely version-7 id in the log: from the first row whose `high` reaches it to the last row stored less than W
---      after the id's own moment. Timely: id_bound(created_at - W) <= id < id_bound(created_at + W), W = 60 s;
---   3. an id of another version in the log, from queend.unlisted.since on. A caller that remembers the partition limits
---      the search: below p_known the ids can only be at offsets p_from[i] <= offset < p_to[i].
--- Ids of about the same moment are searched together; ids of distant moments each alone. So one old id among new ones
--- does not bring the whole log into the search. Ids of a producer that pushes in order stand where `high` says. So the
--- rows from the first id's to the last id's are searched first, and the rows after them only for ids still missing.
+-- Finds the given ids that a partition holds. Returns one row per id found: its 0-based place in p_ids, its offset, the
+-- time at which it was stored. The result is exact. Only this function knows where an id can be:
+--   1. In late_ids: every version-7 id that was not timely when it was stored. Also every id of another version, unless
+--      it was stored while a daemon remembered the partition's ids.
+--   2. In the log, a timely version-7 id. The rows of such an id begin with the first one whose `high` reaches the id.
+--      They end with the last one stored less than W after the id's own time. An id is timely if id_bound(created_at -
+--      W) <= id < id_bound(created_at + W), W = 60 s.
+--   3. In the log, an id of another version: from queend.unlisted.since on. A caller that remembers the partition
+--      limits the search: below p_known the ids can only be at offsets p_from[i] <= offset < p_to[i].
+-- Ids of about the same time are searched together, ids of distant times one by one. So one old id among new ones does
+-- not bring the whole log into the search. Ids of a producer that pushes in order stand where `high` says. So the rows
+-- from the first id's to the last id's are searched first, and the rows after them only for ids still missing.
 CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0,
     p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
@@ -66,7 +67,8 @@ BEGIN
     END IF;
 
     FOR part IN
-        -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
+        -- Ids stored about now are searched together, and each older id alone. An id of the far future was never timely
+        -- here.
         SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(encode(i.id, 'hex') COLLATE "C")::uuid AS last,
                array_agg(i.ord) AS ords, string_agg(i.id, '') AS ids
           FROM (SELECT u.ord, u.id, queend.id_us(u.id) AS us FROM unnest(v_sevens, v_seven) AS u (ord, id)
@@ -86,11 +88,11 @@ BEGIN
     END IF;
 END $$;
 
--- Finds timely version-7 ids of about the same moment, in the range of case 2 of ids_find. Returns the 0-based place in
--- p_ids, the offset and the moment when the record was stored. p_first, p_last: the smallest and the largest of the
--- ids; p_row: high_since of the smallest. Ids of a producer that pushes in order stand where `high` says: the rows from
--- the first id's to the last id's are searched first. The rows after them are searched only if ids are still missing.
--- Rows of one call of push have one `high`, so each of them may hold the last id.
+-- Finds timely version-7 ids of about the same time, in the range of case 2 of ids_find. Returns the 0-based place in
+-- p_ids, the offset and the time at which the record was stored. Parameters p_first and p_last: the smallest and the
+-- largest of the ids; p_row: high_since of the smallest. Ids of a producer that pushes in order stand where `high`
+-- says: the rows from the first id's to the last id's are searched first. The rows after them are searched only if ids
+-- are still missing. Rows of one call of push have one `high`, so each of them may hold the last id.
 CREATE OR REPLACE FUNCTION queend.ids_timely(p_part int, p_row bigint, p_first uuid, p_last uuid, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -139,9 +141,9 @@ BEGIN
      WHERE m.at >= v_floor;
 END $$;
 
--- Returns the base of a partition's first row whose `high` is not below an id; the head if there is no such row. `high`
--- never falls along the offsets. A late producer is a row or two behind, so the newest 8 rows are read first; a binary
--- search over all rows follows only if they do not decide.
+-- Returns the base of a partition's first row whose `high` is not below an id; the head if all rows are below. Values
+-- of `high` never fall along the offsets. A late producer is a row or two behind, so the newest 8 rows are read first.
+-- A binary search over all rows follows only if they do not decide.
 CREATE OR REPLACE FUNCTION queend.high_since(p_part int, p_id uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -177,7 +179,7 @@ BEGIN
 END $$;
 
 -- Finds the given ids in the rows of a partition with p_from <= base < p_stop. Returns 0-based place in p_ids, offset,
--- moment. Joins all ids of those rows with all given ids by a hash join; nested loops are switched off.
+-- time. Joins all ids of those rows with all given ids by a hash join; nested loops are switched off.
 CREATE OR REPLACE FUNCTION queend.ids_match(p_part int, p_from bigint, p_stop bigint, p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -193,8 +195,8 @@ BEGIN
 END $$;
 
 -- Finds ids in ranges of a partition's offsets, p_from[i] <= offset < p_to[i]. Returns for each id found there, once,
--- its 0-based place in p_ids, its offset and the moment when it was stored. Reads only the ids of a row that lie within
--- the range: two probes of the key for each range, whatever the rows hold.
+-- its 0-based place in p_ids, its offset and the time at which it was stored. Reads only the ids of a row that lie
+-- within the range: two probes of the key for each range, whatever the rows hold.
 CREATE OR REPLACE FUNCTION queend.ids_within(p_part int, p_from bigint[], p_to bigint[], p_ids bytea)
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -223,8 +225,9 @@ BEGIN
     RETURN QUERY SELECT m.ord, m.at, m.stored_at FROM queend.ids_moments(p_part, v_ord, v_at, v_base) AS m;
 END $$;
 
--- Adds to offsets of a partition the moments when their records were stored; NULL if the log has no such row. p_base:
--- the base of the row in which each record stands. The moments of a row are read once for all of its records.
+-- Adds to offsets of a partition the times at which their records were stored; NULL if the log has no such row.
+-- Parameter p_base: the base of the row in which each record stands. The times of a row are read once for all of its
+-- records.
 CREATE OR REPLACE FUNCTION queend.ids_moments(p_part int, p_ord int[], p_at bigint[], p_base bigint[])
 RETURNS TABLE (ord int, at bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
@@ -241,8 +244,8 @@ BEGIN
 END $$;
 
 -- Returns the rows of a partition where a producer that pushes in order stored its version-7 ids from p_lo to p_hi, by
--- rising base. times: the moments of the records; NULL: all are created_at. Returns rows only if p_lo stands in the
--- first row whose `high` reaches it, or in a row of the same `high`: usually these ids are then sent again. Returns no
+-- rising base. Column times has the time of each record; NULL: all are created_at. Returns rows only if p_lo stands in
+-- the first row whose `high` reaches it, or in a row of the same `high`. Usually such ids are sent again. Returns no
 -- row if a record at or behind that row was deleted. Returns no row either if more than p_most records stand between
 -- that row and the row that reaches p_hi.
 CREATE OR REPLACE FUNCTION queend.ids_near(p_part int, p_lo uuid, p_hi uuid, p_most bigint)
@@ -290,10 +293,9 @@ BEGIN
 END $$;
 
 -- Looks up every id of a partition's records in a call of push. Returns for each record, in order, the offset and the
--- moment of the record stored under its id. The moment is negative if that record was deleted; -1 and 0 stand for an id
--- that is not stored. Both arrays are NULL if none of the ids is stored. p_kind, p_lo, p_hi: as in push. Ids of one
--- kind and about one moment are not sorted by where they can be. The other parameters p_known, p_from, p_to: as in
--- ids_find.
+-- time of the record stored under its id. The time is negative if that record was deleted; -1 and 0 stand for an
+-- unknown id. Both arrays are NULL if all ids are unknown. Parameters p_kind, p_lo, p_hi: as in push. Ids of one kind
+-- and about one time are not sorted by where they can be. Parameters p_known, p_from, p_to: as in ids_find.
 CREATE OR REPLACE FUNCTION queend.ids_held(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_known bigint, p_from bigint[], p_to bigint[], OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql STABLE AS $$
@@ -322,7 +324,7 @@ BEGIN
     dup_offset := array_fill(-1::bigint, ARRAY[v_n]);
     dup_at := array_fill(0::bigint, ARRAY[v_n]);
     FOR i IN 1 .. cardinality(v_ord) LOOP
-        IF dup_offset[v_ord[i] + 1] NOT BETWEEN 0 AND v_found[i] THEN      -- of two the older one
+        IF dup_offset[v_ord[i] + 1] NOT BETWEEN 0 AND v_found[i] THEN      -- the older one of two
             dup_offset[v_ord[i] + 1] := v_found[i];
             dup_at[v_ord[i] + 1] := v_at[i];
         END IF;
@@ -340,7 +342,7 @@ BEGIN
 END $$;
 
 -- Finds where records of the given ids are already stored, each searched from the offset p_known on (ids_find). Returns
--- ord, the 0-based place in the arrays, the offset and the moment.
+-- ord, the 0-based place in the arrays, the offset and the time.
 CREATE OR REPLACE FUNCTION queend.ids_stored(p_part int[], p_id bytea[], p_known bigint[])
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
 LANGUAGE sql STABLE AS $$
@@ -350,9 +352,9 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Tells whether a push whose answer was lost stored its records. Takes one element per batch row, as push does. Returns
--- rows for all elements if all records stand next to each other in their order and have one moment. Otherwise returns
--- no row: then no part of that statement took effect. base, created_at: of each row's first record. Takes the lanes as
--- the statement took them, so it waits for the end of a statement that is still running.
+-- rows for all elements if all records stand next to each other in their order and have one time. Otherwise the result
+-- is empty: then the whole statement had no effect. Columns base and created_at are those of each row's first record.
+-- Takes the lanes as the statement took them, so it waits for the end of a statement that is still running.
 CREATE OR REPLACE FUNCTION queend.pushed(p_lanes int[], p_part int[], p_n int[], p_ids bytea[])
 RETURNS TABLE (ord int, base bigint, created_at bigint)
 LANGUAGE plpgsql AS $$
@@ -371,9 +373,9 @@ BEGIN
      ORDER BY f.ord;
 END $$;
 
--- Prepares the look-up of a partition's records, by p_known (see push): reads what the caller has to learn, or fills
--- late_ids. before: up to where the caller's knowledge counts. seen: the ids after it (ids_seen). ready: the caller
--- knows all ids, or late_ids holds all. Requires the partition's lane.
+-- Prepares the look-up of a partition's records, by p_known (see push): reads the ids that the caller has to learn, or
+-- fills late_ids. Column before: up to where the caller's knowledge counts. Column seen: the ids after it (ids_seen).
+-- Column ready: the caller knows all ids, or late_ids holds all. Requires the partition's lane.
 CREATE OR REPLACE FUNCTION queend.ids_prepare(p_part int, p_known bigint, p_known_at bigint, OUT before bigint,
     OUT seen bytea, OUT ready boolean)
 LANGUAGE plpgsql AS $$
@@ -426,16 +428,16 @@ END $$;
 
 -- Returns the next ids of a partition, in the form of ids_seen, for a daemon that is to remember them. They begin where
 -- the daemon's knowledge ends, if that counts (ids_known), else at the first row. Needs no lane, because a push
--- compares the head before it relies on them.
+-- compares the head before it relies on the ids.
 CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint, p_known_at bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN queend.ids_seen(p_part, queend.ids_known(p_part, p_known, p_known_at));
 END $$;
 
--- Returns up to which offset a caller's knowledge of a partition counts. The offset is p_known if a row of that moment
--- still ends there, else 0: a failed database may have lost the end of the log and written another. The parameter
--- p_known: as in push.
+-- Returns the offset up to which a caller's knowledge of a partition counts. That is p_known if a row stored at
+-- p_known_at still ends there, else 0. A failed database may have lost the end of the log and written another.
+-- Parameter p_known: as in push.
 CREATE OR REPLACE FUNCTION queend.ids_known(p_part int, p_known bigint, p_known_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -452,8 +454,8 @@ BEGIN
 END $$;
 
 -- Returns the ids of a partition's rows from the base p_from on, at most about 20000, for a daemon that is to remember
--- them. Format: 8 bytes offset of the first id, 8 bytes moment of the last row, then the ids as they stand. If there
--- are no such ids, the offset is the head and the moment that of the newest row (0: the partition has no row).
+-- them. Format: 8 bytes offset of the first id, 8 bytes time of the last row, then the ids as they stand. If the ids
+-- are empty, the offset is the head and the time that of the newest row (0: the partition has no row).
 CREATE OR REPLACE FUNCTION queend.ids_seen(p_part int, p_from bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,17 +1,18 @@
--- Lease expiries: how deliveries become narrow and end in the dead letters. Owns queend.standing, one row per cursor
--- whose leases expired. Locks: the caller holds the cursor's row.
+-- Lease expiries: deliveries become narrow and end in the dead letters. Owns queend.standing, one row per cursor whose
+-- leases expired. Locks: the caller holds the cursor's row.
 
 -- Limits the next delivery of a partition after a lease expired, in this or an earlier delivery (cursors.standing).
---   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
--- first: the first record to deliver now; most: largest number of records (NULL: no bound); standing: the new value for
--- the cursor; buried: number of records that became dead letters (NULL: none).
+-- Parameters p_lease_until … p_beyond are columns of the cursor; p_first is the first record to deliver. Returns in
+-- first the first record to deliver now, and in most the largest number of records (NULL: no bound). Returns in
+-- standing the new value for the cursor, and in buried the number of records that became dead letters (NULL: 0).
+-- Requires the cursor's row.
 --
 -- A lease counts if it expired and left its first record, and both daemon and database were present since it was taken.
 -- From the second expiry in a row on, a delivery has half the records of the one before, down to a single one. So a
 -- record that crashes its consumers is delivered alone in the end. A single record that was left more often than the
 -- queue's deliveryLimit (0: no limit) goes to the dead letters. Deliveries stay narrow up to the last record of the
--- first of these leases. The caller moves the cursor to `first` if it delivers. If it does not, the next call returns
--- the same.
+-- first of these leases. A caller that delivers moves the cursor to `first`. For a caller that delivers nothing, the
+-- next call returns the same.
 CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint,
     p_taken bigint, p_beyond int8multirange, p_first bigint, OUT first bigint, OUT most int, OUT standing boolean,
     OUT buried int)
@@ -24,7 +25,7 @@ DECLARE
 BEGIN
     lapse.first := p_first;
     SELECT x.* INTO s FROM queend.standing x WHERE x.partition_id = p_part AND x.group_id = p_group;
-    -- counted already, and not delivered: there was no room in the answer
+    -- This expiry was counted by an earlier call; its delivery had no room in the answer.
     IF p_lease_until > 0 AND s.taken = p_taken THEN
         lapse.first := GREATEST(p_first, s.first);
         lapse.most := s.width;
@@ -76,8 +77,8 @@ BEGIN
     lapse.most := s.width;
 END $$;
 
--- Tells whether a daemon or the database was away since a moment (µs). A lease that ended in that time does not count
--- against its consumer. Each daemon records it when it starts and when its database answers again
+-- Tells whether a daemon or the database was away since p_at (µs). A lease that ended in that time does not count
+-- against its consumer. Each daemon records the time when it starts and when its database answers again
 -- (service/maintenance).
 CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
@@ -87,7 +88,7 @@ BEGIN
 END $$;
 
 -- Lists partitions without progress: the leases of a group expired at least twice in a row and left the message at
--- `first`. since: when the first of these leases was taken. p_group NULL: all groups.
+-- `first`. Column since: when the first of these leases was taken. p_group NULL: all groups.
 CREATE OR REPLACE FUNCTION queend.standing_list(p_group text)
 RETURNS TABLE (queue text, name text, partition text, partition_id int, since bigint, lapses int, first bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = on SET enable_bitmapscan = off AS $$

@@ -1,7 +1,7 @@
--- Raises QD408 for a statement that comes too late. The statements of the daemons end in `… WHERE clock_timestamp() <=
--- $n OR queend.late($n)`. The condition is evaluated for every row they return: by then the function has done its work
--- and still holds its locks, and the error undoes the work. The sender gave the statement up at that moment and may
--- have repeated it elsewhere (docs/inside/decisions/failures.md).
+-- Raises QD408 for a statement that comes too late. The statements of the daemons end in `… WHERE clock_timestamp()
+-- <= $n OR queend.late($n)`. The condition is evaluated for every row that the statement returns. The function has then
+-- done its work and still holds its locks, and the error undoes the work. The sender gave the statement up at $n and
+-- may have repeated it elsewhere (docs/inside/decisions/failures.md).
 CREATE OR REPLACE FUNCTION queend.late(p_until timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

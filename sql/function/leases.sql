@@ -1,12 +1,11 @@
 -- Leases: extending them, giving them back, finding the cursors that hold them. Owns queend.leases, the cursors of
 -- leases whose id does not name its partition. Locks: cursors ascending, then pauses.
 
--- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; a lease is never
--- shortened.
---   h_part, h_group   cursors where the leases may be, besides those that their ids name and those remembered
---                     (leases_find)
--- Returns one row per lease (0-based ord): status 0 extended (expires_at: the earliest; renewed: number of cursors), 1
--- no cursor holds it, 2 already expired. Locks the cursors in ascending order.
+-- Extends leases: each live (partition, group) of a lease lives until at least now + seconds; a lease is never
+-- shortened. Parameters h_part and h_group: cursors where the leases may be, besides those that their ids name and
+-- those remembered (leases_find). Returns one row per lease (0-based ord): status 0 extended, 1 no cursor holds it, 2
+-- already expired. Column expires_at is the earliest expiry; renewed is the number of cursors. Locks the cursors in
+-- ascending order.
 CREATE OR REPLACE FUNCTION queend.renew(p_lease uuid[], p_seconds int[], h_req int[], h_part int[], h_group int[])
 RETURNS TABLE (ord int, status smallint, expires_at bigint, renewed int)
 LANGUAGE plpgsql AS $$
@@ -27,7 +26,7 @@ BEGIN
          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c
                               WHERE c.partition_id = h.part AND c.group_id = h.grp OFFSET 0) AS k),
     u AS (
-        -- by the primary key, see pop
+        -- On conflict the primary key finds the cursor, see pop.
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, lease_until)
         SELECT h.partition_id, h.group_id, h.committed, v_now + l.seconds * 1000000::bigint
           FROM held h
@@ -47,8 +46,8 @@ BEGIN
                            WHERE u.lease_id = l.lease) AS n;
 END $$;
 
--- Gives back leases whose records never reached a client: the records can be claimed at once and the delivery is not
--- counted. Returns one row per element (0-based ord) that says whether the lease was still there.
+-- Gives back leases whose records never reached a client. The records can be claimed at once, and the delivery does not
+-- count. Returns one row per element (0-based ord) that says whether the lease was still there.
 CREATE OR REPLACE FUNCTION queend.release(p_part int[], p_group int[], p_lease uuid[])
 RETURNS TABLE (ord int, released boolean)
 LANGUAGE plpgsql AS $$
@@ -73,7 +72,7 @@ END $$;
 
 -- Takes back claims that were acknowledged at once but reached no client: records p_first … p_stop - 1 are delivered
 -- again. Requires that the cursor still stands where the claim left it, at p_stop - 1 and free: later claims and seeks
--- win. Returns one row per element (0-based ord) that says whether it was taken back. Every daemon learns of it
+-- win. Returns one row per element (0-based ord) that says whether it was taken back. Notifies every daemon
 -- (lease_freed).
 CREATE OR REPLACE FUNCTION queend.take_back(p_part int[], p_group int[], p_first bigint[], p_stop bigint[])
 RETURNS TABLE (ord int, taken boolean)
@@ -85,7 +84,7 @@ BEGIN
     PERFORM queend.cursors_lock(p_part, p_group);
     FOR r IN SELECT a.i::int - 1 AS i, a.part, a.grp, a.first, a.stop
                FROM unnest(p_part, p_group, p_first, p_stop) WITH ORDINALITY AS a (part, grp, first, stop, i)
-              -- the newest claim of a cursor first, so that all of them can be taken back
+              -- The newest claim of a cursor comes first, so that all of them can be taken back.
               ORDER BY a.part, a.grp, a.stop DESC
     LOOP
         UPDATE queend.cursors
@@ -129,8 +128,8 @@ BEGIN
                             AND c.lease_id <> '00000000-0000-0000-0000-000000000000' OFFSET 0) AS k;
 END $$;
 
--- Returns the partition that a lease id names, if its first bit is set (queend/core/base/uuid). Returns any number for
--- another id. The caller must check that the lease is in that partition.
+-- Returns the partition that a lease id names, if its first bit is set (queend/core/base/uuid.pyx). Returns any number
+-- for another id. The caller must check that the lease is in that partition.
 CREATE OR REPLACE FUNCTION queend.lease_part(p_lease uuid) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -140,9 +139,9 @@ BEGIN
            # queend.id_mask((SELECT c.seed FROM queend.catalog c), 'l', substr(v_raw, 1, 12));
 END $$;
 
--- Remembers the cursors of leases that this transaction has just claimed. p_named false: leases whose id does not have
--- the form that names a partition. p_named true: those that only look as if they did. One element per cursor that may
--- have been claimed.
+-- Remembers the cursors of leases that this transaction has just claimed. If p_named is false: leases whose id does not
+-- have the form that names a partition. If true: leases whose id has that form by chance. Each element is one cursor
+-- that may have been claimed.
 CREATE OR REPLACE FUNCTION queend.leases_keep(p_lease uuid[], p_part int[], p_group int[], p_named boolean) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -161,7 +160,7 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.leases_note(p_lease uuid[], p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_lease[1] = ALL (p_lease) AND p_group[1] = ALL (p_group) THEN      -- one pop has taken all, as a rule
+    IF p_lease[1] = ALL (p_lease) AND p_group[1] = ALL (p_group) THEN      -- usual case: one pop has taken all
         INSERT INTO queend.leases (lease_id, group_id, partition_ids) VALUES (p_lease[1], p_group[1], p_part);
         RETURN;
     END IF;
@@ -171,8 +170,8 @@ BEGIN
      GROUP BY u.lease, u.grp;
 END $$;
 
--- Forgets leases that no cursor holds any more, among the p_limit remembered ones after p_after. removed: number of
--- rows deleted; next: the id to continue after, NULL at the end.
+-- Forgets leases that no cursor holds any more, among the p_limit remembered ones after p_after. Returns in removed the
+-- number of rows deleted, and in next the id to continue after, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.leases_tidy(p_after uuid, p_limit int, OUT removed int, OUT next uuid)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -198,8 +197,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns those of the given (partition, group), by 0-based place, that have neither a live lease nor a pause. So a
--- daemon learns that another daemon ended a lease it knows of.
+-- Returns the elements (partition, group), by 0-based place, that have neither a live lease nor a pause. So a daemon
+-- learns that another daemon ended a lease it knows of.
 CREATE OR REPLACE FUNCTION queend.leases_ended(p_part int[], p_group int[]) RETURNS TABLE (ord int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column

@@ -1,8 +1,8 @@
--- The log by offset and by moment: one probe of its key, or a binary search. A search for a partition's oldest row
--- starts at the floor. Only import_rows writes. Locks: the partition's lane, in import_rows alone.
+-- The log by offset and by time: one probe of its key, or a binary search. A search for a partition's oldest row starts
+-- at the floor. Only import_rows writes. Locks: the partition's lane, in import_rows alone.
 
--- Returns the next offset that a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call;
--- each statement would plan anew a function in SQL that cannot be inlined.
+-- Returns the next offset that a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call.
+-- A function in SQL that cannot be inlined would be planned again in each statement.
 CREATE OR REPLACE FUNCTION queend.head(p_part int) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -42,8 +42,8 @@ BEGIN
              WHERE l.base + l.n > p_offset);
 END $$;
 
--- Returns the first offset of a partition whose record was stored at or after a moment; the head if there is none. A
--- row's created_at is that of its last record, so the row is found first, then the record in it.
+-- Returns the first offset of a partition whose record was stored at or after p_at; the head if there is none. A row's
+-- created_at is that of its last record, so the row is found first, then the record in it.
 CREATE OR REPLACE FUNCTION queend.offset_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -58,8 +58,8 @@ BEGIN
     RETURN v_base + (SELECT count(*) FROM unnest(v_times) AS t (at) WHERE t.at < p_at);
 END $$;
 
--- Returns where a partition's first row begins that has a record stored at or after a moment; the head if there is
--- none. created_at never falls along the offsets, so a binary search finds the row: about 2 log2(rows) index probes.
+-- Returns the base of a partition's first row that has a record stored at or after p_at; the head if there is none.
+-- Values of created_at never fall along the offsets, so a binary search finds the row: about 2 log2(rows) index probes.
 CREATE OR REPLACE FUNCTION queend.row_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -69,7 +69,7 @@ DECLARE
     v_base bigint;
     v_n int;
 BEGIN
-    -- From the floor on: below it lie the index entries of rows that are gone but not vacuumed yet.
+    -- The search begins at the floor: below it lie the index entries of rows that are gone but not vacuumed yet.
     SELECT l.base INTO v_low FROM queend.log l
      WHERE l.partition_id = p_part
        AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
@@ -89,9 +89,10 @@ BEGIN
     RETURN v_low;
 END $$;
 
--- Appends rows of one partition whose records were stored elsewhere before, with their own moments, for an import. The
+-- Appends rows of one partition whose records were stored elsewhere before, with their own times, for an import. The
 -- rows must follow each other and begin at the head; otherwise returns false and does nothing. Takes the partition's
--- lane. p_high, p_odd: as in the log. p_late, p_late_at: the ids that the log cannot prove, and their offsets.
+-- lane. Parameters p_high, p_odd: as in the log. Parameters p_late, p_late_at: the ids that the log cannot prove, and
+-- their offsets.
 CREATE OR REPLACE FUNCTION queend.import_rows(p_part int, p_base bigint[], p_created bigint[], p_n int[], p_high uuid[],
     p_odd boolean[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_late_at bigint[], p_late bytea[]) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -1,14 +1,15 @@
--- Lists of messages for people who look, the newest first. Reads only, and a bounded number of rows. Locks: none.
+-- Lists of messages for people, the newest first. Reads only, and a bounded number of rows. Locks: none.
 
--- Lists messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue,
+-- Lists messages stored between two times (µs, inclusive), the newest first. Every filter may be NULL: queue,
 -- partition, namespace and task by name, status (pending, processing, completed, dead_letter). Deleted messages are
--- left out. body only if the client framed the row (codec 2): texts and ids of its records are in the body then. Reads
--- at most p_look rows of the log (message_rows): a filter that few messages meet may find less than there is. Dead
--- letters come from their own table (message_dead), all of them.
---   queue_status  of the queue mode's group. status: of the named groups together if the queue has no queue mode's
---                 group. consumed_by: number of the `groups` named groups of the queue that have consumed the message,
---                 or are not given it. A group without a cursor in the partition counts as well. lease_until: of the
---                 queue mode's lease, 0: no lease, or the lease does not hold the message
+-- left out. A body is returned only if the client framed the row (codec 2): texts and ids of its records are in the
+-- body then. Reads at most p_look rows of the log (message_rows), so a filter that matches rarely may find less than
+-- there is. Dead letters come from their own table (message_dead), all of them. Columns:
+--   queue_status  of the queue mode's group
+--   status        queue_status; of the named groups together if the queue lacks a queue mode's group
+--   consumed_by   how many of the `groups` named groups of the queue have consumed the message, or are not given it. A
+--                 group without a cursor in the partition counts as well.
+--   lease_until   of the queue mode's lease; 0 unless a lease holds the message
 CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text,
     p_status text, p_from bigint, p_to bigint, p_limit int, p_offset int, p_look int)
 RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
@@ -25,15 +26,15 @@ DECLARE
     v_left   int := p_limit;
     v_holes  boolean := (SELECT c.holes FROM queend.catalog c);
     v_name   text[];      -- the groups of the queue
-    v_next   bigint[];    -- of each: its cursor in the partition, NULL: it has none,
-    v_beyond int8multirange[];      -- what it has consumed beyond a gap,
-    v_start  bigint[];    -- where its subscription begins,
-    v_end    bigint[];    -- the last offset on lease, -1: there is no lease
+    v_next   bigint[];    -- of each: its cursor in the partition, NULL without one
+    v_beyond int8multirange[];      -- of each: offsets consumed beyond a gap
+    v_start  bigint[];    -- of each: where its subscription begins
+    v_end    bigint[];    -- of each: the last offset on lease, -1 without a lease
     v_lease  bigint;      -- end of the queue mode's lease, 0: no lease
     v_only   boolean;     -- some messages of the partition are for one group
-    v_did    boolean;     -- whether the queue mode has consumed the message, NULL: the queue has no such group
-    v_mode   boolean;     -- whether its lease holds the message
-    v_held   boolean;     -- whether a lease of a named group does
+    v_did    boolean;     -- the queue mode has consumed the message, NULL: the queue has no such group
+    v_mode   boolean;     -- the queue mode's lease holds the message
+    v_held   boolean;     -- a lease of a named group holds the message
     r        record;
     l        record;
     m        record;
@@ -69,7 +70,7 @@ BEGIN
     FOR r IN SELECT * FROM queend.message_rows(v_part, v_queue, p_status, p_from, p_to, p_limit + p_offset, p_look) LOOP
         EXIT WHEN v_left <= 0;
         SELECT x.* INTO l FROM queend.log x WHERE x.partition_id = r.partition_id AND x.base = r.base;
-        CONTINUE WHEN NOT FOUND;      -- retention was faster
+        CONTINUE WHEN NOT FOUND;      -- retention has removed the row
         SELECT q.name, q.namespace, q.task, q.priority, p.name INTO queue, namespace, task, priority, partition
           FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = r.partition_id;
         CONTINUE WHEN NOT FOUND OR p_partition IS NOT NULL AND partition <> p_partition;
@@ -132,17 +133,18 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the status of a message in lists. p_dead: the message is a dead letter. p_did: all groups that decide have
--- consumed it (NULL: there is no such group). p_leased: a lease holds it.
+-- Returns the status of a message in lists. Parameter p_dead: the message is a dead letter. Parameter p_did: all groups
+-- that decide have consumed it (NULL: the queue lacks such a group). Parameter p_leased: a lease holds it.
 CREATE OR REPLACE FUNCTION queend.group_status(p_dead boolean, p_did boolean, p_leased boolean) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_dead THEN 'dead_letter' WHEN p_did THEN 'completed' WHEN p_leased THEN 'processing'
                 ELSE 'pending' END
 $$;
 
--- Returns every consumer group of a partition's queue, by name. committed and beyond: its cursor in the partition
--- (NULL: it has none). start_at: the moment at which its subscription begins (NULL: with the oldest message).
--- lease_until: end of its lease, 0: no live lease. lease_end: the last offset on that lease, -1 without one.
+-- Returns every consumer group of a partition's queue, by name. Columns committed and beyond: its cursor in the
+-- partition (NULL without one). Column start_at: when its subscription begins (NULL: with the oldest message). Column
+-- lease_until: end of its lease, 0 without a live lease. Column lease_end: the last offset on that lease, -1 without
+-- one.
 CREATE OR REPLACE FUNCTION queend.partition_groups(p_part int)
 RETURNS TABLE (name text, committed bigint, beyond int8multirange, start_at bigint, lease_until bigint,
                lease_end bigint)
@@ -158,8 +160,8 @@ LANGUAGE sql STABLE AS $$
      ORDER BY g.name
 $$;
 
--- Returns true if a group has consumed a message, or its subscription begins behind it. p_committed, p_beyond and
--- p_start: of partition_groups. p_at, p_stored: offset and moment of the message.
+-- Returns true if a group has consumed a message, or its subscription begins behind it. Parameters p_committed,
+-- p_beyond and p_start: of partition_groups. Parameters p_at, p_stored: offset and time of the message.
 CREATE OR REPLACE FUNCTION queend.group_did(p_committed bigint, p_beyond int8multirange, p_start bigint, p_at bigint,
     p_stored bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
@@ -176,7 +178,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Lists messages that are dead letters of some group, each once, the last failure first. Filters: these queues (NULL:
--- all), partitions of this name (NULL: any), stored between two moments (µs, inclusive). Reads only the table of dead
+-- all), partitions of this name (NULL: any), stored between two times (µs, inclusive). Reads only the table of dead
 -- letters, so the list is complete even if the log has lost the messages.
 CREATE OR REPLACE FUNCTION queend.message_dead(p_queue int[], p_partition text, p_from bigint, p_to bigint, p_limit int,
     p_offset int)
@@ -189,7 +191,7 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET
 DECLARE
     v_found bigint[];
 BEGIN
-    -- of a message that several groups gave up the last one counts; who fails was stored before
+    -- If several groups gave up a message, the last dead letter counts. A message fails after it was stored.
     IF p_partition IS NOT NULL THEN
         v_found := ARRAY(
             SELECT d.id FROM unnest(p_queue) AS q (id)
@@ -242,19 +244,19 @@ BEGIN
 END $$;
 
 -- Returns rows of the log to list p_most messages from, the newest first, if there are so many. They lie between two
--- moments and may have a message of the status (NULL: any). Reads at most p_look rows for it, so it may find fewer than
+-- times and may have a message of the status (NULL: any). Reads at most p_look rows for it, so it may find fewer than
 -- there are. Passes over rows whose messages were all deleted, so a page is full if there are enough messages. For at
 -- most 1000 partitions (p_part) it reads their own newest rows. If no status is given, only the p_most partitions
--- written last count: no other can have one of the p_most newest messages. Otherwise (p_part NULL) it reads the log
--- back in windows of time and keeps the rows of the wanted queues (NULL: all). A window with too many rows is made
--- narrower before it is read, the next one wider again.
+-- written last count: the p_most newest messages are in them. Otherwise (p_part NULL) it reads the log back in windows
+-- of time and keeps the rows of the wanted queues (NULL: all). A window with too many rows is made narrower before it
+-- is read, the next one wider again.
 CREATE OR REPLACE FUNCTION queend.message_rows(p_part int[], p_queue int[], p_status text, p_from bigint, p_to bigint,
     p_most int, p_look int)
 RETURNS TABLE (partition_id int, base bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    chunk   CONSTANT int := 5000;      -- rows of one window, at most
+    chunk   CONSTANT int := 5000;      -- largest number of rows in a window
     v_now   bigint := queend.now_us();
     v_to    bigint := LEAST(p_to, v_now);
     v_width bigint := 1000000;
@@ -262,7 +264,7 @@ DECLARE
                         ELSE GREATEST(p_look / GREATEST(cardinality(p_part), 1), 10) END;
     v_from  bigint;
     v_most  int;
-    -- a row has all its messages to list
+    -- True if every message of a row is to be listed.
     v_holes boolean := (SELECT c.holes FROM queend.catalog c);
     v_whole boolean := p_status IS NULL AND NOT (SELECT c.holes FROM queend.catalog c);
     v_found int := 0;
@@ -304,7 +306,7 @@ BEGIN
     END IF;
     LOOP
         v_from := GREATEST(v_to - v_width, p_from - 1);
-        -- pushes of one moment are not divided
+        -- Rows stored in one microsecond stay in one window.
         v_most := CASE WHEN v_to - v_from = 1 THEN p_look ELSE LEAST(2 * p_most + 1000, chunk, p_look) END;
         SELECT array_agg(r.partition_id), array_agg(r.base), array_agg(r.n), count(*) INTO v_part, v_base, v_n, v_rows
           FROM (SELECT x.* FROM queend.rows_between(v_from, v_to, v_most + 1) AS x
@@ -344,7 +346,7 @@ BEGIN
                    WHERE h.partition_id = p_part AND h.record_offset >= p_base AND h.record_offset < p_base + p_n);
 END $$;
 
--- Returns rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in any order.
+-- Returns rows of the log stored between two times (µs, the first excluded), at most p_most of them, in any order.
 -- Reads only the block ranges that the index on created_at cannot rule out; all other paths through the log are
 -- switched off.
 CREATE OR REPLACE FUNCTION queend.rows_between(p_from bigint, p_to bigint, p_most int)
@@ -358,8 +360,8 @@ BEGIN
 END $$;
 
 -- Returns the offsets of a partition between which all its messages of a status lie (pending, processing, completed).
--- Others may lie there as well. The queue mode's group decides alone where the queue has one, else all named groups
--- together (message_list).
+-- Other messages may lie there as well. If the queue has a queue mode's group, that group decides alone, else all named
+-- groups together (message_list).
 CREATE OR REPLACE FUNCTION queend.partition_reach(p_part int, p_status text) RETURNS TABLE (first bigint, last bigint)
 LANGUAGE sql STABLE AS $$
     SELECT CASE p_status WHEN 'completed' THEN 0
@@ -380,8 +382,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Tells whether a row of the log may have a message of a status (message_list; NULL: any status). The row begins at
--- p_base and ends with p_last. Messages of the status lie from p_first on and not behind p_end (partition_reach).
--- Returns one row, so that the planner makes this function part of the statement.
+-- p_base and ends with p_last. Messages of the status lie from p_first to p_end (partition_reach). Returns one row, so
+-- that the planner makes this function part of the statement.
 CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_first bigint,
     p_end bigint)
 RETURNS TABLE (may boolean)

@@ -3,24 +3,24 @@
 -- of the log. Locks: none.
 
 -- Returns rows of a queue's log, the newest first: (created_at DESC, partition_id, base DESC), stored at or after
--- p_from (µs), behind a place. The place: rows stored at p_at or before. At that moment only partitions behind p_behind
--- count, and of p_behind itself rows that begin below p_below. p_partition: only this partition; NULL: all. Ends after
+-- p_from (µs), behind a place. The place: rows stored at p_at or before. At p_at only partitions behind p_behind
+-- count, and of p_behind itself rows that begin below p_below. If p_partition is given, only this partition. Ends after
 -- p_records records, p_bytes of unpacked bodies, p_look rows read, or p_ms milliseconds. Never ends before the first
 -- row, nor in the middle of a window without one. The last result row has n = 0 and the place to continue from:
--- created_at, partition_id, and base, where rows begin below; created_at NULL: the end. For at most 1000 partitions it
--- reads their own rows. For more it reads the log back in windows of time and keeps the queue's rows, as message_rows
--- does.
+-- created_at, partition_id, and base, where rows begin below. At the end created_at is NULL. For at most 1000
+-- partitions it reads their own rows. For more it reads the log back in windows of time and keeps the queue's rows, as
+-- message_rows does.
 CREATE OR REPLACE FUNCTION queend.message_search_rows(p_queue int, p_partition text, p_from bigint, p_at bigint,
     p_behind int, p_below bigint, p_records int, p_bytes bigint, p_look int, p_ms int)
 RETURNS TABLE (partition_id int, base bigint, n int, created_at bigint, ids bytea, body bytea, meta bytea)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    chunk     CONSTANT int := 5000;      -- rows of one window, at most
+    chunk     CONSTANT int := 5000;      -- largest number of rows in a window
     v_end     timestamptz := clock_timestamp() + p_ms * interval '1 millisecond';
-    v_ids     int[];       -- the partitions, NULL: more than a thousand
-    v_high    bigint[];    -- of each: what begins there or behind it was passed,
-    v_newest  bigint[];    -- and when the row before that was stored
+    v_ids     int[];       -- the partitions, NULL: more than 1000
+    v_high    bigint[];    -- of each: rows that begin at or behind this offset are passed
+    v_newest  bigint[];    -- of each: when the row before that was stored
     v_to      bigint := LEAST(p_at, queend.now_us());
     v_from    bigint;
     v_width   bigint := 1000000;
@@ -59,7 +59,7 @@ BEGIN
             RETURN;
         END IF;
         v_from := GREATEST(v_to - v_width, p_from - 1);
-        -- pushes of one moment are not divided
+        -- Rows stored in one microsecond stay in one window.
         v_most := CASE WHEN v_to - v_from > 1 THEN chunk + 1 END;
         IF v_ids IS NOT NULL THEN
             SELECT array_agg(w.partition_id), array_agg(w.base), array_agg(w.created_at), count(*)
@@ -118,7 +118,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns when the newest row of a partition that begins below an offset was stored; NULL if there is no such row.
+-- Returns when the newest row of a partition that begins below an offset was stored; NULL without such a row.
 CREATE OR REPLACE FUNCTION queend.row_before(p_part int, p_base bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -128,8 +128,8 @@ BEGIN
              ORDER BY l.base DESC LIMIT 1);
 END $$;
 
--- Returns the state of messages by partition and offset, as message_list shows it; ord: their place, from 0. A deleted
--- message has no row, unless it is a dead letter.
+-- Returns the state of messages by partition and offset, as message_list shows it. Column ord: their place, from 0. A
+-- deleted message has no row, unless it is a dead letter.
 CREATE OR REPLACE FUNCTION queend.message_stands(p_part int[], p_at bigint[])
 RETURNS TABLE (ord int, partition text, queue_status text, status text, consumed_by int, groups int, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -2,9 +2,10 @@
 -- letters and traces; cursors stay. Owns nothing. Locks: those of partition_hold.
 
 -- Returns one message by its partition and record id, from the log or, if the log has lost it, from the dead letters.
--- No row: there is no such message, or it was deleted. body, n, place: the row that holds it and its 0-based place
--- there (payload NULL). A dead letter that has its payload returns that instead. dead_error, dead_retries: of its
--- newest dead letter. seal: id of the key its payload is sealed with; encrypted: the queue's option.
+-- Returns no row if the message is unknown or deleted. Columns body, n, place: the row that holds it and its 0-based
+-- place there (payload NULL). A dead letter that has its payload returns the payload instead. Columns dead_error,
+-- dead_retries: of its newest dead letter. Column seal: id of the key its payload is sealed with. Column encrypted: the
+-- queue's option.
 CREATE OR REPLACE FUNCTION queend.message_show(p_part int, p_id bytea)
 RETURNS TABLE (queue text, namespace text, task text, lease_time int, retry_limit int, retry_delay int, ttl int,
                priority int, partition text, record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid,
@@ -43,9 +44,8 @@ BEGIN
       LEFT JOIN dead d ON true;
 END $$;
 
--- Returns what headers say of the origin of a redriven dead letter: originTransactionId, originQueue, originPartition
--- and originOffset. NULL if the message was not redriven. The views of the schema queen need this result type: it
--- stays.
+-- Returns the origin of a redriven dead letter from its headers: originTransactionId, originQueue, originPartition and
+-- originOffset. NULL if the message was not redriven. The views of the schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.origin_of(p_headers text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -80,7 +80,8 @@ BEGIN
              WHERE d.partition_id = part AND d.record_offset = message_offset ORDER BY d.id DESC LIMIT 1);
 END $$;
 
--- Returns the offset of the record with this id (16 bytes) in a partition; NULL if there is none, or it was deleted.
+-- Returns the offset of the record with this id (16 bytes) in a partition; NULL if the id is unknown or the record
+-- deleted.
 CREATE OR REPLACE FUNCTION queend.message_find(p_part int, p_id bytea) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -89,8 +90,8 @@ BEGIN
 END $$;
 
 -- Returns the consumer groups of a partition's queue, by name, and whether each has consumed the message at an offset,
--- or is not given it. A group without a cursor in the partition counts as well. lease_until: end of the group's lease,
--- 0: no lease, or the lease does not hold the message.
+-- or is not given it. A group without a cursor in the partition counts as well. Column lease_until: end of the group's
+-- lease, 0 unless the lease holds the message.
 CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint)
 RETURNS TABLE (name text, consumed boolean, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -110,10 +111,10 @@ BEGIN
 END $$;
 
 -- Moves one message into the dead letters of a consumer group: it is kept there and not delivered any more. A message
--- that is already a dead letter of the group gets no second one; a redrive of the existing one now delivers to all
--- groups. Returns NULL if there is no such message, false if it was already moved. Creates no group: without a group of
--- the name __QUEUE_MODE__, the dead letter has that name and the group number 0. Error 42704: the queue has no group of
--- any other name.
+-- that is already a dead letter of the group stays one dead letter. A redrive of it now delivers to all groups. Returns
+-- NULL if the message is unknown, false if it was already moved. Creates no group: without a group of the name
+-- __QUEUE_MODE__, the dead letter has that name and the group number 0. Error 42704: the queue has no group of any
+-- other name.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -144,7 +145,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Deletes one message by its partition and record id. Returns false if there is no such message. The message is not
+-- Deletes one message by its partition and record id. Returns false if the message is unknown. The message is not
 -- delivered any more, its payload is overwritten (messages_erase), and its dead letters and traces are deleted. Cursors
 -- stay where they are. The id stays with the row until retention removes the row.
 CREATE OR REPLACE FUNCTION queend.message_delete(p_part int, p_id bytea) RETURNS boolean

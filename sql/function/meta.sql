@@ -1,18 +1,18 @@
--- The format of a row's meta: the extras of its records besides their payloads, and their moments where rows were
--- merged. Reads no table.
+-- The format of a row's meta: the extras of its records besides their payloads, and their times where rows were merged.
+-- Reads no table.
 
--- Returns the extras of a record, which it carries besides its payload; all NULL if it has no extras. i is the 0-based
--- place in the row.
--- Format 1 is empty if no record has extras. Otherwise it is one byte 0x10, then for each record with extras, in order:
--- varint place in the row, one byte of flags, and a value per flag from the lowest on. The trace id is 16 bytes; every
--- other value has a varint length before it.
+-- Returns the extras of a record, which it carries besides its payload; all NULL if the record has none. Parameter p_i
+-- is the 0-based place in the row.
+-- Format 1 is empty if no record has extras. Otherwise it begins with the byte 0x10. A piece per record with extras
+-- follows, in order: varint place in the row, byte of flags, a value per flag from the lowest on. The trace id is 16
+-- bytes; every other value has a varint length before it. Flags:
 --   1   trace id
 --   2   producer's subject (UTF-8)
 --   4   the transaction id as text, if it differs from the record id
---   8   when it may be delivered (8 bytes, big-endian, µs)
+--   8   when the record may be delivered (8 bytes, big-endian, µs)
 --   16  id of the key its payload is sealed with
 --   32  headers (a JSON object)
---   64  empty: its payload was erased
+--   64  empty: its payload was erased.
 -- Unknown flags are passed over.
 CREATE OR REPLACE FUNCTION queend.record_meta(p_meta bytea, p_i int, OUT trace_id uuid, OUT producer_sub text,
     OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
@@ -104,7 +104,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Returns a row's meta in which the records at the given 0-based places keep only the mark that they were erased. All
--- moments stay.
+-- times stay.
 CREATE OR REPLACE FUNCTION queend.meta_erased(p_meta bytea, p_places int[]) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -128,7 +128,7 @@ BEGIN
     RETURN ARRAY(SELECT r.ord FROM queend.meta_records(p_meta) AS r WHERE get_byte(r.piece, 0) & 64 <> 0);
 END $$;
 
--- Returns when one record of a row was stored. i is its 0-based place, p_created the row's created_at.
+-- Returns when one record of a row was stored. Parameter p_i is its 0-based place, p_created the row's created_at.
 CREATE OR REPLACE FUNCTION queend.record_time(p_created bigint, p_meta bytea, p_i bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN octet_length(p_meta) = 0 OR get_byte(p_meta, 0) <> 17 THEN p_created
@@ -136,8 +136,9 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Returns when each record of a row was stored, in order; NULL if all have the row's created_at. Rows merged of several
--- have their times in meta: byte 0x11, a varint with the length of the times, then one varint per record, all in µs.
--- The first says how long before created_at the first record was stored, each other how long after the record before.
+-- have their times in meta. Format: byte 0x11, a varint with the length of the times, then one varint per record, all
+-- in µs. The first says how long before created_at the first record was stored, each other how long after the record
+-- before.
 CREATE OR REPLACE FUNCTION queend.record_times(p_created bigint, p_meta bytea) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,8 +1,8 @@
 -- Metrics of daemons, per minute, queue and worker. Owns queend.metric_queues, metric_workers and metric_totals. Locks:
 -- each daemon writes its own rows; the one row of the totals comes last.
 
--- Adds what one daemon did since its last call. The first arrays have one element per queue and worker, the last one
--- per worker. p_values: 14 numbers for each element, one after the other, in the order of the table.
+-- Adds the numbers of one daemon since its last call. The first arrays have one element per queue and worker, the last
+-- one per worker. Parameter p_values has 14 numbers for each element, one after the other, in the order of the table.
 CREATE OR REPLACE FUNCTION queend.metrics_keep(p_hostname text, p_port int, p_pid int, p_bucket bigint, p_queues int[],
     p_workers int[], p_values bigint[],
                                                p_counts jsonb, p_levels jsonb) RETURNS void
@@ -34,7 +34,7 @@ BEGIN
               levels, ord)
     ON CONFLICT (bucket, hostname, port, worker) DO UPDATE SET pid = excluded.pid, seen_at = excluded.seen_at,
         counts = queend.counts_add(m.counts, excluded.counts), levels = queend.levels_add(m.levels, excluded.levels);
-    IF p_counts = '[]' THEN      -- the workers come with another portion
+    IF p_counts = '[]' THEN      -- another call of this daemon brings the workers
         RETURN;
     END IF;
     UPDATE queend.metric_totals t SET counts = queend.counts_add(t.counts, (

@@ -1,4 +1,4 @@
--- Moments: microseconds since the Unix epoch, and how they are written and read. Locks: none.
+-- Moments (times): microseconds since the Unix epoch, as text and as timestamps. Locks: none.
 
 -- Returns the clock in microseconds since the Unix epoch; the value advances inside a transaction.
 CREATE OR REPLACE FUNCTION queend.now_us() RETURNS bigint
@@ -14,14 +14,14 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
            + (p_us % 1000000) * interval '1 microsecond'
 $$;
 
--- Returns a moment (µs) as ISO 8601 in UTC, to the microsecond; NULL for NULL and for 0, which means never.
+-- Returns a time (µs) as ISO 8601 in UTC, to the microsecond; NULL for NULL and for 0, which means never.
 CREATE OR REPLACE FUNCTION queend.iso(p_us bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_char(queend.moment(NULLIF(p_us, 0)) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- Returns a moment that was given as text, in µs; NULL for NULL and for an empty text. Raises 22023 for any other text
--- that is no time, so that an unreadable filter never selects everything.
+-- Returns a time that was given as text, in µs; NULL for NULL and for an empty text. Raises 22023 for any other
+-- unreadable text, because an unreadable filter must not select everything.
 CREATE OR REPLACE FUNCTION queend.moment_us(p_text text) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,16 +1,16 @@
--- How many names there may be and are: queues, partitions and groups. Owns queend.name_counts, written by triggers.
+-- Numbers of names, and their bounds: queues, partitions and groups. Owns queend.name_counts, written by triggers.
 -- Locks: rows of counts with SKIP LOCKED; an advisory lock per queue when a bound is near.
 
--- Returns the number of queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) up to
--- which this session may create more. NULL: no bound. A daemon sets the bound for what its clients ask of the control
+-- Returns how many names of a kind there may be before this session is refused a new one; NULL: no bound. Parameter
+-- p_kind: queue, or partition or group of a queue. A daemon sets the bound for requests of its clients to the control
 -- plane; the data plane gives its bounds with each call. For programs: ALTER ROLE … SET queend.max_queues = 1000.
 CREATE OR REPLACE FUNCTION queend.names_bound(p_kind text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT NULLIF(NULLIF(current_setting('queend.max_' || p_kind || 's', true), '')::int, 0)
 $$;
 
--- Refuses to create a name because there are as many as are allowed. Error QD409, which daemons answer with 409.
--- core/find/ask.pyx words the same refusal itself.
+-- Refuses to create a name because there are as many as are allowed. Error QD409, which daemons answer with 409. The
+-- daemon words the same refusal in queend/core/find/ask.pyx.
 CREATE OR REPLACE FUNCTION queend.names_full(p_kind text, p_queue text, p_most int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -22,10 +22,10 @@ BEGIN
 END $$;
 
 -- Returns for how many of p_wanted names of a kind there is room in a queue (0: the database); p_most NULL: for all.
--- Names that other transactions create at this moment are not seen. So if more than a hundredth of the room left is
--- wanted, callers go one after the other, until the end of their transactions. The bound then holds unless more than a
--- hundred callers create names at the same moment. Requires READ COMMITTED. Callers ask for the database first, then
--- for queues ascending.
+-- Names of transactions that are still open are not seen. So if more than a hundredth of the room left is wanted,
+-- callers go one after the other, until the end of their transactions. The bound then holds unless more than a hundred
+-- callers create names at the same time. Requires READ COMMITTED. Callers ask for the database first, then for queues
+-- ascending.
 CREATE OR REPLACE FUNCTION queend.names_room(p_queue int, p_kind text, p_most int, p_wanted int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -86,8 +86,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Adds p_n to the number of names of a kind that a queue has (0: the database). Writes to a row that no other
--- transaction has locked, or to a new row, so no caller waits. There are as many rows as there were callers at once.
+-- Adds p_n to the number of names of a kind that a queue has (0: the database). Writes to an unlocked row, or to a new
+-- one, so no caller waits. There are as many rows as there were callers at once.
 CREATE OR REPLACE FUNCTION queend.names_count(p_queue int, p_kind text, p_n int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -115,8 +115,8 @@ BEGIN
     RETURN p_value;
 END $$;
 
--- Returns a filter: a JSON object that has only the given members, or NULL (no filter). Raises 22023 for anything else,
--- so that a misspelled filter never selects everything.
+-- Returns a filter: a JSON object that has only the given members, or NULL (unfiltered). Raises 22023 for anything
+-- else, so that a misspelled filter never selects everything.
 CREATE OR REPLACE FUNCTION queend.filter_checked(p_filter jsonb, p_names text[]) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -166,8 +166,8 @@ BEGIN
 END $$;
 
 -- Returns whether p_name may be a misspelling of p_known: equal but for case, or one letter more, less or different, or
--- two neighbours swapped. A p_known of less than five letters is matched by case alone. core/route/typos has the same
--- rule.
+-- two neighbours swapped. A p_known of less than five letters is matched by case alone. queend/core/route/typos.pyx has
+-- the same rule.
 CREATE OR REPLACE FUNCTION queend.name_near(p_name text, p_known text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

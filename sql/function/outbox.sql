@@ -4,9 +4,10 @@
 -- Moves messages of the outbox into the log: at most p_limit and about 8 MB, in the order of their ids, from p_from on.
 -- One transaction stores them and deletes them from the outbox, so each is stored exactly once. Returns one row per
 -- queue with the number of messages moved. A second concurrent caller gets a row with -1. A session draws ids in the
--- order of its transactions, and the lock is held until the commit: messages of one session are stored in its order.
--- Messages for an encrypted queue, or larger than payload_most, cannot be stored here (queen.push does not limit direct
--- inserts into the outbox). They are marked and skipped (a row with 0), and delay no other message.
+-- order of its transactions, and the lock is held until the commit. So messages of one session are stored in its order.
+-- Messages for an encrypted queue, or larger than payload_most, cannot be stored here. Too large messages come from
+-- direct inserts into the outbox, which queen.push does not limit. Such messages are marked and skipped (a row with 0),
+-- and delay no other message.
 CREATE OR REPLACE FUNCTION queend.relay(p_limit int DEFAULT 1000, p_from bigint DEFAULT 0)
 RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
@@ -51,9 +52,9 @@ BEGIN
     END IF;
 END $$;
 
--- Relays only the first message of the outbox, to find the one over which relay failed. Marks a message that cannot be
--- stored with the reason (refused), so that the others go on. Returns the rows of relay. Raises errors whose cause is
--- not the message (queend/core/pg/sqlstate.pyx has the table).
+-- Relays only the first message of the outbox, to find the message on which relay failed. Marks a message that cannot
+-- be stored with the reason (refused), so that the others go on. Returns the rows of relay. Raises every error whose
+-- cause is not the message (queend/core/pg/sqlstate.pyx has the table).
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -72,16 +73,16 @@ BEGIN
     END;
 END $$;
 
--- Returns up to which id the outbox need not be searched again, to a caller that found it empty below p_low. last: the
--- newest id that was drawn (0: none). after: the number of a transaction younger than all that drew those ids
--- (queen.push takes its number before an id). oldest: the oldest number of a running transaction. When `oldest` is
--- above an earlier `after`, all of those transactions have ended: an id up to `last` that is missing in the outbox
--- stays missing. That matters while a long snapshot elsewhere keeps the index entries of deleted rows. If p_low is NULL
--- or no id was drawn from p_low on, after is NULL and no transaction number is spent.
+-- Returns up to which id the outbox need not be searched again, to a caller that found it empty below p_low. Column
+-- last: the newest id that was drawn (0: none). Column after: the number of a transaction younger than all that drew
+-- those ids (queen.push takes its number before an id). Column oldest: the oldest number of a running transaction. When
+-- `oldest` is above an earlier `after`, all of those transactions have ended. An id up to `last` that is missing in the
+-- outbox then stays missing. That matters while a long snapshot elsewhere keeps the index entries of deleted rows. If
+-- p_low is NULL or all drawn ids are below p_low, after is NULL and no transaction number is spent.
 CREATE OR REPLACE FUNCTION queend.outbox_mark(p_low bigint, OUT last bigint, OUT after bigint, OUT oldest bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    -- first: the number must be younger
+    -- The id is read first, because the transaction number must be younger.
     SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END INTO last FROM queend.outbox_id_seq s;
     IF last >= p_low THEN
         after := pg_current_xact_id()::text::bigint;

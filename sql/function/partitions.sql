@@ -1,12 +1,12 @@
 -- The end of partitions: idle ones are removed, others deleted, and the rows of both swept. Owns queend.graves. Locks:
 -- lanes ascending, without waiting, then queues, then partitions, the catalogue last.
 
--- Removes idle partitions: created before a moment (µs), without a message, dead letters or the state of a stream, and
--- with nothing consumed or claimed since that moment. Reads p_limit partitions after p_after (by id). removed: number
--- of partitions removed; next_part: the id to continue after, NULL at the end. A partition named Default stays, because
--- a configuration of its queue returns its id.
+-- Removes idle partitions: created before p_before (µs), without a message, dead letters or the state of a stream, and
+-- with nothing consumed or claimed since. Reads p_limit partitions after p_after (by id). Returns in removed the number
+-- of partitions removed, and in next_part the id to continue after, NULL at the end. A partition named Default stays,
+-- because a configuration of its queue returns its id.
 --
--- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the
+-- A push that looked the partition up before is refused for its catalogue version. The lane is held from before the
 -- last look to the commit, and a push reads the version under the lane. Daemons learn from queues.cleaned and
 -- cleaned_last which of the partitions they know are gone; both are raised together with the version. Takes lanes
 -- ascending, then queues, then partitions, and waits for none of them: a deletion of a queue locks the queue before its
@@ -65,11 +65,11 @@ BEGIN
     PERFORM queend.catalog_raise();
 END $$;
 
--- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. Returns false if
--- there is no such partition. The partition is unreachable at once; queend.sweep removes its rows. A later push to that
--- name creates a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the
--- partition, its dead letters (advisory), the catalogue last. Waits for a dead letter that is being made there, and
--- removes it; one that begins later finds no partition.
+-- Deletes a partition with everything in it: leases, cursors, figures, dead letters, stream state. Returns false if the
+-- partition is unknown. The partition is unreachable at once; queend.sweep removes its rows. A later push to that name
+-- creates a new one, which begins at offset 0. Locks the queue FOR UPDATE, as its deletion does, then the partition,
+-- its dead letters (advisory), the catalogue last. Waits for a dead letter that is being made there, and removes it;
+-- one that begins later finds no partition.
 CREATE OR REPLACE FUNCTION queend.partition_delete(p_queue text, p_name text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -93,8 +93,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Returns whether a partition is idle since a moment (µs): no message, claim, dead letter or stream state would be lost
--- with it.
+-- Returns whether a partition is idle since p_before (µs): its removal would lose no message, claim, dead letter or
+-- stream state.
 CREATE OR REPLACE FUNCTION queend.partition_idle(p_part int, p_before bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -108,10 +108,10 @@ BEGIN
             SELECT FROM queend.stream_state s WHERE s.query_id = q.id AND s.partition_id = p_part LIMIT 1) AS s);
 END $$;
 
--- Removes rows of deleted partitions, at most about p_limit log rows per call. removed: number of rows and empty
--- partitions removed (0: every remaining partition has a busy lane); partitions: number of those left. The last rows of
--- a partition are removed under its lane. A push that had passed the catalogue check before the deletion has then
--- either committed, and is swept, or will find the version raised.
+-- Removes rows of deleted partitions, at most about p_limit log rows per call. Returns in removed the number of rows
+-- and empty partitions removed (0: every remaining partition has a busy lane). Returns in partitions the number of
+-- those left. The last rows of a partition are removed under its lane. A push that had passed the catalogue check
+-- before the deletion has then either committed, and is swept, or will find the version raised.
 CREATE OR REPLACE FUNCTION queend.sweep(p_limit int) RETURNS TABLE (removed bigint, partitions bigint)
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -2,45 +2,54 @@
 -- Out: rows of the log with the offsets to deliver. Owns the claim in queend.cursors. Locks: cursors ascending, with
 -- SKIP LOCKED.
 
--- Claims and fetches records for many waiting requests at once.
+-- Claims and fetches records for many waiting requests at once. Parameters:
 --   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference;
 --                                     p_fresh: the group may have no cursor there yet
 --   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id,
 --                                     lease length, delayedProcessing and windowBuffer, all in µs
---   r_ttl_us                          older records are passed over as if they were gone (0, or NULL for all: no limit)
+--   r_ttl_us                          older records are passed over as if they were gone (0, or NULL for all:
+--                                     unlimited)
 --   r_rate_us, r_burst                a partition delivers to the group one record per r_rate_us µs, and at most
---                                     r_burst at once (0, or NULL for all: no limit)
--- Returns one row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
---   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
---          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
---          4  not needed any more: untouched
---          9  with ord -1: stale catalogue version (in base), nothing was done
--- buried: number of the candidate's records that became dead letters before the delivery (NULL: none).
+--                                     r_burst at once (0, or NULL for all: unlimited).
+-- Returns one row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate). In
+-- status:
+--   1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
+--   0  nothing to deliver
+--   2  leased (until) or locked (until = 0)
+--   3  deliverable from `until` on
+--   4  untouched, because earlier candidates sufficed; or changed during the call: look again
+--   9  with ord -1: stale catalogue version (in base), nothing was done.
+-- Column buried: number of the candidate's records that became dead letters before the delivery (NULL: 0).
 --
 -- 1. Offsets are gapless, so heads and cursors alone say how many records each candidate has. Running sums over them
 --    pick the candidates that a request needs. Only those are locked, with SKIP LOCKED: a pop never waits for a lock on
 --    a cursor. The cursor is read again under its lock, because it may have moved on, or back by a seek.
--- 2. A delivery has no gaps. It begins behind records that are deleted (queend.holes), addressed to another group
---    (queend.addressed, if the floor of the partition says that it has had some) or done beyond a gap (cursors.beyond).
---    It ends before the next such record, and before the first record whose delivery moment has not come
---    (queend.schedule); if that record is the next one, nothing is delivered. After repeated lease expiries deliveries
---    become narrow (lapse).
+-- 2. A delivery has no gaps. It begins behind records that are deleted (queend.holes), addressed to another group or
+--    done beyond a gap (cursors.beyond). Addressed records (queend.addressed) are searched if the floor of the
+--    partition says that it has had some. A delivery ends before the next such record, and before the first record
+--    whose delivery moment is in the future (queend.schedule). If that record is the next one, nothing is delivered.
+--    After repeated lease expiries deliveries become narrow (lapse).
 -- 3. Records are then read once, narrow and wide columns together. A request stops after 8 MB of payload (unpacked),
---    but gets at least its first row. Only a call with more than 8 MB in all computes where its requests stop (cut),
---    because running sums over all rows would sort and copy each of them.
+--    but gets at least its first row. The ends of requests (cut) are computed only for a call with more than 8 MB in
+--    all. Running sums over all rows would sort and copy each row.
 --
 -- Cursors are written by INSERT … ON CONFLICT, which always goes by the primary key. While the table is small, an
--- UPDATE joined to its rows may be planned as a scan of all cursors. A cursor is searched from the right end of its
--- key, and the search ends at the first hit. While a snapshot is held elsewhere, no version of the cursor can be
--- removed. Then the index has entries for hundreds of them, and the newest is the last. (With `=` the planner would
--- ignore the order.) Starting the statement costs as much as one request in it: each column of each step is paid for
--- once more. So a step lists only the columns it needs, and functions compute what few queues have (a rate). A record
--- passes four steps: columns of its candidate are taken from `locked` again, and columns that may be NULL stand last.
--- row_base is a hint: if no row begins there any more (an earlier release merged rows), the row is searched.
+-- UPDATE joined to its rows may be planned as a scan of all cursors.
 --
--- A rate is kept in the column of the pause. retry_until is the moment from which one record may be delivered; each
--- r_rate_us later one more may be, up to r_burst. Each delivered record moves retry_until ahead by one step. So the
--- rate holds for all daemons without another column or row, and a partition that has to wait looks like a paused one.
+-- A cursor is searched from the right end of its key, and the search ends at the first hit. While a snapshot is held
+-- elsewhere, old versions of the cursor cannot be removed. Then the index has entries for hundreds of versions, and the
+-- newest is the last. If the search used `=`, the planner would ignore the order.
+--
+-- Starting the statement costs as much as one request in it: each column of each step is paid for once more. So a step
+-- lists only the columns it needs, and functions compute values that few queues have (a rate). A record passes four
+-- steps. So columns of its candidate are taken from `locked` again, and columns that may be NULL stand last.
+--
+-- The column row_base is a hint: if no row begins there any more (an earlier release merged rows), the row is searched.
+--
+-- A rate is kept in the column of the pause. Column retry_until is the time from which one record may be delivered;
+-- each r_rate_us later one more may be, up to r_burst. Each delivered record moves retry_until ahead by one step. So
+-- the rate holds for all daemons without another column or row, and a partition that has to wait looks like a paused
+-- one.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
     r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL, r_rate_us bigint[] DEFAULT NULL, r_burst int[] DEFAULT NULL)
@@ -128,7 +137,7 @@ BEGIN
                      CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
                           WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
                      s.stop,
-                     -- the cursor has moved meanwhile, or passes over holes
+                     -- The cursor has moved meanwhile, or passes over holes.
                      CASE WHEN v_scheduled IS NOT FALSE AND s.first <> p.first
                           THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt,
@@ -140,7 +149,7 @@ BEGIN
                                WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now
                                ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
-          -- rare
+          -- These functions run rarely: for gaps, expired leases, deleted or addressed records.
           CROSS JOIN LATERAL (SELECT e.d[1] AS first, e.d[2] AS stop, e.d[3] AS standing, e.d[4]::int AS buried
                                 FROM (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0
                                                        AND k.lease_end > k.committed
@@ -169,7 +178,7 @@ BEGIN
                max(f.base + f.n) AS row_end, sum(f.size) AS size
           FROM fetched f GROUP BY f.ord),
     cut AS MATERIALIZED (
-        SELECT CASE WHEN (SELECT sum(s.size) FROM spans s) > 8388608      -- rare
+        SELECT CASE WHEN (SELECT sum(s.size) FROM spans s) > 8388608      -- rare: 8 MB
                     THEN (SELECT queend.pop_cut(array_agg(f.req), array_agg(f.ord), array_agg(f.base),
                                                 array_agg(f.size)) FROM fetched f) END AS at),
     claim AS (
@@ -206,8 +215,9 @@ BEGIN
       FROM fetched e
      WHERE (e.base < ((SELECT x.at FROM cut x))[e.ord + 1]) IS NOT FALSE
     UNION ALL
-    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left:
-    -- consumed meanwhile, to the head or (4: look again) up to what has to wait.
+    -- Candidates without a delivery. A candidate that was not chosen, or that the byte limit cut off, is untouched (4).
+    -- A chosen candidate that is not locked here is locked by another transaction (2). The records of a locked
+    -- candidate were consumed meanwhile: 0 at the head, 4 (look again) before records that have to wait.
     SELECT s.ord,
            CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2
                 WHEN o.stop <= o.first AND o.first >= s.head THEN 0 ELSE 4 END::smallint,
@@ -219,16 +229,16 @@ BEGIN
      WHERE s.ord NOT IN (SELECT k.ord FROM spans k
                           WHERE (((SELECT x.at FROM cut x))[k.ord + 1] > k.first) IS NOT FALSE);
 
-    IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- an id that does not name its partition
+    IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- some lease id does not name its partition
         IF true = ANY (p_fresh) OR true = ANY (r_auto) THEN
             PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
                                               ORDER BY i.ord), p_part, p_group, false);
-        ELSIF pg_current_xact_id_if_assigned() IS NOT NULL THEN      -- else nothing was locked
+        ELSIF pg_current_xact_id_if_assigned() IS NOT NULL THEN      -- otherwise nothing was locked
             PERFORM queend.leases_note(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
                                               ORDER BY i.ord), p_part, p_group);
         END IF;
     END IF;
-    -- the very first moment was stored, or the very first record deleted, meanwhile: look again
+    -- The first delivery moment was stored, or the first record deleted, during this statement: the caller tries again.
     IF (NOT v_scheduled OR NOT v_holes)
        AND (SELECT c.scheduled <> v_scheduled OR c.holes <> v_holes FROM queend.catalog c) THEN
         RAISE serialization_failure
@@ -252,8 +262,8 @@ BEGIN
 END $$;
 
 -- Returns the first offset of a partition at or after p_next whose record was stored, or could first be delivered, at
--- or after a moment. Returns the head if there is no such record. p_base: a row of the log not above that of p_next. If
--- that row is young enough, as while consumers keep up, one probe suffices.
+-- or after p_at. Returns the head if every record is older. Parameter p_base: a row of the log not above that of
+-- p_next. If that row is young enough, as while consumers keep up, one probe suffices.
 CREATE OR REPLACE FUNCTION queend.live_from(p_part int, p_base bigint, p_next bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -270,8 +280,8 @@ BEGIN
 END $$;
 
 -- Limits the next delivery of a cursor that has records done beyond a gap or whose lease expired (due_from, lapse).
--- Returns {first record, offset before which it ends (NULL: no bound), 1 if cursors.standing is to be set, number of
--- records that became dead letters}. Requires the cursor's row.
+-- Returns an array: first record; end (offset behind the last record, NULL: no bound); 1 if cursors.standing is to be
+-- set. The last element is the number of records that became dead letters. Requires the cursor's row.
 CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange,
     p_standing boolean, p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
@@ -295,8 +305,8 @@ BEGIN
                 THEN LEAST((p_now - p_retry_until) / r_rate_us[p_req] + 1, r_burst[p_req]) END;
 END $$;
 
--- Returns the moment from which the next record may be delivered after a request took p_taken records: the new
--- retry_until of the cursor.
+-- Returns when the next record may be delivered after a request took p_taken records: the new retry_until of the
+-- cursor.
 CREATE OR REPLACE FUNCTION queend.rate_next(r_rate_us bigint[], r_burst int[], p_req int, p_retry_until bigint,
     p_now bigint, p_taken bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -307,9 +317,9 @@ BEGIN
                 ELSE p_retry_until END;
 END $$;
 
--- Returns when a partition with a windowBuffer (p_window, µs) may be delivered from p_first on: when it was quiet for
--- that long after its newest record (stored at p_newest). At the latest, that is when the record at p_first is five
--- times as old, so a partition that is always fed is delivered, too.
+-- Returns when a partition with a windowBuffer (p_window, µs) may be delivered from p_first on. That is when it was
+-- quiet for that long after its newest record (stored at p_newest). At the latest, that is when the record at p_first
+-- is five times as old, so a partition that is always fed is delivered, too.
 CREATE OR REPLACE FUNCTION queend.window_until(p_part int, p_first bigint, p_newest bigint, p_window bigint)
 RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -319,9 +329,9 @@ BEGIN
                    WHERE l.partition_id = p_part AND l.base <= p_first ORDER BY l.base DESC LIMIT 1) + 5 * p_window);
 END $$;
 
--- Returns where the candidates of a pop end whose requests have too many bytes: per candidate (element 1 is of ord 0)
--- the base of the first row left out, NULL if no row is left out. The arrays have one element per row: request,
--- candidate, base and bytes. A request ends with the row that fills its 8 MB, and always has its first row.
+-- Returns where the candidates of a pop end whose requests have too many bytes. Element 1 is of ord 0: the base of the
+-- first row left out, NULL if every row is delivered. The input arrays have one element per row: request, candidate,
+-- base and bytes. A request ends with the row that fills its 8 MB, and always has its first row.
 CREATE OR REPLACE FUNCTION queend.pop_cut(p_req int[], p_ord int[], p_base bigint[], p_size int[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE AS $$
     SELECT array_agg(c.base ORDER BY g.ord)

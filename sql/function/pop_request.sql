@@ -81,7 +81,7 @@ BEGIN
      WHERE x.queue_id = q.id
        AND x.id >= (SELECT min(y.id) + floor(random() * (max(y.id) - min(y.id) + 1))::int FROM queend.partitions y
                      WHERE y.queue_id = q.id) ORDER BY x.id LIMIT 1;
-    FOR v_round IN 1 .. 2 LOOP      -- from there to the end, then from the beginning to there
+    FOR v_round IN 1 .. 2 LOOP      -- from v_start to the end, then from the beginning to v_start
         v_after := CASE WHEN v_round = 1 THEN COALESCE(v_start, 1) - 1 ELSE 0 END;
         LOOP
             SELECT array_agg(s.partition_id ORDER BY s.partition_id) FILTER (WHERE s.head >= 0
@@ -117,10 +117,10 @@ BEGIN
     RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken, v_found, NULL, false);
 END $$;
 
--- Claims at most p_take records of a partition for a group and reads them, for a caller that speaks SQL. messages: in
--- order, in the form of queen.pop_unified_batch_v4. NULL: nothing was claimed. Then status says why: 0 empty, 2 leased,
--- 3 not yet due, 5 SQL cannot read the next record (compressed or sealed; queend delivers it over HTTP). A delivery
--- ends before such a record. p_auto: acknowledges at once.
+-- Claims at most p_take records of a partition for a group and reads them, for a caller that speaks SQL. Column
+-- messages: in order, in the form of queen.pop_unified_batch_v4; NULL if nothing was claimed. Then status says why: 0
+-- empty, 2 leased, 3 not yet due, 5 SQL cannot read the next record. Such a record is compressed or sealed, and queend
+-- delivers it over HTTP. A delivery ends before such a record. Parameter p_auto: acknowledges at once.
 CREATE OR REPLACE FUNCTION queend.pop_partition(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
     p_auto boolean, OUT status int, OUT messages jsonb)
 LANGUAGE plpgsql AS $$
@@ -179,8 +179,8 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
 
--- Claims at most p_take records of one partition for a group under a lease, by the options of its queue. first, take:
--- the claimed records; NULL: none, and status says why, as in pop.
+-- Claims at most p_take records of one partition for a group under a lease, by the options of its queue. Columns first
+-- and take: the claimed records. They are NULL if nothing was claimed, and status says why, as in pop.
 CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
     OUT status int, OUT first bigint, OUT take bigint)
 LANGUAGE plpgsql AS $$

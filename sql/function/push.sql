@@ -3,66 +3,76 @@
 -- prove. Locks: the lanes of its partitions, ascending, until the end of the transaction; then the claimed cursors,
 -- with SKIP LOCKED.
 
--- Appends record batches. The arrays have one element per batch row. A batch row holds at most 1000 consecutive records
--- of one partition; a partition may have several rows in a call.
+-- Appends record batches. The arrays have one element per batch row: at most 1000 consecutive records of one partition.
+-- A partition may have several rows in a call. Parameters:
 --   p_version  the caller's catalogue version, 0: not checked. A stale caller gets one row (ord -1, status 9, the
 --              current version in base), and nothing is stored.
---   p_lanes    the lanes (partition id & 63) of all partitions, ascending
---   p_skip     number of records of the same partition in earlier rows of this call
---   p_kind     of the whole partition: 0 ids made by the caller, 1 only version-7 ids, 2 no version-7 id, 3 mixed
---   p_lo, p_hi smallest and largest version-7 id of the whole partition
---   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows, 0: unknown.
---              The newest row is searched from there on, instead of among all rows that share its leaf page. -2 -
---              offset: the same hint, and `seen` of a row stored by step 1 returns its `high` (NULL if the row is odd).
---              -1: heads are named (step 0); then it is -1 for all rows of the call. push_due does not allow -1.
---   p_claim_*  deliveries to waiting pops in the same transaction: row of p_part (from 1) where a partition begins,
---              consumer group, number of records, whether these are all records of the partition in this call, lease
---              id, lease length in µs (0: acknowledged at once). A claim is made only if step 0 or 1 stored every row
---              of the call. The cursor must stand right before that row, unlocked, without a lease and without a pause;
---              or group and partition are new to each other. That is what a pop after the commit would find. Each claim
---              made adds a result row: status 2, ord = partition, base = group, seen = ctid of the cursor, for
---              ack_leased.
---   p_known, p_known_at  what the caller remembers of the partition's ids that are not version 7.
---              > 0: it remembers all of them up to this offset, the end of a row stored at p_known_at, and no id of
---              this call is among them. -2 - offset: as > 0, but ids of this call may be at the offsets p_look_from <=
---              offset < p_look_to, given for the row p_look_row of p_part (from 1); -2 begins to remember. 0: it
---              remembers nothing yet, and will if some daemon does already (then late_ids lacks ids). -1: it has no
---              room to remember, so late_ids must hold all ids. NULL: it never remembers.
---   p_compares the caller can compare ids with rows of the log itself (status 4)
--- Returns one row per batch row, by status. Status 0: stored as a whole; record i has the offset base + i. Status 1:
--- some records may be duplicates. dup_offset[i] is the offset of the older record, or -1. dup_at[i] is the moment of
--- the older record, negative if that record was deleted. The other records got base, base + 1, … in order (base -1: all
--- are duplicates). Status 3: nothing of the partition was stored. Either a compressed row, which cannot be cut here,
--- holds or may hold a duplicate beside a new record. Or the caller must first learn ids (`seen`), or late_ids must
--- first list them. The caller takes over `seen` and sends the records of the partition again, uncompressed. `seen`: ids
--- that a remembering caller did not know yet (ids_seen). Status 4, only with p_compares: nothing of the partition was
--- stored. The result row describes a row of the log that may hold its records. ord is that of the partition's first
--- batch row. base and created_at are those of the row of the log. `seen` has its ids, dup_at the moments of its records
--- (NULL: all are created_at). If the rows of status 4 hold all ids of the partition, its records are duplicates.
--- Otherwise the caller sends the records again without p_compares.
+--   p_lanes    The lanes (partition id & 63) of all partitions, ascending.
+--   p_skip     Number of records of the same partition in earlier rows of this call.
+--   p_kind     Of the whole partition: 0 ids made by the caller, 1 only version-7 ids, 2 no version-7 id, 3 mixed.
+--   p_lo, p_hi Smallest and largest version-7 id of the whole partition.
+--   p_hint     An offset at which a row of the partition begins or began, the newest one the caller knows, 0: unknown.
+--              The newest row is searched from there on, instead of among all rows that share its leaf page. Other
+--              values:
+--              -2 - offset: the same hint; and `seen` of a row stored by step 1 returns its `high`, NULL if the row is
+--              odd.
+--              -1: heads are named (step 0). Then p_hint is -1 for all rows of the call. push_due does not allow -1.
+--   p_claim_*  Deliveries to waiting pops in the same transaction. Each has the row of p_part (from 1) where a
+--              partition begins, the consumer group, the number of records, whether these are all records of the
+--              partition in this call, the lease id, and the lease length in µs (0: acknowledged at once).
+--              A claim is made only if step 0 or 1 stored every row of the call. The cursor must stand right before
+--              that row, unlocked, without a lease and without a pause; or group and partition are new to each other. A
+--              pop after the commit would find the same. Each claim made adds a result row: status 2, ord = partition,
+--              base = group, seen = ctid of the cursor, for ack_leased.
+--   p_known, p_known_at  What the caller remembers of the partition's ids that are not version 7:
+--              > 0: all of them up to this offset, the end of a row stored at p_known_at; no id of this call is among
+--              them.
+--              -2 - offset: as > 0, but ids of this call may be among them. Such ids are at p_look_from <= offset <
+--              p_look_to, given for the row p_look_row of p_part (from 1). The value -2 begins to remember.
+--              0: nothing yet. The caller will remember if some daemon does already (then late_ids lacks ids).
+--              -1: nothing, for want of room. So late_ids must hold all ids.
+--              NULL: nothing, now and later.
+--   p_compares The caller can compare ids with rows of the log itself (status 4).
+-- Returns one row per batch row, by status:
+--   0          Stored as a whole: record i has the offset base + i.
+--   1          Some records may be duplicates. In dup_offset[i]: the offset of the older record, or -1. In dup_at[i]:
+--              the time of the older record, negative if that record was deleted. The other records got base, base + 1,
+--              … in order (base -1: all are duplicates).
+--   3          Nothing of the partition was stored. Either a compressed row, which cannot be cut here, holds or may
+--              hold a duplicate beside a new record. Or the caller must first learn ids (`seen`), or late_ids must
+--              first list them. The caller takes over `seen` and sends the records of the partition again,
+--              uncompressed. `seen`: ids that a remembering caller did not know yet (ids_seen).
+--   4          Only with p_compares: nothing of the partition was stored. The result row describes a row of the log
+--              that may hold its records. In ord: the partition's first batch row. In base and created_at: those of the
+--              row of the log. In `seen`: its ids. In dup_at: the times of its records (NULL: all are created_at). If
+--              the rows of status 4 hold all ids of the partition, its records are duplicates. Otherwise the caller
+--              sends the records again without p_compares.
 --
 -- The lanes are held until the end of the transaction. So offsets are given in commit order, and no other transaction
 -- can write the checked ids meanwhile.
---   0. Heads are named: no row is searched. p_known is the head of each partition, the end of a row that was stored at
---      p_known_at and is not odd. p_hi is not below `high` of that row. Where p_kind is not 0, every id is above `high`
---      or remembered. If all is stored, one row says so: ord -2, status 0, the moment in created_at. Otherwise nothing
---      is stored: error 23505 if a row begins at such a head (another daemon wrote it), QD409 for every other reason. A
---      head that is too low is safe. A row written since begins there, and the primary key refuses a second row. If
---      retention took that row, it raised the floor with it, and the look at the floor after the insert sees that. (The
---      insert waits for a retention that is removing the row, and its own snapshot is older.) A head that is too high
+--   0. Heads are named: no row is searched. The caller names in p_known the head of each partition: the end of a row
+--      that was stored at p_known_at and is not odd. The id p_hi is at least `high` of that row. If p_kind is not 0,
+--      every id is above `high` or remembered. If all is stored, one row says so: ord -2, status 0, the time in
+--      created_at. Otherwise nothing is stored. Error 23505: a row begins at such a head, because another daemon wrote
+--      it. Error QD409: every other reason.
+--      A head that is too low is safe. A row written since begins there, and the primary key refuses a second row. If
+--      retention took that row, it raised the floor with it, and the look at the floor after the insert sees that. The
+--      insert waits for a retention that is removing the row, and its own snapshot is older. A head that is too high
 --      would leave a gap. So the caller names only a head that it stored itself in this incarnation of the server.
---   1. The newest row of the partition proves every id new: the ids are timely and above every timely id of the
---      partition, or made by the caller. The batch is inserted at once. Each row is looked up and inserted before the
+--   1. The newest row of the partition proves every id new. Either the ids are timely and above every timely id of the
+--      partition, or the caller made them. The batch is inserted at once. Each row is looked up and inserted before the
 --      next, while the leaf page that both steps need is in the processor's cache. A hint above every row proves
 --      nothing. The newest row also suffices if the caller remembers the other ids and the partition's head is the one
 --      it knows.
---   2. Every other batch row. If no id can be in the log (none is version 7, or all are of the far future), late_ids
---      decides by one insert for all partitions. Ids are looked up before: under the lane no other transaction inserts,
---      and ON CONFLICT costs more. All other rows, and partitions with an id found there, go to ids_held. It runs once
---      for all records of a partition, so the cost of a look-up does not grow with the rows. push_rest appends the new
---      records. With p_compares, ids sent again go to the caller instead: version-7 ids (ids_near), and others if the
---      caller remembers the whole partition and knows a place for each (ids_placed). The caller gets at most eight ids
---      of the log for each of its own, and 200 000 more for all partitions together.
+--   2. Every other batch row. If none of the ids can be in the log, late_ids decides by one insert for all partitions.
+--      That is so if none is version 7, or all are of the far future. Ids are looked up before: under the lane no other
+--      transaction inserts, and ON CONFLICT costs more. All other rows, and partitions with an id found there, go to
+--      ids_held. It runs once for all records of a partition, so the cost of a look-up does not depend on the number of
+--      rows. Then push_rest appends the new records.
+--      If p_compares is true, ids sent again go to the caller instead: version-7 ids (ids_near), and others that the
+--      caller can place. The caller can place ids if it remembers the whole partition and knows a place for each
+--      (ids_placed). The caller gets at most eight ids of the log for each of its own, and 200 000 more for all
+--      partitions together.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
     p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
@@ -102,7 +112,7 @@ BEGIN
     v_max := queend.id_bound(v_now + 60000000);
 
     IF v_named THEN
-        -- NULL: a partition without ids of version 7
+        -- The comparison with p_lo is NULL if a partition has no version-7 id.
         v_named := (v_min <= ALL (p_lo)) IS NOT FALSE AND v_max > ALL (p_hi) AND v_now >= ALL (p_known_at);
         IF v_named THEN
             INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
@@ -144,14 +154,14 @@ BEGIN
             RETURNING partition_id, base)
         SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;
-    IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
+    IF cardinality(v_done) = cardinality(p_part) THEN      -- RETURNING keeps the order of the batch rows
         IF v_named THEN
             ord := -2;
             status := 0;
             base := 0;
             created_at := v_now;
             RETURN NEXT;
-        ELSIF v_tells THEN      -- seldom: another probe costs those who do not ask nothing
+        ELSIF v_tells THEN      -- only on request: costs another probe per row
             RETURN QUERY
             SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[],
                    CASE WHEN p_hint[r.ord] < -1
@@ -172,7 +182,7 @@ BEGIN
         IF p_claim_row IS NULL THEN
             RETURN;
         END IF;
-        -- By its place, under the lock just taken: one probe of the key, where ON CONFLICT would make it two.
+        -- Updates by ctid under the lock just taken: one probe of the key, where ON CONFLICT would need two.
         RETURN QUERY
         UPDATE queend.cursors AS k
            SET committed = f.base - 1 + CASE WHEN f.us = 0 THEN f.take ELSE 0 END,
@@ -212,14 +222,14 @@ BEGIN
                    lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
                    consumed_at = excluded.consumed_at,
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-             WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
+             WHERE k.lease_until <= v_now           -- a pop may have made and claimed the cursor meanwhile
             RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
                       tidsend(k.ctid);
         END IF;
-        -- an id that does not name its partition
+        -- If a lease id does not name its partition, its cursors are remembered.
         IF (v_claimed OR FOUND) AND '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN
             PERFORM queend.leases_note(p_claim_lease,
-                                       -- each row once, as a rule
+                                       -- usual case: one claim per row, all of one group
                                        CASE WHEN cardinality(p_claim_row) = cardinality(p_part)
                                                  AND p_claim_group[1] = ALL (p_claim_group) THEN p_part
                                             ELSE ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) AS c (row)) END,
@@ -330,9 +340,9 @@ BEGIN
 END $$;
 
 -- Appends one batch row without the records that are already stored. Returns a row as push does, with status 1. If
--- every record is a duplicate, base is -1 and the body is not read. Requires the partition's lane. p_late: push put ids
--- of the row into late_ids. p_refuse: store nothing of the row (status 3). p_known: as in push. p_dup_offset, p_dup_at:
--- as ids_held returns them, for the records of this row.
+-- every record is a duplicate, base is -1 and the body is not read. Requires the partition's lane. Parameter p_late:
+-- push put ids of the row into late_ids. Parameter p_refuse: store nothing of the row (status 3). Parameter p_known: as
+-- in push. Parameters p_dup_offset, p_dup_at: as ids_held returns them, for the records of this row.
 CREATE OR REPLACE FUNCTION queend.push_rest(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
     p_late boolean, p_refuse boolean, p_known bigint, p_dup_offset bigint[], p_dup_at bigint[],
     OUT status smallint, OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
@@ -351,7 +361,8 @@ DECLARE
     head    record;
 BEGIN
     IF p_late THEN
-        -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
+        -- Removes ids that push put into late_ids before it met a conflict: their positions, at or above the head, have
+        -- no row.
         DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
          WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
     END IF;
@@ -379,8 +390,7 @@ BEGIN
     created_at := v_now;
     base := queend.head(p_part);
 
-    -- The kept ids in their new places; `late` are those the log will not be able to prove by itself and nobody
-    -- remembers.
+    -- Stores the kept ids at their new places. `late`: ids that the log cannot prove and no daemon remembers.
     WITH k AS MATERIALIZED (
         SELECT u.ord::int - 1 AS ord, substr(p_ids, 16 * u.i + 1, 16) AS id,
                get_byte(p_ids, 16 * u.i + 6) >> 4 = 7 AS seven
@@ -389,7 +399,7 @@ BEGIN
         SELECT k.*, k.seven AND k.id >= uuid_send(queend.id_bound(v_now - 60000000))
                             AND k.id < uuid_send(queend.id_bound(v_now + 60000000)) AS timely FROM k),
     late AS (
-        -- A row below the floor is of a message that is gone: the id is free again and the row is ours.
+        -- An entry below the floor is of a removed message: the id is free again, and this record takes the entry over.
         INSERT INTO queend.late_ids AS e (position, partition_id, id)
         SELECT base + t.ord, p_part, t.id FROM t
          WHERE NOT t.timely AND (t.seven OR NOT v_loose OR p_known = -1)

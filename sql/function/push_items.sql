@@ -3,9 +3,10 @@
 
 -- Stores messages that are given one by one, in their order per partition, and creates missing queues and partitions.
 -- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
--- item (0-based ord). duplicate: the partition already had the transaction id, from an older message or an earlier
--- item. partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where and when that id
--- is stored. Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names (item_check).
+-- item (0-based ord). Column duplicate: the partition already had the transaction id, from an older message or an
+-- earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
+-- and when that id is stored. Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names
+-- (item_check).
 --
 -- Requires READ COMMITTED. The catalogue version reveals a name whose meaning changed during the wait for a lane; then
 -- the name is looked up again. The caller should commit at once, because the lanes are held until the end of the
@@ -64,9 +65,9 @@ BEGIN
 END $$;
 
 -- Returns the arrays of queend.push for messages that are given one by one. A batch row holds at most 1000 records and
--- about 64 KB of one partition. Items that repeat the partition and id of an earlier item are left out. items: the kept
--- items (from 1), in the order of the rows. copies, firsts: each left-out item and the item that it repeats. lanes:
--- ascending.
+-- about 64 KB of one partition. Items that repeat the partition and id of an earlier item are left out. Column items:
+-- the kept items (from 1), in the order of the rows. Columns copies and firsts: each left-out item and the item that it
+-- repeats. Column lanes: ascending.
 CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[],
     p_producer text[], p_headers text[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[],
     OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],

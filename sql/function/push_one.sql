@@ -3,8 +3,8 @@
 -- Pushes one batch row with at most one claim. Takes the parameters of push, each as the only element of its array
 -- (p_skip 0, p_claim_row 1 or NULL); returns the rows of push. Starting plans and expressions in each transaction is
 -- most of the cost of a call of one message. So this function unpacks no array and runs few statements of PL/pgSQL.
--- Calls push in every other case: a partition's first record, a stale caller, ids that the newest row does not prove
--- new, or a claim whose lease id hides its partition.
+-- Calls push in every other case: a partition's first record, a stale caller, a claim whose lease id hides its
+-- partition. Calls push also if the newest row does not prove the ids new.
 CREATE OR REPLACE FUNCTION queend.push_one(p_version bigint, p_lane int, p_part int, p_skip int, p_n int,
     p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea, p_body bytea, p_meta bytea, p_hint bigint, p_claim_row int,
     p_claim_group int, p_claim_take int, p_claim_whole boolean, p_claim_lease uuid, p_claim_us bigint, p_known bigint,
@@ -62,7 +62,7 @@ BEGIN
     created_at := v_now;
     RETURN NEXT;
     IF p_claim_row IS NOT NULL THEN
-        -- by its place, under the lock just taken, as in push
+        -- Updates by ctid under the lock just taken, as in push.
         UPDATE queend.cursors AS k
            SET committed = v_next - 1 + CASE WHEN p_claim_us = 0 THEN p_claim_take ELSE 0 END,
                row_base = v_next + CASE WHEN p_claim_us = 0 AND p_claim_whole THEN p_claim_take ELSE 0 END,

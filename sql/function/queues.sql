@@ -4,8 +4,8 @@
 -- Creates a queue with its Default partition, or changes options of it (queue_options). Returns the answer of POST
 -- /api/v1/configure. Options that p_options does not name stay as they are, and so do namespace and task if they are
 -- NULL. An option that is null returns to its default. Unknown options are ignored; a value that does not fit its type
--- is an error. A ttl or retryDelay takes effect only if it was named; the default is only shown. `mode` among the
--- options: "replace" returns all options that are not named to their defaults. The mode "reset" also turns encryption
+-- is an error. A ttl or retryDelay takes effect only if it was named; the default is only shown. If p_options has
+-- `mode` "replace", all options that are not named return to their defaults. The mode "reset" also turns encryption
 -- off, which otherwise only `encryption` = "off" does. Raises the catalogue version only if something changed. Error
 -- QD409: there are as many queues as this session may create (names_bound).
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
@@ -43,14 +43,14 @@ BEGIN
     q.retry_delay_set := 'retryDelay' = ANY (q.asked);
     q.ttl_set := 'ttl' = ANY (q.asked);
     SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
-    PERFORM queend.stats_mark(ARRAY[part]);      -- it may be new, and no message tells of it
+    PERFORM queend.stats_mark(ARRAY[part]);      -- the partition may be new and without a message
     IF q IS DISTINCT FROM was THEN
         EXECUTE (SELECT format('UPDATE queend.queues SET %s WHERE id = ($1).id',
                                string_agg(format('%1$I = ($1).%1$I', n.key), ', '))
                    FROM jsonb_each(to_jsonb(q)) AS n WHERE n.value IS DISTINCT FROM to_jsonb(was)->n.key) USING q;
     END IF;
     IF made OR q IS DISTINCT FROM was THEN
-        PERFORM queend.catalog_raise();      -- last: nobody may wait for anything while holding the catalogue
+        PERFORM queend.catalog_raise();      -- last: no transaction may wait while it holds the catalogue
     END IF;
     RETURN jsonb_build_object(
         'configured', true, 'queueId', queend.queue_uuid(q.id), 'partitionId', queend.partition_uuid(part),
@@ -112,9 +112,9 @@ BEGIN
 END $$;
 
 -- Returns the option retryBackoff as it is stored: {"steps": [ms, …]} or {"initial", "multiplier", "max", "jitter"};
--- NULL for NULL. p_option: a list of 1 to 32 pauses in ms, or {"type": "exponential", "initial": ms, "multiplier": 1 …
--- 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}; defaults in parentheses. Anything else is an error
--- (invalid_parameter_value), worded for the person who configures.
+-- NULL for NULL. Parameter p_option is a list of 1 to 32 pauses in ms, or an object. The object is {"type":
+-- "exponential", "initial": ms, "multiplier": 1 … 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}; defaults in
+-- parentheses. Anything else is an error (invalid_parameter_value), worded for the person who configures.
 CREATE OR REPLACE FUNCTION queend.backoff_read(p_option jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -210,11 +210,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- Returns what queues hold, and may hold (max_size, 0: any number): per queue the stored records that some group has
--- yet to consume. In a queue without groups every stored record counts. A group without a cursor in a partition stands
--- where its subscription begins. Computed from heads, floors and cursors: a few probes per partition and group, however
--- many records there are. Deleted records count until the cursors have passed them, and expired records (ttl) until
--- retention has removed them.
+-- Returns the sizes of queues and their bounds (max_size, 0: unlimited). A queue's size is the number of stored records
+-- that some group has yet to consume. In a queue without groups every stored record counts. A group without a cursor in
+-- a partition stands where its subscription begins. Computed from heads, floors and cursors: index probes per partition
+-- and group, however many records there are. Deleted records count until the cursors have passed them, and expired
+-- records (ttl) until retention has removed them.
 CREATE OR REPLACE FUNCTION queend.queue_sizes(p_queue int[]) RETURNS TABLE (queue_id int, size bigint, max_size int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column

@@ -1,14 +1,14 @@
 -- Rates over all partitions of a queue. Owns queend.rates: a bucket for each group, or for all groups together (group
 -- 0). Daemons take tokens in slices, several times a second, and return unused tokens; a pop costs no statement. Locks:
--- buckets ascending, with SKIP LOCKED, before anything else of their statement.
+-- buckets ascending, with SKIP LOCKED, before all other locks of their statement.
 
--- Takes tokens from buckets, and returns tokens to them. One element each: the queue, the group (0: all), tokens wanted
--- (0: only return) and tokens returned. Returns one row each:
---   granted  at most what the bucket holds. At least the tokens wanted if the bucket has them, and up to those of 0.1
---            s. All tokens wanted if the queue has no such rate; those returned if another session has locked the
---            bucket
---   next_at  when there are more tokens, by the database's clock; 0: now. At a high rate it waits for the tokens of
---            0.02 s
+-- Takes tokens from buckets, and returns tokens to them. Each element: the queue, the group (0: all), tokens wanted (0:
+-- only return) and tokens returned. Returns one row each:
+--   granted  At most the tokens in the bucket. At least the tokens wanted if the bucket has them, and up to those of
+--            0.1 s. All tokens wanted if the queue has no such rate. The tokens returned if another session has locked
+--            the bucket.
+--   next_at  When there are more tokens, by the database's clock; 0: now. At a high rate that is when the tokens of
+--            0.02 s are there.
 CREATE OR REPLACE FUNCTION queend.rates_take(p_queue int[], p_group int[], p_want int[], p_back int[])
 RETURNS TABLE (ord int, granted int, next_at bigint)
 LANGUAGE plpgsql AS $$
@@ -33,8 +33,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the rate of a queue's group, or of all its groups together (group 0): messages in a period of seconds (0: no
--- rate), and burst.
+-- Returns the rate of a queue's group, or of all its groups together (group 0). Column most: messages in a period of
+-- seconds (0: no rate). Column burst: messages at once.
 CREATE OR REPLACE FUNCTION queend.rate_of(p_queue int, p_group int, OUT most int, OUT period int, OUT burst int)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -45,8 +45,8 @@ BEGIN
       INTO most, period, burst FROM queend.queues q WHERE q.id = p_queue;
 END $$;
 
--- Takes at most p_want tokens from one bucket, after it returned p_back to the bucket. granted NULL: another session
--- has locked the bucket; p_want if there is no rate. next_at as in rates_take.
+-- Takes at most p_want tokens from one bucket, after it returned p_back to the bucket. Column granted: NULL if another
+-- session has locked the bucket, p_want if there is no rate. Column next_at as in rates_take.
 CREATE OR REPLACE FUNCTION queend.rate_take(p_queue int, p_group int, p_want int, p_back int, OUT granted int,
     OUT next_at bigint)
 LANGUAGE plpgsql AS $$
@@ -68,7 +68,7 @@ BEGIN
        FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         INSERT INTO queend.rates (queue_id, group_id, ready) VALUES (p_queue, p_group, -1e30)
-            ON CONFLICT DO NOTHING;      -- full
+            ON CONFLICT DO NOTHING;      -- a new bucket is full
         SELECT x.ready INTO v_ready FROM queend.rates x WHERE x.queue_id = p_queue AND x.group_id = p_group
            FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -77,7 +77,7 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
-    -- full, at most; and never more than a step away: the rate may have been another one
+    -- The bucket has at most `burst` tokens. v_ready is at most one step ahead, because the rate may have changed.
     v_ready := GREATEST(LEAST(v_ready, v_now + v_step) - v_step * p_back, v_now - v_step * (s.burst - 1));
     granted := GREATEST(LEAST(CASE WHEN v_ready <= v_now THEN floor((v_now - v_ready) / v_step) + 1 ELSE 0 END,
                               p_want), 0)::int;
@@ -105,7 +105,7 @@ BEGIN
     RETURN v_own;
 END $$;
 
--- Returns the tokens that such a pop did not need to both buckets (rates_reserve).
+-- Returns the tokens that a pop in SQL did not need to both buckets (rates_reserve).
 CREATE OR REPLACE FUNCTION queend.rates_return(p_queue int, p_group int, p_left int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

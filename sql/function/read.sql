@@ -1,10 +1,10 @@
--- Reading the log without a group: claims nothing and moves nothing. Locks: none.
+-- Reads of the log without a group. No cursor moves. Locks: none.
 
--- Returns log rows by offset, for a read without a group. One element of the arrays per entry: queue and partition by
--- name, first offset, most bytes. p_total: most bytes of all entries. Returns at least one row per entry, in order.
--- status 0: read; 1: no such queue; 2: the offset is below floor or above head. A partition that was never written has
--- head and floor 0. The arrays hold the log rows from the one with the first offset on; NULL: no rows. A result row has
--- at most 1000 of them, so a long answer has several result rows per entry. All come from one snapshot, so head and
+-- Returns log rows by offset, for a read without a group. Each element is one entry: queue and partition by name, first
+-- offset, most bytes. Parameter p_total: most bytes of all entries. Returns at least one row per entry, in order.
+-- Column status: 0 read, 1 unknown queue, 2 the offset is below floor or above head. A partition that was never written
+-- has head and floor 0. The arrays hold the log rows from the one with the first offset on; NULL: no rows. A result row
+-- has at most 1000 of them, so a long answer has several result rows per entry. All come from one snapshot, so head and
 -- floor are true of the rows. Bytes are those of unpacked bodies (body_size) and 32 per record (ids, and what an answer
 -- has around a payload). The first row of an entry is read whatever its size, while any bytes of the limits are left.
 CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[],
@@ -62,9 +62,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns head and floor of every partition of a queue in order of creation, a page at a time: behind partition id
--- p_after, at most p_limit. at: the first offset whose record was stored at or after p_at (µs), head if there is none,
--- NULL if p_at is NULL. written_at: moment of the newest record, NULL if the partition holds none.
+-- Returns head and floor of every partition of a queue in order of creation. A page has at most p_limit partitions
+-- behind partition id p_after. Column at: the first offset whose record was stored at or after p_at (µs). It is the
+-- head if all records are older, NULL if p_at is NULL. Column written_at: when the newest record was stored, NULL if
+-- the partition is empty.
 CREATE OR REPLACE FUNCTION queend.offsets(p_queue int, p_after int, p_limit int, p_at bigint)
 RETURNS TABLE (partition_id int, name text, head bigint, floor bigint, written_at bigint, at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -80,9 +81,9 @@ BEGIN
      ORDER BY p.id;
 END $$;
 
--- Finds the first record of a partition stored at or after a moment (µs). One element of the arrays per entry; returns
--- one row each, in order. queue_id NULL: no such queue. found, stored_at: offset and moment of the record, NULL if
--- there is none.
+-- Finds the first record of a partition stored at or after p_at (µs). Each element is one entry; returns one row each,
+-- in order. Column queue_id is NULL if the queue is unknown. Columns found and stored_at: offset and time of the
+-- record, NULL if all records are older.
 CREATE OR REPLACE FUNCTION queend.offsets_at(p_queue text[], p_partition text[], p_at bigint[])
 RETURNS TABLE (ord int, queue_id int, found bigint, stored_at bigint, head bigint, floor bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -104,7 +105,7 @@ BEGIN
 END $$;
 
 -- Returns the next offset of each partition, by queue and partition name, in the order given, for waiting reads of the
--- log. 0: the partition was never written. -1: no such queue.
+-- log. 0: the partition was never written. -1: the queue is unknown.
 CREATE OR REPLACE FUNCTION queend.heads(p_queue text[], p_partition text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
@@ -116,30 +117,30 @@ BEGIN
               LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true);
 END $$;
 
--- Finds partitions with a record stored at or after a moment, in order of creation, a page at a time. One element of
--- the arrays per entry:
+-- Finds partitions with a record stored at or after p_since, in order of creation, a page at a time. Each element is
+-- one entry:
 --   p_queue    the queue by name
 --   p_since    in µs, NULL: all partitions of the queue, also those never written
 --   p_after    the page begins behind this partition id, 0: at the first
---   p_limit    most partitions
--- The first result row (ord -1) has in written_at the moment up to which this answer contains every write
+--   p_limit    most partitions.
+-- The first result row (ord -1) has in written_at the time up to which this answer contains every write
 -- (queend.safe_time). If that is unknown, written_at is the earliest p_since, or 0; both are always true. Then follow,
--- per entry in order, its partitions (status 0) and one closing row. The status of that row: 1 no such queue, 2 the
--- page is the last, 3 there may be more behind partition_id. written_at: of the newest record, NULL if the partition
--- holds none. head: the next offset the partition will give.
+-- per entry in order, its partitions (status 0) and one closing row. The status of that row: 1 unknown queue, 2 the
+-- page is the last, 3 there may be more behind partition_id. Column written_at: when the newest record was stored, NULL
+-- if the partition is empty. Column head: the next offset the partition will give.
 --   1. Recent writes are found by time (written_since), at a cost of what was written since, whatever else is stored.
---   2. After more than 100 000 such rows the queue's partitions are walked, one probe of the newest row each, at most
---      20 000 per call, or 20 per entry. Then a page may end before it is full.
+--   2. After more than 100 000 such rows the queue's partitions are walked, one probe of the newest row each. A call
+--      walks at most 20 000, or 20 per entry. Then a page may end before it is full.
 CREATE OR REPLACE FUNCTION queend.partitions_changed(p_queue text[], p_since bigint[], p_after int[], p_limit int[])
 RETURNS TABLE (ord int, status int, partition_id int, name text, head bigint, floor bigint, written_at bigint)
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     walk    CONSTANT int := GREATEST(20000 / GREATEST(cardinality(p_queue), 1), 20);
-    v_known bigint;      -- the moment that v_parts is of
+    v_known bigint;      -- the p_since for which v_parts was read
     v_parts int[];
     v_page  int[];
-    v_last  int;         -- where the next page begins behind
+    v_last  int;         -- the partition behind which the next page begins
     e       record;
 BEGIN
     RETURN QUERY SELECT -1, 0, 0, ''::text, 0::bigint, 0::bigint,

@@ -1,7 +1,7 @@
--- Record ids: 16 bytes each, made of a transaction id; and the moment that a version-7 id carries. Reads no table.
+-- Record ids: 16 bytes each, made of a transaction id; and the time that a version-7 id carries. Reads no table.
 
--- Returns the 16 bytes that stand for a transaction id: the UUID itself if it is one in lower case, else of its
--- SHA-256, marked as version 8.
+-- Returns the 16 bytes that stand for a transaction id. A UUID in lower case stands for itself; other texts for bytes
+-- of their SHA-256, marked as version 8.
 CREATE OR REPLACE FUNCTION queend.record_id(p_text text) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT CASE WHEN p_text ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
@@ -18,14 +18,13 @@ LANGUAGE sql VOLATILE AS $$
       FROM (SELECT queend.now_us() AS us) AS t
 $$;
 
--- Returns the smallest version-7 id of a moment: its milliseconds, then zeros. Ids of two moments compare like the
--- moments.
+-- Returns the smallest version-7 id of a time (µs): its milliseconds, then zeros. Such ids compare like their times.
 CREATE OR REPLACE FUNCTION queend.id_bound(p_us bigint) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (lpad(to_hex(GREATEST(p_us / 1000, 0)), 12, '0') || '00000000000000000000')::uuid
 $$;
 
--- Returns the moment inside a version-7 record id (16 bytes), in microseconds.
+-- Returns the time inside a version-7 record id (16 bytes), in microseconds.
 CREATE OR REPLACE FUNCTION queend.id_us(p_id bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ((get_byte(p_id, 0)::bigint << 40) + (get_byte(p_id, 1)::bigint << 32) + (get_byte(p_id, 2)::bigint << 24)

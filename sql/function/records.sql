@@ -2,8 +2,9 @@
 -- says so: their result types never change.
 
 -- Returns the records of a partition from an offset on, one per row, for callers that read SQL; deleted records are
--- left out. state: plain; packed (a compressed row) or sealed: then only queend can read the payload, which is NULL
--- here. origin: see origin_of; NULL for a message that was not redriven. The extras of a row are parsed once.
+-- left out. Column state: plain, packed (a compressed row) or sealed. Only queend can read a packed or sealed payload,
+-- which is NULL here. Column origin: see origin_of; NULL for a message that was not redriven. The extras of a row are
+-- parsed once.
 CREATE OR REPLACE FUNCTION queend.records(p_part int, p_first bigint, p_take bigint)
 RETURNS TABLE (record_offset bigint, record_id bytea, stored_at bigint, transaction_id text, trace_id uuid,
                producer_sub text, payload text, state text, origin jsonb)
@@ -17,7 +18,7 @@ BEGIN
     FOR l IN SELECT x.* FROM queend.log x
               WHERE x.partition_id = p_part AND x.base >= queend.row_of(p_part, p_first) AND x.base - p_first < p_take
               ORDER BY x.base LOOP
-        v_body := l.body || ''::bytea;      -- out of TOAST once
+        v_body := l.body || ''::bytea;      -- read from TOAST once
         RETURN QUERY
         SELECT l.base + i.ord, i.id, COALESCE(t.times[i.ord + 1], l.created_at),
                COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
@@ -64,7 +65,7 @@ BEGIN
     created_at := queend.moment(v_at);
 END $$;
 
--- Returns the offset and the moment of the newest message of a partition that was not deleted; NULL if there is none.
+-- Returns the offset and the time of the newest stored message of a partition; NULL if all were deleted or removed.
 CREATE OR REPLACE FUNCTION queend.newest_stored(p_part int, OUT at bigint, OUT stored bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -80,7 +81,7 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the newest message of a partition that was not deleted (newest_stored); NULL if there is none. The views of
+-- Returns the newest stored message of a partition (newest_stored); NULL if all were deleted or removed. The views of
 -- the schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -89,8 +90,8 @@ BEGIN
       FROM queend.newest_stored(part) AS n;
 END $$;
 
--- Returns the wire id of a message by its partition and record id; NULL if there is none. The views of the schema queen
--- need this result type: it stays.
+-- Returns the wire id of a message by its partition and record id; NULL if the message is unknown. The views of the
+-- schema queen need this result type: it stays.
 CREATE OR REPLACE FUNCTION queend.record_message(part int, record_id bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

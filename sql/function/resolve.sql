@@ -25,14 +25,15 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns ids of (queue, partition) names and creates missing ones, up to p_queues queues and p_partitions partitions
--- in the queue (NULL: no bound). ord is the 0-based place in the arrays. refused: why a name was not created, 1: too
--- many queues, 2: too many partitions. A queue deleted at the same time gets no row. A queue made here takes the
--- defaults and derives namespace and task from its name: billing.invoice.v2 → billing, invoice. If there is room for
--- only some names, the first ones get it. Missing names are inserted in ascending order, so concurrent callers never
--- wait for each other in a circle. Queues are held against deletion until the partitions are stored. Each name is one
--- probe of a key (OFFSET 0 keeps it so; for partitions see partition_find), never a join of the names with the rows
--- found. Planned while the tables were empty, such a join compares every name with every other.
+-- Returns ids of (queue, partition) names and creates missing ones, up to p_queues queues, and p_partitions partitions
+-- in each queue (NULL: no bound). Column ord is the 0-based place in the arrays. Column refused: why a name was not
+-- created, 1: too many queues, 2: too many partitions. A queue deleted at the same time gets no row. A queue made here
+-- takes the defaults and derives namespace and task from its name: billing.invoice.v2 → billing, invoice. If there is
+-- room for only some names, the first ones get it. Missing names are inserted in ascending order, so concurrent callers
+-- never wait for each other in a circle. Queues are held against deletion until the partitions are stored.
+--
+-- Each name is one probe of a key (OFFSET 0 keeps it so; for partitions see partition_find). A join of the names with
+-- the rows found would compare every name with every other, if planned while the tables were empty.
 CREATE OR REPLACE FUNCTION queend.resolve_within(p_queue text[], p_partition text[], p_queues int, p_partitions int)
 RETURNS TABLE (ord int, queue_id int, partition_id int, refused int)
 LANGUAGE plpgsql AS $$

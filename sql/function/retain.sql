@@ -1,24 +1,25 @@
--- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor. Locks: the
--- partition's row, FOR NO KEY UPDATE SKIP LOCKED; no lane.
+-- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor. Takes no lane. Locks:
+-- the partition's row, FOR NO KEY UPDATE SKIP LOCKED.
 
--- Removes the records of a queue that its options let expire, for at most p_parts of its partitions after p_after (by
--- id) and about p_rows log rows. Moments in µs, 0 = that rule is off:
---   p_expired    records stored before it are removed, consumed or not
---   p_completed  records stored before it are removed if every group of the queue has consumed them; none if no group
---                has a cursor
---   p_waited     records stored before it are removed if some group has not consumed them, or no group has a cursor.
---                Records before them are removed too: the log loses its oldest records only
+-- Removes the records of a queue that its options let expire. Visits at most p_parts of its partitions after p_after
+-- (by id), and removes about p_rows log rows. Times in µs, 0 = that rule is off:
+--   p_expired    Records stored before it are removed, consumed or not.
+--   p_completed  Records stored before it are removed if every group of the queue has consumed them, and some group has
+--                a cursor.
+--   p_waited     Records stored before it are removed if some group has yet to consume them, or no group has a cursor.
+--                Records before them are removed too: the log loses its oldest records only.
 -- A record with a delivery moment counts as stored then, and so do the records behind it (row_over). If p_expired is
--- negative, all records stored before -p_expired are removed, whatever their delivery moment.
--- A group without a cursor in a partition stands where its subscription begins.
--- Returns one row per partition with a result: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
--- records removed. pinned: records that p_completed would remove if group_id (NULL: there is no group) had consumed
--- them. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
+-- negative, all records stored before -p_expired are removed, whatever their delivery moment. A group without a cursor
+-- in a partition stands where its subscription begins.
 --
--- A floor is always where a row begins, and a partition holds no row below it: both change in one transaction, at most
--- p_rows at a time. So the oldest row is searched from the floor on, never among index entries of rows that are deleted
--- but not vacuumed yet. The partition's row is locked to the end: every removal or replacement of its rows holds it.
--- Pushes and pops lock nothing that this function needs, and it takes no lane.
+-- Returns one row per partition with a result. Columns: reason (1 expired, 2 completed, 3 waited, 0 nothing removed),
+-- log rows and records removed. Column pinned: records that p_completed would remove if group_id (NULL: the queue has
+-- no group) had consumed them. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
+--
+-- A floor is always where a row begins, and a partition holds no row below it. Both change in one transaction, at most
+-- p_rows at a time. So the oldest row is searched from the floor on. Index entries of rows that are deleted and wait
+-- for vacuum lie below. The partition's row is locked to the end: every removal or replacement of its rows holds it.
+-- Pushes and pops lock nothing that this function needs. This function takes no lane.
 CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint,
     p_completed bigint, p_waited bigint)
 RETURNS TABLE (partition_id int, reason smallint, rows int, records bigint, pinned bigint, group_id int)
@@ -88,7 +89,7 @@ BEGIN
             IF v_time > v_to THEN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
                 group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
-                IF pinned > 0 THEN      -- where the row begins that holds the first record not consumed
+                IF pinned > 0 THEN      -- begin of the row with the first record not consumed
                     v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END
                                  FROM queend.log l
                                 WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next
@@ -118,7 +119,8 @@ BEGIN
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;
                 DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
-                -- of a row that dead letters keep a copy of, nothing else stays in the copy
+                -- If dead letters keep a copy of a removed row, all other records of the row are to be erased in the
+                -- copy.
                 INSERT INTO queend.erasures (partition_id, record_offset)
                 SELECT part.id, o.at
                   FROM queend.dead_bodies b CROSS JOIN LATERAL generate_series(b.base, b.base + b.n - 1) AS o (at)
@@ -144,7 +146,7 @@ BEGIN
         IF rows > 0 OR pinned > 0 THEN
             RETURN NEXT;
         END IF;
-        IF v_left <= 0 THEN      -- there may be more of this one
+        IF v_left <= 0 THEN      -- this partition may have more
             RETURN QUERY SELECT part.id - 1, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
             RETURN;
         END IF;
@@ -152,8 +154,9 @@ BEGIN
     RETURN QUERY SELECT CASE WHEN v_seen = p_parts THEN v_last END, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
 END $$;
 
--- Returns up to which offset the rows of a partition from p_from on are over at p_at: stored before, and delivered
--- before if they had to wait for a delivery moment (schedule_since). The offset is where a row begins.
+-- Returns up to which offset the rows of a partition from p_from on are over at p_at. A row is over if its records were
+-- stored before, and delivered before if they had to wait for a delivery moment (schedule_since). The offset is where a
+-- row begins.
 CREATE OR REPLACE FUNCTION queend.row_over(p_part int, p_from bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

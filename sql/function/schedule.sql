@@ -1,5 +1,5 @@
--- Delivery moments: runs of offsets with one moment each. Owns queend.schedule. catalog.scheduled says that there are
--- any. Locks: written under the partition's lane, in the transaction that stores the records.
+-- Delivery moments: runs of offsets with one moment each. Owns queend.schedule. catalog.scheduled is true once a
+-- delivery moment was stored. Locks: written under the partition's lane, in the transaction that stores the records.
 
 -- Stores the delivery moments of a row of the log. Requires the transaction that stored the row.
 CREATE OR REPLACE FUNCTION queend.schedule_add(p_part int, p_base bigint) RETURNS void
@@ -62,9 +62,9 @@ BEGIN
              ORDER BY s.first_offset DESC LIMIT 1);
 END $$;
 
--- Returns the first of the records p_from … p_to - 1 that could not be delivered before p_at, NULL if there is none.
--- Such a record has a later delivery moment, or stands behind one and had to wait. So ages count from the first
--- possible delivery.
+-- Returns the first of the records p_from … p_to - 1 whose first possible delivery is at or after p_at, NULL if all
+-- are earlier. Such a record has a later delivery moment, or stands behind one and had to wait. So ages count from the
+-- first possible delivery.
 CREATE OR REPLACE FUNCTION queend.schedule_since(p_part int, p_from bigint, p_to bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

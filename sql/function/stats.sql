@@ -1,22 +1,23 @@
 -- Kept figures of queues, groups and partitions, so that a page reads a sum. Owns queend.stats and queend.stat_*.
 -- Updates run one at a time: service/stats holds a session lock.
 
--- Returns the partitions whose kept figures are out of date: written, claimed or acknowledged since the last look, or
--- with a mark that is due, even if deleted since. A mark comes from stats_mark, or from stats_visit for the end of a
--- lease. parts[i] is of queues[i]. If p_floors, also returns those whose floor rose (that compares every floor with the
--- kept one). since: the moment before which every change is among them, to be passed to stats_keep once all of them
--- were visited. Removes the figures of deleted queues and groups. Marks a queue for a walk through all of its
--- partitions (stats_walk) if it is new or has a new group. The same holds if its groups were moved or its
--- delayedProcessing changed. If more than p_most rows of the log were written, p_whole decides: true marks every queue,
--- false returns NULL in since. A moment in a row is read before the row is locked or committed, so looks overlap by two
--- seconds. A transaction that commits more than two seconds after its moment is found with the next change of its
--- partition or by the next walk.
+-- Returns the partitions whose kept figures are out of date. They were written, claimed or acknowledged since the last
+-- look, or have a mark that is due, even if deleted since. A mark comes from stats_mark, or from stats_visit for the
+-- end of a lease. Element parts[i] is of queues[i]. If p_floors, also returns those whose floor rose: that compares
+-- every floor with the kept one. Returns in since the time before which every change is among them. The caller passes
+-- it to stats_keep once all of them were visited.
+--
+-- Removes the figures of deleted queues and groups. Marks a queue for a walk through all of its partitions (stats_walk)
+-- if it is new or has a new group. The same holds if its groups were moved or its delayedProcessing changed. If more
+-- than p_most rows of the log were written, p_whole decides: true marks every queue, false returns NULL in since. The
+-- time in a row is read before the row is locked or committed, so looks overlap by two seconds. A transaction that
+-- commits more than two seconds after its time is found with the next change of its partition or by the next walk.
 CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
     OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     v_now   bigint := queend.now_us();
-    v_since bigint := COALESCE((SELECT s.since FROM queend.stats s), v_now);    -- the first time every queue is new
+    v_since bigint := COALESCE((SELECT s.since FROM queend.stats s), v_now);    -- at the first call every queue is new
     v_dead  CONSTANT int := 10000;
     v_parts int[];
     v_gone  int[];
@@ -82,8 +83,8 @@ BEGIN
     END IF;
 END $$;
 
--- Marks partitions for stats_changed whose figures this transaction changes without a trace in the log or a claim: a
--- deleted message, a cursor moved without a claim or an acknowledgment. Locks nothing.
+-- Marks partitions for stats_changed whose figures this transaction changes without a trace in the log or a claim.
+-- Examples: a deleted message, a cursor moved without a claim or an acknowledgment. Locks nothing.
 CREATE OR REPLACE FUNCTION queend.stats_mark(p_parts int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -99,8 +100,8 @@ BEGIN
        SET visit_after = COALESCE(s.visit_after, 0), visit_stop = NULL, visit_rest = NULLIF(s.visit_after, 0);
 END $$;
 
--- Visits the next partitions, at most p_limit, of the queues that are marked for a walk. Returns how many: 0 if no mark
--- is left. Removes the figures of deleted partitions on the way, and counts dead letters in full.
+-- Visits the next partitions, at most p_limit, of the queues that are marked for a walk. Returns how many: 0 if all
+-- marks are gone. Removes the figures of deleted partitions on the way, and counts dead letters in full.
 CREATE OR REPLACE FUNCTION queend.stats_walk(p_limit int) RETURNS int
 LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
@@ -142,7 +143,7 @@ BEGIN
 END $$;
 
 -- Brings the kept figures of partitions up to date: subtracts their kept figures from the sums of queues and groups and
--- adds the current ones, in one statement and so from one snapshot. Partition i is of queue p_queue[i]; a deleted
+-- adds the current ones. One statement does both, so from one snapshot. Partition i is of queue p_queue[i]; a deleted
 -- partition leaves the sums. Requires the session lock of the statistics (service/stats), so that visits do not
 -- overlap.
 CREATE OR REPLACE FUNCTION queend.stats_visit(p_queue int[], p_parts int[]) RETURNS void
@@ -190,7 +191,7 @@ BEGIN
                IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.total, excluded.pending,
                                  excluded.processing, excluded.overlap, excluded.completed, excluded.consumed,
                                  excluded.until, excluded.unread)),
-    put_marks AS (      -- the first of its leases that runs out changes the figures then
+    put_marks AS (      -- the expiry of the first lease changes the figures
         INSERT INTO queend.stat_marks (partition_id, due)
         SELECT p.partition_id, p.until FROM parts p WHERE p.until > 0),
     put_cursors AS (

@@ -14,9 +14,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT hashtextextended(array_to_string(p_keys, chr(10)), cardinality(p_keys))
 $$;
 
--- Remembers a read of a partition's state, and forgets reads of the partition that are older than 60 s. p_keys: the
--- keys it found, ascending by byte. p_seen: the newest updated_at of their rows, 0 if it found no key. p_ripe: it asked
--- for ended windows.
+-- Remembers a read of a partition's state, and forgets reads of the partition that are older than 60 s. Parameter
+-- p_keys: the keys it found, ascending by byte. Parameter p_seen: the newest updated_at of their rows, 0 without a key.
+-- Parameter p_ripe: the read asked for ended windows.
 CREATE OR REPLACE FUNCTION queend.stream_read(p_query int, p_part bigint, p_ripe boolean, p_keys text[], p_seen bigint)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -36,8 +36,8 @@ BEGIN
            seen = CASE WHEN cardinality(r.seen) < 32 THEN r.seen ELSE r.seen[:1] || r.seen[3:] END || p_seen;
 END $$;
 
--- Counts a read of the partition as answered: the newest unanswered one up to p_until. p_ripe and p_keyset name the set
--- of keys; p_keyset NULL: any set of a read that did not ask for ended windows.
+-- Counts a read of the partition as answered: the newest unanswered one up to p_until. Parameters p_ripe and p_keyset
+-- name the set of keys. If p_keyset is NULL, any set of a read that did not ask for ended windows counts.
 CREATE OR REPLACE FUNCTION queend.stream_answered(p_query int, p_part bigint, p_ripe boolean, p_keyset bigint,
     p_until bigint) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -57,16 +57,16 @@ BEGIN
        AND v_place <= cardinality(r.found_at);
 END $$;
 
--- Judges a cycle without an acknowledgment that deletes the keys p_unset and came at p_arrived. Returns
---   gone     no key is left, and a read has found the keys: another cycle has closed these windows;
---   changed  some keys are gone, or a key was written after a read that this cycle may rest on;
---   same     every key is as it was read;
---   unread   no read has found the keys, and the cycle stores no messages: its client knows them from elsewhere.
--- keyset, ripe: the reads it may rest on, for stream_answered; keyset NULL: reads that did not ask for ended windows.
--- A client deletes exactly the keys that a read of ended windows found. If such reads are known, each of them must have
--- seen the newest values, because two runners of a query cannot be told apart. Otherwise the newest read that found the
--- keys counts, and every one of the last second. If no read is known and the cycle stores messages (p_stores), keys
--- written within 60 s count as changed: reads are remembered for 60 s.
+-- Judges a cycle without an acknowledgment that deletes the keys p_unset and came at p_arrived. Returns in verdict:
+--   gone     All keys are gone, and a read has found the keys: another cycle has closed these windows.
+--   changed  Some keys are gone, or a key was written after a read that this cycle may rest on.
+--   same     Every key is as it was read.
+--   unread   The keys were never read, and the cycle stores no messages: its client knows them from elsewhere.
+-- Columns keyset and ripe: the reads it may rest on, for stream_answered. If keyset is NULL: reads that did not ask for
+-- ended windows. A client deletes exactly the keys that a read of ended windows found. If such reads are known, each of
+-- them must have seen the newest values, because two runners of a query cannot be told apart. Otherwise the newest read
+-- that found the keys counts, and every one of the last second. If no read is known and the cycle stores messages
+-- (p_stores), keys written within 60 s count as changed: reads are remembered for 60 s.
 CREATE OR REPLACE FUNCTION queend.stream_bound(p_query int, p_part bigint, p_unset text[], p_arrived bigint,
     p_stores boolean, OUT verdict text, OUT keyset bigint, OUT ripe boolean)
 LANGUAGE plpgsql AS $$
@@ -108,7 +108,7 @@ BEGIN
 END $$;
 
 -- Remembers that a cycle without an acknowledgment closes the windows p_unset while the lease p_lease is live. Forgets
--- what was remembered of the partition more than a day ago.
+-- entries of the partition that are older than a day.
 CREATE OR REPLACE FUNCTION queend.stream_flushed(p_query int, p_part bigint, p_lease uuid, p_unset text[], p_at bigint)
 RETURNS void
 LANGUAGE plpgsql AS $$

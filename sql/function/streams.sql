@@ -3,25 +3,24 @@
 
 -- Runs one cycle of a stream: state, messages for the sink and the acknowledgment of their source messages, all or
 -- nothing.
---   p_version            the caller's catalogue version for the partitions in p_row; if it differs: stale, and nothing
---                        was done
---   p_query, p_part      of which query and partition; one cycle of the pair at a time
---   p_set, p_value, p_end, p_unset   keys to write with their values and window ends, keys to delete; no key twice
---   p_lanes … p_meta     the push, as in queend.push (uncompressed bodies)
---   p_group, p_ack       of the acknowledgment: consumer group and record id, NULL: no acknowledgment
---   p_lease              must be the live one; NULL: the group must hold one on the record, or have done the record
---   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
---                                         is sent again would count twice
---   p_waited                              milliseconds since the request came
+--   p_version   The caller's catalogue version for the partitions in p_row. If it differs: stale, and nothing was done.
+--   p_query, p_part   Query and partition; one cycle of the pair at a time.
+--   p_set, p_value, p_end, p_unset   Keys to write with their values and window ends, keys to delete; each key once.
+--   p_lanes … p_meta  The push, as in queend.push (uncompressed bodies).
+--   p_group, p_ack    Of the acknowledgment: consumer group and record id, NULL: no acknowledgment.
+--   p_lease     Must be the live one. NULL: the group must hold one on the record, or have done the record.
+--   p_count, p_dead, p_error, p_release   As in stream_ack. A lease that is kept must be moved along, or a cycle that
+--                                         is sent again would count twice.
+--   p_waited    Milliseconds since the request came.
 -- A cycle without an acknowledgment that deletes keys closes windows beside the consumer, which may close or extend the
--- same windows. It is bound to what its client has read (stream_bound). If none of its keys is left, it stores nothing
--- and `gone` is true. If a key has changed, it is refused, and its client reads again at its next tick. While the group
--- holds a lease, `waits` is true and nothing was done: the caller asks again, until 2 s have passed. After that the
--- cycle is done, and a cycle of the lease that rests on the same windows is refused.
+-- same windows. It is bound to the state that its client has read (stream_bound). If all of its keys are gone, it
+-- stores nothing and `gone` is true. If a key has changed, it is refused, and its client reads again at its next tick.
+-- While the group holds a lease, `waits` is true and nothing was done: the caller asks again, until 2 s have passed.
+-- After that the cycle is done, and a cycle of the lease that rests on the same windows is refused.
 --
--- Returns in error why nothing was done. queue: of the partition. base, created_at: per push row. dups: {row: [[offset
--- or -1, …], [moment, …]]} of the push rows that held duplicates, as push returns them. group_id, committed, head,
--- released: of the acknowledgment.
+-- Returns in error why nothing was done. Column queue: of the partition. Columns base, created_at: per push row. Column
+-- dups: {row: [[offset or -1, …], [time, …]]} of the push rows that held duplicates, as push returns them. Columns
+-- group_id, committed, head, released: of the acknowledgment.
 --
 -- Locks: the partition's row against deletion (FOR KEY SHARE), then two advisory locks, then lanes, cursor, and last
 -- rows of stream_reads, stream_flushes and stream_state. The advisory locks are the query, shared, at (query id << 32),
@@ -69,7 +68,7 @@ BEGIN
          WHERE c.partition_id = p_part AND c.group_id = stream_cycle.group_id FOR NO KEY UPDATE;
         v_at := (queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ack))[1];
         IF v_at < 0 AND (queend.ack_found(k, p_part, p_lease, p_ack, v_now))[1] = -3 THEN
-            -- retention has removed it, and all before it: that counts as done
+            -- Retention has removed the record and all before it: that counts as done.
             v_at := (SELECT f.floor - 1 FROM queend.floors f WHERE f.partition_id = p_part);
             p_release := p_release OR p_dead;
             p_dead := false;
@@ -88,13 +87,13 @@ BEGIN
         END IF;
     END IF;
 
-    -- later than every read that is remembered, should the clock have been set back
+    -- The time is later than every remembered read, even if the clock was set back.
     v_state := GREATEST(v_now, (SELECT max(r.last_at) + 1 FROM queend.stream_reads r
                                  WHERE r.query_id = v_query AND r.partition_id = p_part));
     IF p_ack IS NULL AND cardinality(p_unset) > 0 THEN
         SELECT f.* INTO b FROM queend.stream_bound(v_query, p_part, p_unset, v_now - p_waited * 1000::bigint,
                                                    cardinality(p_row) > 0) AS f;
-        -- the lock keeps pops of the group away until the windows are closed
+        -- The lock keeps pops of the group away until the windows are closed.
         SELECT c.* INTO k FROM queend.cursors c
          WHERE c.partition_id = p_part AND c.group_id = (SELECT g.id FROM queend.consumer_groups g
                                                           WHERE g.queue_id = v_queue AND g.name = p_group)
@@ -160,10 +159,10 @@ BEGIN
 END $$;
 
 -- Applies the acknowledgment of a cycle: moves the cursor forward to the record at p_at, past all records before it. A
--- failed record becomes a dead letter. p_release, or a failure, gives the lease back even if part of the delivery is
--- left. p_whole: the number of records that the caller says it has done. If these are the whole delivery, the cursor
--- moves to the end of it. (A client that sorts by ids of its producer may name another record than the last.) Requires
--- that the cursor is locked and was checked.
+-- failed record becomes a dead letter. If p_release is true, or the record failed, the lease is given back even if part
+-- of the delivery is left. Parameter p_whole: the number of records that the caller says it has done. If these are the
+-- whole delivery, the cursor moves to the end of it. A client that sorts by ids of its producer may name another record
+-- than the last. Requires that the cursor is locked and was checked.
 CREATE OR REPLACE FUNCTION queend.stream_ack(p_part int, p_group int, p_at bigint, p_lease uuid, p_whole int,
     p_dead boolean, p_error text, p_release boolean, OUT committed bigint, OUT head bigint, OUT released boolean)
 LANGUAGE plpgsql AS $$

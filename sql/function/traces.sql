@@ -1,7 +1,7 @@
 -- Traces: what programs record about messages. Owns queend.traces and queend.trace_names. Locks: only those of the rows
 -- written.
 
--- Stores a trace of a message, under at most 100 names. Returns the trace's id; NULL if there is no such message. Error
+-- Stores a trace of a message, under at most 100 names. Returns the trace's id; NULL if the message is unknown. Error
 -- 22023: a name is too long, or there are too many.
 CREATE OR REPLACE FUNCTION queend.trace_record(p_part int, p_id bytea, p_transaction text, p_group text, p_event text,
     p_worker text, p_data text, p_names text[])
@@ -33,9 +33,8 @@ BEGIN
 END $$;
 
 -- Returns a page of the names of traces, the last used first. Each has the number of its traces and of their messages
--- (of the latest p_count traces), and the moment of its last trace. The first row (name NULL) has in traces the number
--- of names. Reads at most p_names names, the first in alphabetical order; each is one probe, however many traces it
--- has.
+-- (of the latest p_count traces), and the time of its last trace. The first row (name NULL) has in traces the number of
+-- names. Reads at most p_names names, the first in alphabetical order; each is one probe, however many traces it has.
 CREATE OR REPLACE FUNCTION queend.trace_names_list(p_limit int, p_offset int, p_names int, p_count int)
 RETURNS TABLE (name text, traces bigint, messages bigint, last bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$

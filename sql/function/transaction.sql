@@ -2,16 +2,16 @@
 -- nothing was changed. Locks: lanes ascending, then cursors ascending, until the end of the transaction.
 
 -- Applies pushes and acknowledgments together or not at all. The push arrays are those of push, the a_ and f_ arrays
--- those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
---   p_required                 leases that must be live for anything to happen
---   p_req_part, p_req_group    cursors where these leases may be, besides where leases_find looks
---   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
---   p_dry                      only report whether the transaction would be refused, and change nothing
+-- those of ack. Statuses 0 and 4 complete; 1 (failed) and 2 (dlq) both go to the dead letters at once. Parameters:
+--   p_required                 Leases that must be live for anything to happen.
+--   p_req_part, p_req_group    Cursors where these leases may be, besides where leases_find looks.
+--   p_known, p_known_at, p_look_row, p_look_from, p_look_to   The ids that the caller remembers, as in push.
+--   p_dry                      Only report whether the transaction would be refused, and change nothing.
 -- Checks everything under its locks before the first change: lanes ascending, then cursors ascending. Returns rows:
---   kind 0  one per push row: status 0 stored (base, created_at), 1 a record is already there (dup_index: its place;
---           created_at -1 if it was deleted)
---   kind 1  one per ack row: codes, released, committed, head as in ack
---   kind 2  one per required lease that is not live
+--   kind 0  One per push row: status 0 stored (base, created_at), 1 a record is already there (dup_index: its place;
+--           created_at -1 if it was deleted).
+--   kind 1  One per ack row: codes, released, committed, head as in ack.
+--   kind 2  One per required lease that is not live.
 -- A kind 0 row of status 1, a code with 8, 16 or 64, or a kind 2 row says that nothing was changed. A row with ord -1
 -- and status 9 says the same: the catalogue version is stale (current version in base). Rows of kind 0 with status 3:
 -- nothing was checked yet. The caller has to learn ids, or late_ids has to list more ids. The caller takes over `seen`
@@ -59,7 +59,7 @@ BEGIN
                  CROSS JOIN LATERAL queend.ids_prepare(u.part, CASE WHEN u.skip = 0 AND u.kind > 1 THEN u.known END,
                                                        u.known_at) AS a) AS g;
     END IF;
-    IF NOT v_ready THEN       -- before a cursor is locked: the caller comes again
+    IF NOT v_ready THEN       -- before a cursor is locked: the caller sends the transaction again
         RETURN QUERY
         SELECT g.ord::int - 1, 0::smallint, 3::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint,
                0::bigint, -1, g.seen
@@ -104,8 +104,8 @@ BEGIN
     END IF;
 
     IF cardinality(p_part) > 0 THEN
-        -- Nothing was found above: where a daemon remembers ids (queend.unlisted), push need not search the log once
-        -- more.
+        -- Every id is new (push_duplicate found nothing). If a daemon remembers ids (queend.unlisted), push must not
+        -- search the log once more.
         SELECT array_agg(t.next ORDER BY g.ord), array_agg(t.created_at ORDER BY g.ord) INTO v_head, v_at
           FROM unnest(p_part) WITH ORDINALITY AS g (part, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
@@ -138,10 +138,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the 0-based place of the first record of a batch row that the partition already holds; NULL if there is no
--- such record. Decides like push: records above every timely id need no search, nor do records whose id the daemon made
--- or that the caller vouches for. p_vouch: the ids that are not version 7 are not in the log below p_before. p_before,
--- p_from, p_to: as p_known, p_from, p_to of ids_find. Requires the lane.
+-- Returns the 0-based place of the first record of a batch row that the partition already holds; NULL if all are new.
+-- Decides like push: records above every timely id need no search, nor do records whose id the daemon made or that the
+-- caller vouches for. Parameter p_vouch: the ids that are not version 7 are new to the log below p_before. Parameters
+-- p_before, p_from, p_to: as p_known, p_from, p_to of ids_find. Requires the lane.
 CREATE OR REPLACE FUNCTION queend.push_duplicate(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
     p_vouch boolean DEFAULT false, p_before bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS int
@@ -172,10 +172,10 @@ BEGIN
                                            WHERE d.partition_id = p_part AND d.record_offset = f.found));
 END $$;
 
--- Judges an acknowledgment inside a transaction. Returns a byte per record: 1 it can be applied, 8 message not found,
--- 16 the group holds no live lease on it. 64 says that it is already done, so it cannot become a dead letter. A record
--- that is gone (ack_found) can be applied, without effect. A record that the group has done needs a lease only if the
--- caller names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
+-- Judges an acknowledgment inside a transaction. Returns a byte per record: 1 can be applied, 8 unknown message, 16 the
+-- group holds no live lease on it. 64 says that it is already done, so it cannot become a dead letter. A record that is
+-- gone (ack_found) can be applied, without effect. A record that the group has done needs a lease only if the caller
+-- names one (p_lease) or p_status is cumulative. Requires the cursor's lock.
 CREATE OR REPLACE FUNCTION queend.transaction_judge(p_part int, p_group int, p_lease uuid, p_ids bytea, p_status bytea,
     p_now bigint)
 RETURNS bytea
@@ -226,7 +226,7 @@ BEGIN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
     IF -3 = ANY (v_found) THEN
-        v_done := COALESCE(v_done, '{}');      -- what is gone may complete the window
+        v_done := COALESCE(v_done, '{}');      -- records that are gone may complete the window
     END IF;
     SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
     IF v_new.too_many THEN
@@ -247,7 +247,8 @@ BEGIN
            row_base    = COALESCE((SELECT l.base FROM queend.log l
                                     WHERE l.partition_id = p_part AND l.base <= transaction_ack.committed + 1
                                     ORDER BY l.base DESC LIMIT 1), 0),
-           -- one that ended because all is gone (leases_moot) counts once: the same transaction may come again
+           -- Forgets a lease that ended because all its records are gone (leases_moot), so that it counts once: the
+           -- same transaction may be sent again.
            lease_id    = CASE WHEN released OR k.lease_until = 0 THEN '00000000-0000-0000-0000-000000000000'
                               ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,

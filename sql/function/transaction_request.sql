@@ -8,7 +8,7 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_ops     jsonb;              -- [{"type", "v"}]: one per item of a push, one per ack
-    v_fault   int;                -- the first that refuses, from 1
+    v_fault   int;                -- the first operation that refuses, from 1
     v_error   text;
     v_version bigint;
     v_names   record;             -- of the pushes: ord, queue, partition, transaction, payload, trace
@@ -192,9 +192,9 @@ BEGIN
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
 
--- Returns the answer of a transaction in the reference server's shape. p_ops: the operations as transaction_request
--- flattens them. p_fault: number of the operation that refused it, from 1; 0: a required lease; NULL: the transaction
--- was done. p_made: the result of each operation, by number.
+-- Returns the answer of a transaction in the reference server's shape. Parameter p_ops: the operations as
+-- transaction_request flattens them. Parameter p_fault: number of the operation that refused it, from 1; 0: a required
+-- lease; NULL: the transaction was done. Parameter p_made: the result of each operation, by number.
 CREATE OR REPLACE FUNCTION queend.transaction_answer(p_ops jsonb, p_fault int, p_error text, p_made jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('transactionId', gen_random_uuid(), 'success', p_fault IS NULL,

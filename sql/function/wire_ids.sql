@@ -1,4 +1,4 @@
--- Ids on the wire: message ids, made of place and moment, and ids of partitions and queues, masked by the seed of the
+-- Ids on the wire. Message ids are made of place and time; ids of partitions and queues are masked by the seed of the
 -- catalogue. Reads only the catalogue's row, and partitions in partition_removed. Locks: none.
 
 -- Returns the id of a message on the wire, made of where and when it is stored. Bits: 48 of milliseconds, version 7, 42
@@ -60,8 +60,8 @@ BEGIN
 END $$;
 
 -- Returns the wire spelling of a partition's or queue's id: a UUID that cannot be guessed by counting and decodes
--- without a look-up. Bytes 0…11 are of sha256(seed, letter, id), marked as version 8. Bytes 12…15 are the id, masked by
--- sha256(seed, second letter, bytes 0…11).
+-- without a look-up. Bytes 0…11 are of sha256(seed, letter, id), marked as version 8. Bytes 12…15 are the id,
+-- masked by sha256(seed, second letter, bytes 0…11).
 CREATE OR REPLACE FUNCTION queend.id_uuid(p_id int, p_tag text, p_mask text) RETURNS uuid
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
@@ -72,7 +72,7 @@ BEGIN
     RETURN encode(v_tag || int4send(p_id # queend.id_mask(v_seed, p_mask, v_tag)), 'hex')::uuid;
 END $$;
 
--- Returns the mask of the number in such a UUID (see id_uuid): the first four bytes of sha256(seed, letter, bytes
+-- Returns the mask of the number in a wire id (format: id_uuid): the first four bytes of sha256(seed, letter, bytes
 -- 0…11).
 CREATE OR REPLACE FUNCTION queend.id_mask(p_seed bytea, p_mask text, p_tag bytea) RETURNS int
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -190,7 +190,7 @@ DECLARE
 BEGIN
     PERFORM queend.required('consumer_group', seek_partition_v1.consumer_group),
             queend.required('queue', seek_partition_v1.queue);
-    IF seek_partition_v1.partition IS NULL THEN      -- an empty text is a partition's name, and means that one alone
+    IF seek_partition_v1.partition IS NULL THEN      -- '' is a partition's name, not "all"
         PERFORM queend.required('partition', seek_partition_v1.partition);
     END IF;
     SELECT x.id, x.queue_id, g.id AS grp INTO p

@@ -128,7 +128,7 @@ BEGIN
     IF filter ? 'transactionIds' THEN
         v_ids := ARRAY(SELECT queend.record_id(t) FROM jsonb_array_elements_text(filter->'transactionIds') AS t);
     END IF;
-    IF v_after = '{0,0}' THEN      -- before the log: what the relay moves meanwhile is met there
+    IF v_after = '{0,0}' THEN      -- read before the log: a message that the relay moves meanwhile is found in the log
         DELETE FROM queend.outbox o
          WHERE o.queue = filter->>'queue' AND o.partition = COALESCE(filter->>'partition', o.partition)
            AND (v_ids IS NULL OR queend.record_id(o.transaction_id) = ANY (v_ids));

@@ -12,7 +12,7 @@ BEGIN
         RAISE feature_not_supported
               USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', queue);
     END IF;
-    PERFORM pg_current_xact_id();      -- before an id of the outbox is drawn: see queend.outbox_mark
+    PERFORM pg_current_xact_id();      -- before an id of the outbox is drawn, see queend.outbox_mark
     INSERT INTO queend.outbox (queue, partition, transaction_id, trace_id, payload)
     VALUES (queue, COALESCE(partition, 'Default'), v_id, trace_id, COALESCE(payload, 'null'));
     RETURN v_id;
