@@ -4,7 +4,7 @@
 This file is the map. Rooms stand in the order in which data passes them; each opens with what comes in, what goes out
 and what it owns. A room uses only what stands above it (tests/check/test_rooms.py); upwards it calls through
 pointers that state/ declares: Service (sockets to the engine), JobKind (what is done with a job), HotRoute and Drain
-(rows of run/kinds), Elsewhere (the failover buffer).
+(rows of run/jobtypes), FailoverHooks (the failover buffer).
 """
 # Base: memory, time and tables for every room. Owns nothing.
 include "core/base/base.pxi"              # C declarations for every room

@@ -136,7 +136,7 @@ sqlstate_open()
 BLAMES = ("again", "away", "unfit", "unclear", "data")
 
 def verdict(code):
-    """What an SQLSTATE means: "again", "away", "unfit", "unclear" or "data" (core/pg/verdict.pyx). None: no code, the
+    """What an SQLSTATE means: "again", "away", "unfit", "unclear" or "data" (core/pg/sqlstate.pyx). None: no code, the
     connection failed."""
     if code is None:
         return "away"
