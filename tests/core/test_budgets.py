@@ -30,6 +30,13 @@ def counted(edge, name):
     return sum(worker[name] for worker in edge.core.stats()["workers"])
 
 
+def elsewhere(edge):
+    """A connection from another address."""
+    sock = socket.create_connection(("127.0.0.1", edge.port), source_address=("127.0.0.2", 0))
+    sock.settimeout(PATIENCE)
+    return sock
+
+
 def served(edge):
     with contextlib.closing(edge.connect()) as sock:
         sock.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -65,8 +72,7 @@ def test_one_address_may_not_take_them_all(start):
         [(status, headers, text)] = answers(one)
         assert (status, headers["retry-after"],
                 body((0, 0, text))) == (429, "5", {"error": "Too many connections of this address are open"})
-    with contextlib.closing(socket.create_connection(("127.0.0.1", edge.port),
-                                                     source_address=("127.0.0.2", 0))) as other:
+    with contextlib.closing(elsewhere(edge)) as other:
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
         assert answers(other, 1)[0][0] == 200
     close(*socks)
@@ -105,6 +111,30 @@ def select_now(sock):
         return False
     finally:
         sock.settimeout(PATIENCE)
+
+
+def test_bodies_of_one_address_leave_room_for_those_of_another(start):
+    """Half of the budget is room for another address even when it is full; not without end."""
+    edge = start(max_body=200_000, max_arriving=300_000, workers=1)
+    socks = [edge.connect() for _ in range(2)]
+    for sock in socks:
+        sock.sendall(head(150_000))
+    until(lambda: clients(edge)["arriving"] == 300_000, "the budget is full")
+    with contextlib.closing(edge.connect()) as one:
+        one.sendall(head(10_000) + b"x")
+        assert answers(one, 1)[0][0] == 503
+    with contextlib.closing(elsewhere(edge)) as other, contextlib.closing(elsewhere(edge)) as another:
+        other.sendall(head(140_000))
+        until(lambda: clients(edge)["arriving"] == 440_000, "it has room")
+        another.sendall(head(20_000) + b"x")
+        assert answers(another, 1)[0][0] == 503
+        other.sendall(b"x" * 140_000)
+        assert len(body(answers(other, 1)[0])["body"]) == 140_000
+    close(*socks)
+    until(lambda: clients(edge)["arriving"] == 0, "all is given back")
+    with contextlib.closing(edge.connect()) as one:
+        one.sendall(push(190_000))
+        assert len(body(answers(one, 1)[0])["body"]) == 190_000
 
 
 def test_a_body_that_is_complete_holds_nothing_of_the_budget(start):
@@ -276,6 +306,21 @@ def test_while_answers_are_beyond_their_budget_they_have_to_be_taken_quickly(sta
         until(lambda: clients(edge)["untaken"] == 0, "its memory is given back")
         quick.sendall(get("/big/50000000"))      # larger than the budget, but taken
         assert len(answers(quick, 1)[0][2]) == 50_000_000
+
+
+def test_answers_of_one_address_leave_room_for_those_of_another(start):
+    edge = start(max_untaken=8 * MIB)
+    with (contextlib.closing(edge.connect()) as slow, contextlib.closing(edge.connect()) as same,
+          contextlib.closing(elsewhere(edge)) as other):
+        slow.sendall(get("/big/12000000"))
+        until(lambda: clients(edge)["untaken"] > 8 * MIB, "too much")
+        same.sendall(get("/big/2000000"))
+        assert answers(same, 1)[0][0] == 503
+        other.sendall(get("/big/2000000"))
+        assert len(answers(other, 1)[0][2]) == 2_000_000
+        assert len(answers(slow, 1)[0][2]) == 12_000_000
+        same.sendall(get("/big/2000000"))
+        assert len(answers(same, 1)[0][2]) == 2_000_000
 
 
 def test_one_connection_may_not_have_too_many_answers(start):

@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 from support.client import data, pop_target
+from support.http import Wire, request
 from support.parked import first_served, waiting
 from support.wait import until
 
@@ -53,6 +54,17 @@ def test_one_connection_may_not_park_all_pops(start_daemon):
         with contextlib.closing(daemon.client()) as other:
             other.send("GET", pop_target("q", "none", wait="true", timeout=20000))
             until(lambda: client.metric("queend_worker_parked") == 5, "another's waits")
+
+
+def test_one_address_leaves_pops_to_others(daemon, client):
+    """At the bound, an address that has less than half of the pops may park more."""
+    with waiting(daemon, client, "one_address", 3):
+        assert client.request("GET", pop_target("one_address", wait="true", timeout=20000)).status == 503
+        with Wire(daemon.address, source="127.0.0.2") as other:
+            other.send(request("GET", pop_target("one_address", "p", wait="true", timeout=20000)))
+            until(lambda: client.metric("queend_worker_parked") == 4, "another's waits")
+            client.push("one_address", 1, partition="p")
+            assert other.receive().status == 200
 
 
 def test_routes_of_the_control_plane_take_less(daemon, client):

@@ -310,6 +310,9 @@ def test_messages_in_parts_have_a_budget(start_daemon: Callable[..., Daemon], qu
             assert stream.frame() == (PONG, b"there")
         streams_[4].wire.send(part)
         assert streams_[4].closed()[0] == 1013
+        with SocketFeed(daemon.address, queue, source="127.0.0.2") as other:     # of another address
+            other.wire.send(part + frame(PING, b"there"))
+            assert other.frame() == (PONG, b"there")
         streams_[0].wire.send(frame(0, b'"ref":1}'))
         assert streams_[0].answer()["ref"] == 1
         streams_[1].wire.abort()

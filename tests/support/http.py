@@ -38,8 +38,9 @@ class Closing:
 class Wire(Closing):
     """One connection. `send` and `receive` may be mixed freely, for pipelining and half requests."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = PATIENCE):
-        self.socket = socket.create_connection(address, timeout)
+    def __init__(self, address: tuple[str, int], timeout: float = PATIENCE, source: str = ""):
+        """source: the address that it comes from."""
+        self.socket = socket.create_connection(address, timeout, (source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""
 

@@ -42,9 +42,9 @@ class SocketFeed(Closing):
     """One stream, begun when this returns."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
-                 headers: dict[str, str | None] | None = None, **query: Any):
+                 headers: dict[str, str | None] | None = None, source: str = "", **query: Any):
         asked, accept = handshake(queue, partition, headers, **query)
-        self.wire = Wire(address, timeout)
+        self.wire = Wire(address, timeout, source)
         self.wire.send(asked)
         answer = self.wire.receive(head_only=True)
         self.status = answer.status

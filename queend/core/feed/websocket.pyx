@@ -150,12 +150,15 @@ cdef void websocket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
 cdef bint websocket_parts_count(Feed* f) noexcept nogil:
     # Counts the memory of a message in parts in the budget of all. Returns False if there is no room. Messages of at
     # most ARRIVING_FREE bytes do not count.
+    cdef Conn* c = f.r.conn
     cdef int64_t more = <int64_t>f.parts.cap - f.parts_held
     if f.parts.cap <= ARRIVING_FREE or more == 0:
         return True
-    if atomic_add64(&budget.parts, more) > budget.most_arriving // 4:
+    if budget_over_share(atomic_add64(&budget.parts, more), budget.most_arriving // 4,
+                         atomic_get64(&c.address.parts) + more):
         atomic_add64(&budget.parts, -more)
         return False
+    atomic_add64(&c.address.parts, more)
     if f.parts_held == 0:
         f.parts_until = clock_mono_us() + SOCKET_PARTS_US
         if f.beat.at > f.parts_until:
@@ -167,6 +170,8 @@ cdef void websocket_parts_drop(Feed* f) noexcept nogil:
     # Frees the message in parts, and gives back its place in the budget.
     if f.parts_held:
         atomic_add64(&budget.parts, -f.parts_held)
+        if f.r.conn != NULL:  # else conn_close has
+            atomic_add64(&f.r.conn.address.parts, -f.parts_held)
         f.parts_held = 0
     buf_free(&f.parts)
 

@@ -22,16 +22,26 @@ cdef inline void job_unpark(Job* j) noexcept nogil:
         engine_of(j.r.worker).queued_jobs += 1
 
 cdef inline bint job_crowded(Job* j) noexcept nogil:
-    # Returns True if a long poll may not park: max_parked are parked. The second half is kept for connections with one
-    # request in hand.
+    # Returns True if a long poll may not park: max_parked are parked, and its address has its share of them. The second
+    # half is kept for connections with one request in hand.
+    cdef Conn* c = j.r.conn
     cdef int64_t n = atomic_get64(&jobs_long_polls)
     cdef int64_t most = j.r.worker.settings.max_parked
-    return n >= most or n >= (most + 1) // 2 and j.r.conn != NULL and j.r.conn.owed > 1
+    return (budget_over_share(n + 1, most, atomic_get64(&c.address.long_polls) + 1 if c != NULL else 0)
+            or n >= (most + 1) // 2 and c != NULL and c.owed > 1)
 
 cdef inline void job_count_poll(Job* j) noexcept nogil:
     # Counts a long poll that parks for the first time. One with a large head counts as several.
-    j.long_polls = 1 + <int>(j.r.arena.size // PARKED_UNIT)
-    atomic_add64(&jobs_long_polls, j.long_polls)
+    job_set_polls(j, 1 + <int>(j.r.arena.size // PARKED_UNIT))
+
+cdef void job_set_polls(Job* j, int stands) noexcept nogil:
+    # Sets as how many long polls the job counts.
+    cdef Conn* c = j.r.conn
+    atomic_add64(&jobs_long_polls, stands - j.long_polls)
+    if c != NULL:
+        atomic_add64(&c.address.long_polls, stands - j.long_polls)
+        c.long_polls += stands - j.long_polls
+    j.long_polls = stands
 
 cdef bint job_may_retry(Job* j, int blame, int64_t now) noexcept nogil:
     # Returns True if a job is tried once more after an error that was not its own.
@@ -85,8 +95,7 @@ cdef void job_done(Job* j) noexcept nogil:
     # Takes a job out of the counts.
     job_unpark(j)
     if j.long_polls:
-        atomic_add64(&jobs_long_polls, -j.long_polls)
-        j.long_polls = 0
+        job_set_polls(j, 0)
     j.r.worker.counters.live_jobs -= 1
     engine_of(j.r.worker).queued_jobs -= 1
 

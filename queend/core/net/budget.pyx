@@ -46,20 +46,27 @@ cdef uint64_t budget_key(const sockaddr_storage* address) noexcept nogil:
         key = key << 8 | b[i]
     return key if key else 1
 
-cdef int budget_admit(uint64_t from_) noexcept nogil:
-    # Counts a new connection. After ADMITTED the caller must call budget_leave when the connection has ended.
+cdef int budget_admit(uint64_t key, ClientAddress** address) noexcept nogil:
+    # Counts a new connection. After ADMITTED the caller must call budget_leave with *address when the connection has
+    # ended.
     cdef int64_t now
-    cdef int64_t n
+    cdef ClientAddress* x
     cdef int outcome = ADMITTED
     uv_mutex_lock(&budget.lock)
-    n = <int64_t>table_get(&budget.addresses, from_)
+    x = <ClientAddress*>table_get(&budget.addresses, key)
     if budget.connections >= budget.most:
         outcome = CROWDED
-    elif budget.most_of_one and n >= budget.most_of_one:
+    elif budget.most_of_one and x != NULL and x.connections >= budget.most_of_one:
         outcome = CROWDED_ADDRESS
-    elif not table_put(&budget.addresses, from_, <void*>(n + 1)):
-        outcome = CROWDED     # out of memory
+    elif x == NULL:
+        x = <ClientAddress*>calloc(1, sizeof(ClientAddress))
+        if x == NULL or not table_put(&budget.addresses, key, x):
+            free(x)
+            outcome = CROWDED     # out of memory
     if outcome == ADMITTED:
+        x.key = key
+        x.connections += 1
+        address[0] = x
         atomic_add64(&budget.connections, 1)
     else:
         budget.refused += 1
@@ -71,16 +78,35 @@ cdef int budget_admit(uint64_t from_) noexcept nogil:
     uv_mutex_unlock(&budget.lock)
     return outcome
 
-cdef void budget_leave(uint64_t from_) noexcept nogil:
-    cdef int64_t n
+cdef void budget_leave(ClientAddress* x) noexcept nogil:
+    # Counts a connection that has ended. Frees the address with its last connection.
     uv_mutex_lock(&budget.lock)
-    n = <int64_t>table_get(&budget.addresses, from_)
-    if n > 1:
-        table_put(&budget.addresses, from_, <void*>(n - 1))
-    else:
-        table_del(&budget.addresses, from_)
+    x.connections -= 1
+    if x.connections == 0:
+        table_del(&budget.addresses, x.key)
+        free(x)
     atomic_add64(&budget.connections, -1)
     uv_mutex_unlock(&budget.lock)
+
+# ---- shares of addresses ---------------------------------------------------------------------------------------------
+
+cdef inline bint budget_over_share(int64_t all_, int64_t most, int64_t one) noexcept nogil:
+    # Returns True if a client is refused because all clients hold all_ bytes or entries, of which `one` are of its
+    # address. Beyond the bound, addresses with at most half of it go on until all hold twice as much.
+    return all_ > most and (one > most // 2 or all_ > 2 * most)
+
+cdef inline void budget_set_share(int64_t* of_conn, int64_t* of_address, int64_t to) noexcept nogil:
+    # Sets what a connection holds, and adjusts the sum of its address.
+    if to != of_conn[0]:
+        atomic_add64(of_address, to - of_conn[0])
+        of_conn[0] = to
+
+cdef void budget_leave_shares(Conn* c) noexcept nogil:
+    # Gives back what a closed connection still holds of the shares of its address.
+    budget_set_share(&c.arriving, &c.address.arriving, 0)
+    budget_set_share(&c.untaken, &c.address.untaken, 0)
+    if c.long_polls:
+        atomic_add64(&c.address.long_polls, -c.long_polls)
 
 # ---- incomplete requests ---------------------------------------------------------------------------------------------
 # A connection takes the bytes of its incomplete head and body from the budget; a body counts with its announced length.
@@ -90,10 +116,10 @@ cdef void budget_leave(uint64_t from_) noexcept nogil:
 cdef enum:
     SHORT_MS = 2000
 
-cdef bint budget_take(int64_t more) noexcept nogil:
-    # Takes bytes for what arrives. Returns False if the budget is full; for SHORT_MS slow clients are then held to a
-    # pace.
-    if atomic_add64(&budget.arriving, more) <= budget.most_arriving:
+cdef bint budget_take(int64_t more, int64_t of_address) noexcept nogil:
+    # Takes bytes for what arrives. of_address: bytes that the client's address has with these; 0: not known. Returns
+    # False if there is no room for the address; for SHORT_MS slow clients are then held to a pace.
+    if not budget_over_share(atomic_add64(&budget.arriving, more), budget.most_arriving, of_address):
         return True
     atomic_add64(&budget.arriving, -more)
     atomic_set64(&budget.short_ms, clock_mono_us() // 1000)
@@ -131,13 +157,14 @@ cdef void budget_account(Conn* c) noexcept nogil:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
     if c.head.cap > ARRIVING_FREE:
         holds += <int64_t>c.head.cap
-    if holds > c.arriving and not budget_take(holds - c.arriving):
+    if holds > c.arriving and not budget_take(holds - c.arriving,
+                                              atomic_get64(&c.address.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
         conn_refuse(c, 503, b"Too much is being received; try again")
         return
     if holds < c.arriving:
         budget_give(c.arriving - holds)
-    c.arriving = holds
+    budget_set_share(&c.arriving, &c.address.arriving, holds)
 
 cdef void budget_check_bodies(Worker* w) noexcept nogil:
     # Refuses, with 408, bodies that arrive too slowly. Called with each tick.
@@ -185,7 +212,7 @@ cdef inline void budget_add_unsent(Worker* w, Conn* c, int64_t more) noexcept no
     # Adds to the worker's untaken bytes. c: NULL if the client has left.
     w.untaken += more
     if c != NULL:
-        c.untaken += more
+        budget_set_share(&c.untaken, &c.address.untaken, c.untaken + more)
     if w.untaken - w.untaken_counted > UNSENT_SYNC or w.untaken_counted - w.untaken > UNSENT_SYNC:
         budget_sync_unsent(w)
 
@@ -193,8 +220,10 @@ cdef void budget_sync_unsent(Worker* w) noexcept nogil:
     atomic_add64(&budget.untaken, w.untaken - w.untaken_counted)
     w.untaken_counted = w.untaken
 
-cdef inline bint budget_unsent_full() noexcept nogil:
-    return atomic_get64(&budget.untaken) >= budget.most_untaken
+cdef inline bint budget_unsent_full(const Conn* c) noexcept nogil:
+    # Returns True if no further answer is begun for the connection. c: NULL if the client has left.
+    return budget_over_share(atomic_get64(&budget.untaken) + 1, budget.most_untaken,
+                             atomic_get64(&c.address.untaken) + 1 if c != NULL else 0)
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
     # Returns how many of all bytes handed to the loop the kernel has taken.
@@ -208,7 +237,7 @@ cdef void budget_check_unsent(Worker* w) noexcept nogil:
     cdef bint over
     if w.untaken != w.untaken_counted:
         budget_sync_unsent(w)
-    over = budget_unsent_full()
+    over = atomic_get64(&budget.untaken) >= budget.most_untaken
     while c != NULL:
         following = c.next
         if not budget_keeps_pace(c, budget_sent(c), c.untaken, over, w.settings.write_timeout_ms):

@@ -65,16 +65,16 @@ cdef inline void conn_dirty(Conn* c) noexcept nogil:
 
 # ---- open and close --------------------------------------------------------------------------------------------------
 
-cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
+cdef void conn_open(Worker* w, int fd, ClientAddress* address) noexcept nogil:
     # Opens a connection on an admitted socket, which it takes over.
     cdef Conn* c = NULL
     if not w.stopping:
         c = <Conn*>calloc(1, sizeof(Conn))
     if c == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
         free(c)
-        listener_drop(fd, from_)
+        listener_drop(fd, address)
         return
-    c.from_ = from_
+    c.address = address
     c.worker = w
     c.tcp.data = c
     w.counters.accepted += 1
@@ -96,6 +96,8 @@ cdef void conn_close(Conn* c) noexcept nogil:
     if c.state == CONN_CLOSING:
         return
     conn_move(c, CONN_CLOSING)
+    if c.feed != NULL and c.feed.parts_held:
+        atomic_add64(&c.address.parts, -c.feed.parts_held)
     c.feed = NULL
     c.first = NULL
     c.last = NULL
@@ -127,7 +129,7 @@ cdef void conn_drop(Conn* c) noexcept nogil:
     c.chunked = NULL
     if c.arriving:
         budget_give(c.arriving)
-        c.arriving = 0
+        budget_set_share(&c.arriving, &c.address.arriving, 0)
 
 cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     cdef Conn* c = <Conn*>handle.data
@@ -141,7 +143,8 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     conn_leave(c)
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
-    budget_leave(c.from_)
+    budget_leave_shares(c)
+    budget_leave(c.address)
     if c.wait_next != NULL:
         c.mode = READ_GONE
     else:

@@ -79,7 +79,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
         return
     atomic_add64(&budget.arriving, <int64_t>r.arena.size - r.arriving - c.arriving)
     r.arriving = <int64_t>r.arena.size
-    c.arriving = 0
+    budget_set_share(&c.arriving, &c.address.arriving, 0)
     r.on_gone = held_gone
     held_wait(c, r)
 

@@ -20,7 +20,7 @@ cdef const char* TOO_MANY_OF_ONE = (
 cdef struct FdMsg:
     InboxMsg msg
     int fd
-    uint64_t from_            # budget_key of the client
+    ClientAddress* address    # of the client
 
 cdef void listener_why(const char* host, int port, int code, char* reason, size_t size) noexcept nogil:
     # Writes which setting is wrong, and why.
@@ -167,41 +167,42 @@ cdef void listener_on_timer(uv_timer_t* handle) noexcept nogil:
     cdef Listener* l = <Listener*>handle.data
     uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
 
-cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
+cdef void listener_admit(Listener* l, int fd, uint64_t key) noexcept nogil:
     # Admits an accepted socket, or refuses it beyond the bound: before its request is read, without a loop, memory or a
     # wait.
-    cdef int outcome = budget_admit(from_)
+    cdef ClientAddress* address = NULL
+    cdef int outcome = budget_admit(key, &address)
     cdef const char* answer = TOO_MANY if outcome == CROWDED else TOO_MANY_OF_ONE
     if outcome == ADMITTED:
-        listener_give(l, fd, from_)
+        listener_give(l, fd, address)
         return
     send(fd, answer, strlen(answer), MSG_DONTWAIT | MSG_NOSIGNAL)
     shutdown(fd, SHUT_WR)
     close(fd)
 
-cdef void listener_drop(int fd, uint64_t from_) noexcept nogil:
+cdef void listener_drop(int fd, ClientAddress* address) noexcept nogil:
     # Closes an admitted socket that no connection takes over.
     close(fd)
-    budget_leave(from_)
+    budget_leave(address)
 
-cdef void listener_give(Listener* l, int fd, uint64_t from_) noexcept nogil:
+cdef void listener_give(Listener* l, int fd, ClientAddress* address) noexcept nogil:
     cdef FdMsg* m
     if l.worker != NULL:
-        conn_open(l.worker, fd, from_)
+        conn_open(l.worker, fd, address)
         return
     m = <FdMsg*>malloc(sizeof(FdMsg))
     if m == NULL:
-        listener_drop(fd, from_)
+        listener_drop(fd, address)
         return
     m.fd = fd
-    m.from_ = from_
+    m.address = address
     m.msg.run = listener_given
     if not worker_post(l.process.workers[l.turn % <unsigned int>l.process.n], &m.msg):
-        listener_drop(fd, from_)
+        listener_drop(fd, address)
         free(m)
     l.turn += 1
 
 cdef void listener_given(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef FdMsg* m = <FdMsg*>msg
-    conn_open(w, m.fd, m.from_)
+    conn_open(w, m.fd, m.address)
     free(m)

@@ -22,6 +22,7 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     if r.body.n == 0:
         held_take(r.conn, r)
         return
+    r.address_has = atomic_get64(&r.conn.address.arriving)
     told = unzip_hint(r.coding, r.body)
     if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
         outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)
@@ -97,13 +98,13 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     if told > room:
         told = 0              # the last bytes of a body that is damaged, or longer than it may be
     room = min(room, max(told if told else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
-    if not budget_take(window):
+    if not budget_take(window, r.address_has + window):
         return unpack_no_room(e)
     if not unzip_stream_open(&c, r.coding, r.body):
         refuse_memory(e)
         outcome = UNPACK_REFUSED
     else:
-        outcome = unpack_pieces(&c, &p, &room, &n, &taken, <size_t>most, e)
+        outcome = unpack_pieces(&c, &p, &room, &n, &taken, <size_t>most, r.address_has, e)
     unzip_stream_close(&c)
     budget_give(window)
     if outcome == UNPACK_OK and not arena_adopt(&r.arena, p, room + BODY_PADDING):
@@ -118,7 +119,7 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     r.arriving += taken
     return UNPACK_OK
 
-cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* taken, size_t most,
+cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* taken, size_t most, int64_t address_has,
                        ApiError* e) noexcept nogil:
     # Unpacks all of it to *p, which grows from *room bytes to `most` at most, after it has its place in the budget.
     cdef size_t got
@@ -126,7 +127,7 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
     cdef char* more
     cdef char beyond
     while True:
-        if not budget_take(<int64_t>room[0] + BODY_PADDING - taken[0]):
+        if not budget_take(<int64_t>room[0] + BODY_PADDING - taken[0], address_has + <int64_t>room[0] + BODY_PADDING):
             return unpack_no_room(e)
         taken[0] = <int64_t>room[0] + BODY_PADDING
         more = <char*>realloc(p[0], room[0] + BODY_PADDING)

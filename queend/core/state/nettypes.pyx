@@ -45,6 +45,7 @@ cdef struct Request:
     int64_t held              # bytes of its arena in the worker's budget (net/held)
     uint8_t coding            # CODING_* of the received body
     int64_t unpacks_to        # most bytes that the unpacked body may have
+    int64_t address_has       # bytes that its address had arriving when it was complete (net/unpack)
     size_t head_size          # bytes of the answer's status line and headers
     Grant* grant              # what its token allows, NULL: no token needed
     Feed* feed                # the feed that made the request: the answer becomes part of the feed
@@ -97,6 +98,14 @@ cdef struct Pace:             # net/budget
 cdef enum:
     ASKED_MANY = 2            # Conn.asked: more than one request
 
+cdef struct ClientAddress:    # of one or more clients (net/budget)
+    uint64_t key              # budget_key
+    int connections           # guarded by budget.lock; the sums of its connections below are atomic
+    int64_t arriving          # Conn.arriving
+    int64_t untaken           # Conn.untaken
+    int64_t long_polls        # Conn.stands
+    int64_t parts             # Feed.parts_held
+
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
     Conn* prev                # in the list of its state
@@ -124,6 +133,7 @@ cdef struct Conn:
     uint64_t since            # loop time (ms) of the last change of state, or of the last progress of a body
     uint64_t half_since       # loop time (ms) at which the end of input was noticed
     int owed                  # requests in first..last
+    int long_polls            # its long polls, as their bound counts them (govern/jobs)
     uint8_t state             # CONN_*; only conn_move writes it
     uint8_t mode              # ConnReading
     uint8_t greedy            # exceeds its own bound of unsent answers
@@ -139,7 +149,7 @@ cdef struct Conn:
     uint8_t beside            # its last request is read off the loop (net/offload)
     uint8_t waits_room        # it is in the worker's list of connections that wait for room (net/held)
     uint8_t has_room          # it waited there, and its large request may now be read
-    uint64_t from_            # key of the client's address (budget_key), 0: never admitted
+    ClientAddress* address    # of the client; counts this connection
     int64_t arriving          # bytes counted in the budget of incomplete requests (net/budget)
     int64_t most              # most bytes of the body being read
     int64_t untaken           # bytes of unsent answers in the budget (net/budget)
@@ -190,5 +200,5 @@ cdef struct Budget:
     int64_t most_arriving
     int64_t most_untaken
     uv_mutex_t lock           # guards the fields below
-    Table addresses           # connections per address
+    Table addresses           # ClientAddress by its key
     int64_t told_us           # when a refusal was last logged
