@@ -2,11 +2,16 @@
 
 The core signals an eventfd when requests wait; each becomes a task that runs the application once and hands the answer
 over as a whole. Requests arrive complete, so `receive` never waits.
+
+A connection has one task at a time. Its answers leave in the order of its requests anyway, and pages of others wait for
+one request of each connection, not for all that it has pipelined.
 """
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .. import log
@@ -26,6 +31,7 @@ class Bridge:
         self.server = server
         self.hold = hold
         self.tasks: set[asyncio.Task] = set()
+        self.behind: dict[str, deque[tuple]] = {}      # by connection that has a task: its further requests
 
     def open(self) -> None:
         self.fd = self.core.bridge_fileno()
@@ -34,6 +40,9 @@ class Bridge:
     async def close(self) -> None:
         """Takes no more requests and ends the running ones: the core has given them the grace period."""
         asyncio.get_running_loop().remove_reader(self.fd)
+        for behind in self.behind.values():
+            while behind:
+                self.core.bridge_reply(behind.popleft()[0], *STOPPED)
         for task in self.tasks:
             task.cancel()
         if self.tasks:
@@ -45,9 +54,24 @@ class Bridge:
                 assert self.hold
                 self.hold(request[0], request[5])
                 continue
-            task = asyncio.create_task(self._answer(*request))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            if request[6] in self.behind:
+                self.behind[request[6]].append(request)
+            else:
+                self.behind[request[6]] = deque()
+                self._begin(request)
+
+    def _begin(self, request: tuple) -> None:
+        task = asyncio.create_task(self._answer(*request))
+        self.tasks.add(task)
+        task.add_done_callback(partial(self._end, request[6]))
+
+    def _end(self, client: str, task: asyncio.Task) -> None:
+        """Begins the next request of a connection whose task has ended."""
+        self.tasks.discard(task)
+        if behind := self.behind[client]:
+            self._begin(behind.popleft())
+        else:
+            del self.behind[client]
 
     async def _answer(self, token: int, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]],
                       body: bytes, client: str) -> None:

@@ -237,3 +237,21 @@ def test_acknowledgments_of_one_cursor_leave_connections_to_others(start_daemon:
         for wire in wires:
             assert wire.receive().status == 200
             wire.close()
+
+
+def test_pages_of_one_connection_leave_pages_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """A connection asks for more pages than the control plane has connections to the database, and each waits for a
+    lock. The page of another connection, which needs no lock, is answered."""
+    daemon = start_daemon()
+    with (daemon.client() as client, Wire(daemon.address) as one,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first")
+        holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
+        one.send(request("GET", "/api/v1/traces/names") * 20)
+        until(lambda: database.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                       " AND wait_event_type = 'Lock'").fetchone()[0], "a page waits for the lock")
+        assert client.get("/api/v1/dlq").status == 200
+        holder.rollback()
+        for _ in range(20):
+            assert one.receive().status == 200
