@@ -73,7 +73,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     # answered.
     cdef Engine* e = engine_of(w)
     j.rate_limited = False
-    if j.gone:
+    if j.client_gone:
         pop_pass(w, j)
         popend_forget(j)
         return
@@ -124,7 +124,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     j.queue = NULL
     j.n_cursors = 0
     j.known = False
-    j.named = True
+    j.looked_up = True
     j.job.r.pin = <uint8_t>epoch_renew(j.job.r.worker.pins, j.job.r.pin)
     uv_rwlock_rdlock(&catalog.lock)
     if j.any_queue:
@@ -239,11 +239,11 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int n = 0
     cdef CachedRow* r
     cdef Taken* t
-    if j.job.alone or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
+    if j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
         return False
     now = clock_mono_us()
     for i in range(j.n_cursors):
-        if j.cursors[i].open or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+        if j.cursors[i].partly_acked or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
             return False
     if j.taken == NULL:
         j.taken = <Taken*>arena_alloc(&j.job.r.arena, j.width * sizeof(Taken))

@@ -14,12 +14,12 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     call.rows = <int*>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(int))
     while (call.cursors != NULL and call.rows != NULL and e.pops.jobs.first != NULL and not alone
-            and call.base.jobs.n < e.pops.hold.max_jobs and call.n_cursors < CALL_CURSORS):
-        if e.pops.jobs.first.alone and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.jobs.first):
+            and call.base.jobs.n < e.pops.linger.max_jobs and call.n_cursors < CALL_CURSORS):
+        if e.pops.jobs.first.isolated and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.jobs.first):
             break
-        alone = e.pops.jobs.first.alone
+        alone = e.pops.jobs.first.isolated
         j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.gone or j.group.dead or j.group.paused or popend_token_stale(j):
+        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j):
             popend_turn_away(e, j)
         else:
             popcall_add(call, a, j)
@@ -38,7 +38,7 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
         pgarray_int4(&a.req, call.base.jobs.n)
         pgarray_int4(&a.part, j.cursors[i].partition.id)
         pgarray_int4(&a.group, j.cursors[i].group.id)
-        pgarray_bool(&a.fresh, atomic_get8(&j.cursors[i].fresh) != 0)
+        pgarray_bool(&a.fresh, atomic_get8(&j.cursors[i].may_be_missing) != 0)
     pgarray_int4(&a.budget, j.allowed)
     pgarray_int4(&a.parts, j.req.partitions)
     pgarray_bool(&a.auto_ack, j.req.auto_ack)
@@ -152,9 +152,9 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         if i < 0 or i >= call.n_cursors:
             continue
         c = call.cursors[i]
-        again = c.again       # keeps `again`: the head wakes other cursors, and is no news for this one
+        again = c.recheck       # keeps `again`: the head wakes other cursors, and is no news for this one
         index_head_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
-        c.again = again
+        c.recheck = again
         if pg_int2(res, row, POP_STATUS) == POP_ROW_CLAIMED:
             c.next_offset = pg_int8(res, row, POP_FIRST) + pg_int4(res, row, POP_TAKE)
         else:
@@ -185,12 +185,12 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
     if status == POP_ROW_CLAIMED:
         first = pg_int8(res, row, POP_FIRST)
         took = c.next_offset - first
-        cursor_claimed(c, j, j.gone, c.next_offset, now)
+        cursor_claimed(c, j, j.client_gone, c.next_offset, now)
         if j.req.auto_ack:
             popend_consumed(j, i, first, c.next_offset)
         else:
             unacked_rows(c, j, res, row)
-    elif status == POP_ROW_LEASED and c.again & AGAIN_FREE:
+    elif status == POP_ROW_LEASED and c.recheck & RECHECK_FREE:
         cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has expired meanwhile
     elif status == POP_ROW_LEASED or status == POP_ROW_DELAYED:
         until = pg_int8_or(res, row, POP_UNTIL, 0)
@@ -229,7 +229,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         elif status > seen and status < POP_ROW_UNNEEDED:
             seen = status
     if first_row >= 0:
-        if j.gone:
+        if j.client_gone:
             popend_give_back(e, j)
             popend_forget(j)
             return
@@ -238,7 +238,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
     if j.only != NULL:
         j.why = (WHY_LEASE_HELD if seen == POP_ROW_LEASED
                  else WHY_WINDOW if seen == POP_ROW_DELAYED and j.queue.window_us else WHY_NOTHING)
-    if j.gone:
+    if j.client_gone:
         popend_forget(j)
     elif j.only != NULL:
         pop_after_empty(e, j)
@@ -276,7 +276,7 @@ cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
     cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and sqlstate_isolates(v.error_class)
     while job != NULL:
         again = job_may_retry(job, v.error_class, call.base.ended_us) or again
-        job.alone = job.alone or sqlstate_isolates(v.error_class)
+        job.isolated = job.isolated or sqlstate_isolates(v.error_class)
         job = job.next
     if v.reload:
         catalog_want_reload(call.base.engine.worker)
@@ -297,7 +297,7 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         popend_drop_candidates(j)
-        if j.gone:
+        if j.client_gone:
             popend_forget(j)
         elif status == 500:
             popend_fail(j, status, why)
@@ -332,7 +332,7 @@ cdef void popcall_expire(Engine* e) noexcept nogil:
     while n > 0:
         n -= 1
         j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.gone:
+        if j.client_gone:
             popend_drop_candidates(j)
             popend_forget(j)
         elif popend_token_stale(j):

@@ -31,7 +31,7 @@ cdef void popend_pauses_drain(Engine* e) noexcept nogil:
     while n:
         n -= 1
         job = joblist_take(&e.paused)
-        if (<PopJob*>job).gone or not pops_paused:
+        if (<PopJob*>job).client_gone or not pops_paused:
             pop_try(e.worker, <PopJob*>job)
         elif e.stopping or now >= (<PopJob*>job).paused_until:
             popend_paused(<PopJob*>job)
@@ -63,9 +63,9 @@ cdef void popend_deadline(Worker* w, PopJob* j) noexcept nogil:
         return
     if popend_token_stale(j):
         popend_verify(j)
-    elif j.until_us > clock_mono_us() and not j.gone:
+    elif j.until_us > clock_mono_us() and not j.client_gone:
         job_queue(&j.job, &engine_of(w).woken)
-    elif j.until_us or j.gone:
+    elif j.until_us or j.client_gone:
         popend_empty(j, WHY_EXPIRED)
     else:
         popend_fail_unknown(j)
@@ -74,9 +74,9 @@ cdef int64_t popend_until(Job* job) noexcept nogil:
     # Returns the deadline of a long poll; 1, which has passed, if the daemon stops or the token has to be verified
     # again.
     cdef PopJob* j = <PopJob*>job
-    if popend_token_stale(j) or j.until_us and not j.gone and engine_of(job.r.worker).stopping:
+    if popend_token_stale(j) or j.until_us and not j.client_gone and engine_of(job.r.worker).stopping:
         return 1
-    return j.until_us if not j.gone else 0
+    return j.until_us if not j.client_gone else 0
 
 cdef void popend_expire(Job* job) noexcept nogil:
     if popend_token_stale(<PopJob*>job):
@@ -88,7 +88,7 @@ cdef void popend_expire(Job* job) noexcept nogil:
 
 cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
     # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
-    return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.gone
+    return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.client_gone
 
 cdef void popend_verify(PopJob* j) noexcept nogil:
     # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
@@ -132,7 +132,7 @@ cdef void popend_client_gone(Request* r) noexcept nogil:
     cdef PopJob* j = <PopJob*>r.job
     if j == NULL:
         return
-    j.gone = True
+    j.client_gone = True
     if popend_unpark(r.worker, j):
         popend_forget(j)
 
@@ -144,7 +144,7 @@ cdef void popend_eof(Request* r) noexcept nogil:
         popend_unsent(r)
         reply_begin(r, 204, NULL)
         return
-    j.gone = True             # in flight: what it claims is given back
+    j.client_gone = True             # in flight: what it claims is given back
     popend_deadline(r.worker, j)
 
 cdef void popend_unsent(Request* r) noexcept nogil:
@@ -163,7 +163,7 @@ cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
     # again.
     popend_drop_candidates(j)
-    if j.gone:
+    if j.client_gone:
         popend_forget(j)
     else:
         pop_try(e.worker, j)
@@ -220,13 +220,13 @@ cdef void popend_empty(PopJob* j, int why) noexcept nogil:
 
 cdef const char* popend_reason(PopJob* j) noexcept nogil:
     # Returns why the pop is empty, in the same words whether it waited or not.
-    if j.named and not j.known:
+    if j.looked_up and not j.known:
         return b"queue_not_found"
-    if j.named and j.want_partition.p != NULL and j.only == NULL:
+    if j.looked_up and j.want_partition.p != NULL and j.only == NULL:
         return b"partition_not_found"
     if j.group != NULL and j.group.paused:
         return b"paused"
-    return b"leased" if j.named and j.known and popend_leased(j) else b"empty"
+    return b"leased" if j.looked_up and j.known and popend_leased(j) else b"empty"
 
 cdef bint popend_leased(PopJob* j) noexcept nogil:
     # Returns True if a lease of the group holds messages that the pop asks for.
@@ -256,7 +256,7 @@ cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     popend_fail(j, 503, why)
 
 cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:
-    if (<PopJob*>job).gone:
+    if (<PopJob*>job).client_gone:
         popend_forget(<PopJob*>job)
     else:
         popend_fail(<PopJob*>job, status, text)

@@ -149,7 +149,7 @@ cdef void release_takeback_done(Call* c, PGresult* res, int outcome) noexcept no
             continue
         x.cursor.next_offset = x.span.first
         if x.cursor.state == CURSOR_BUSY:
-            x.cursor.again |= AGAIN_NEWS
+            x.cursor.recheck |= RECHECK_NEWS
         elif x.cursor.state != CURSOR_READY:
             cursor_move(x.cursor, CURSOR_READY, 0)
             waiters_wake_cursor(x.cursor, &wake)

@@ -60,7 +60,7 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
     joblist_open(&r.passed, JOB_RESOLVING)
     r.jobs = NULL
     r.names = 0
-    while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.alone and r.jobs != NULL):
+    while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.isolated and r.jobs != NULL):
         job = joblist_take(&e.resolving)
         had = <int><uintptr_t>table_get(&r.asked, job.client)
         if had >= share:
@@ -77,7 +77,7 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
         job.at = JOB_ASKING
         end[0] = job
         end = &job.next
-        if job.alone:
+        if job.isolated:
             break
     table_free(&r.asked)
 
@@ -181,7 +181,7 @@ cdef void lookup_end(Engine* e) noexcept nogil:
         following = job.next
         job.next = NULL
         if apart:
-            job.alone = True
+            job.isolated = True
         if job.bound:
             ask_answer_refused(e, job)
         elif failed and not apart:

@@ -125,8 +125,8 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
         job = joblist_take(&c.jobs)
         if res == NULL:
             job_refuse(job, 503, texts.unknown)
-        elif job_may_retry(job, v.error_class, c.ended_us) or shared and not job.alone:
-            job.alone = job.alone or sqlstate_isolates(v.error_class)
+        elif job_may_retry(job, v.error_class, c.ended_us) or shared and not job.isolated:
+            job.isolated = job.isolated or sqlstate_isolates(v.error_class)
             job_queue(job, list)
         else:
             log_line(b"error", texts.event, pg_error(res))

@@ -136,8 +136,8 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
     l.looked_us = now_us
     l.round = 0
     l.peak = l.in_flight
-    if probed and l.alone > base:
-        base = l.alone
+    if probed and l.probe_mean > base:
+        base = l.probe_mean
     if base > 0 and l.recent > base:
         queue = l.limit * (1 - base / l.recent)
     low = min(low, <double>l.config.alpha)
@@ -168,7 +168,7 @@ cdef void limit_probe(Limit* l, int64_t now_us, double took) noexcept nogil:
         l.probe_sum += took
     if l.probe_n < LIMIT_PROBE and now_us - l.probe_us < l.config.interval_us or l.probe_n == 0:
         return
-    l.alone = l.probe_sum / l.probe_n
+    l.probe_mean = l.probe_sum / l.probe_n
     l.alone_us = now_us
     l.probe_us = 0
     l.looked_us = now_us

@@ -99,7 +99,8 @@ cdef inline void linger_arm(Engine* e, int64_t wait_us) noexcept nogil:
         e.hold_us = wait_us
 
 cdef bint linger_fires(Engine* e, JobQueue* q) noexcept nogil:
-    return q.jobs.n > 0 and not linger_waits(e, &q.hold, &q.hold, q.jobs.n, q.jobs.first.queued_us, q.jobs.n, &q.limit)
+    return q.jobs.n > 0 and not linger_waits(e, &q.linger, &q.linger, q.jobs.n, q.jobs.first.queued_us, q.jobs.n,
+                                             &q.limit)
 
 cdef bint linger_waits(Engine* e, const Linger* h, Linger* returning, int jobs, int64_t since_us, int gathered,
                        const Limit* l) noexcept nogil:

@@ -304,7 +304,7 @@ cdef void idset_batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
             pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &dups)
         idset_row_learn(&b.chunks[i], seen, base, pg_int8(res, row, PUSH_CREATED_AT),
                         &dups if status == PUSH_CHECKED else NULL)
-    for i in range(b.n_chunks if b.named else 0):
+    for i in range(b.n_chunks if b.expects else 0):
         idset_row_learn(&b.chunks[i], slice_of(NULL, 0), b.chunks[i].group.began + b.chunks[i].skip,
                         pg_int8(res, 0, PUSH_CREATED_AT), NULL)
     uv_mutex_unlock(&idsets.lock)

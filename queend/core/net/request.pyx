@@ -28,18 +28,18 @@ cdef void request_leave(Request* r) noexcept nogil:
     if r.conn != NULL:
         r.conn.held -= r.held
     r.conn = NULL
-    r.alone = True
+    r.clientless = True
     r.before = NULL
-    r.next = w.alone
-    if w.alone != NULL:
-        w.alone.before = r
-    w.alone = r
+    r.next = w.clientless
+    if w.clientless != NULL:
+        w.clientless.before = r
+    w.clientless = r
 
 cdef void request_unlist(Request* r) noexcept nogil:
     if r.before != NULL:
         r.before.next = r.next
     else:
-        r.worker.alone = r.next
+        r.worker.clientless = r.next
     if r.next != NULL:
         r.next.before = r.before
 
@@ -51,7 +51,7 @@ cdef void request_settle(Request* r) noexcept nogil:
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     epoch_unpin(w.pins, r.pin)
-    if r.alone:
+    if r.clientless:
         request_unlist(r)
     if r.arriving:
         request_settle(r)

@@ -113,9 +113,9 @@ cdef class ProbeCount:
         for i in range(self.request.n):
             it = &self.request.items[i]
             p = it.partition
-            if p.open == NULL:
-                p.open = batch_partition(&self.batch, p)
-            batch_place(&self.batch, p.open, it)
+            if p.gathering == NULL:
+                p.gathering = batch_partition(&self.batch, p)
+            batch_place(&self.batch, p.gathering, it)
         if not rows_cut(&self.batch):
             raise MemoryError()
         args_begin(&self.args, &STATEMENTS[<int>STMT_PUSH])

@@ -32,9 +32,9 @@ cdef bint appender_open(Process* p) noexcept nogil:
         appenders[n + i].main = &appenders[i]
         appenders[i].worker = p.workers[i % p.n]
         appenders[n + i].worker = appenders[i].worker
-        linger_of_type(&p.settings, &appenders[i].hold, TYPE_PUSH, &LINGER_PUSH)
-        linger_of_type(&p.settings, &appenders[n + i].hold, TYPE_PUSH, &LINGER_PUSH)
-        appenders[n + i].hold.patient = False     # its items have waited already
+        linger_of_type(&p.settings, &appenders[i].linger, TYPE_PUSH, &LINGER_PUSH)
+        linger_of_type(&p.settings, &appenders[n + i].linger, TYPE_PUSH, &LINGER_PUSH)
+        appenders[n + i].linger.patient = False     # its items have waited already
     return True
 
 cdef inline int appender_count(Worker* w) noexcept nogil:
@@ -67,7 +67,7 @@ cdef void appender_drain(Appender* s) noexcept nogil:
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
-    if s.again == NULL and appender_lingers(s):
+    if s.resend == NULL and appender_lingers(s):
         return
     if slotpool_take(engine_of(s.worker).slots) == NULL:
         appender_expire(s)
@@ -76,14 +76,14 @@ cdef void appender_drain(Appender* s) noexcept nogil:
 
 cdef bint appender_lingers(Appender* s) noexcept nogil:
     # Returns True if the gathering batch waits, for others or for clients that return.
-    return linger_waits(engine_of(s.worker), &s.hold, &s.hold, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items,
+    return linger_waits(engine_of(s.worker), &s.linger, &s.linger, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items,
                         NULL)
 
 cdef PushBatch* appender_next(Appender* s) noexcept nogil:
-    cdef PushBatch* b = s.again
+    cdef PushBatch* b = s.resend
     s.retry_at = 0
     if b != NULL:
-        s.again = b.next
+        s.resend = b.next
         b.next = NULL
         return b
     b = appender_take(s)
@@ -96,9 +96,9 @@ cdef PushBatch* appender_take(Appender* s) noexcept nogil:
     cdef PushBatch* b = s.gather
     cdef PushPartition* g = b.first
     s.gather = NULL
-    s.hold.expected = 0
+    s.linger.expected = 0
     while g != NULL:
-        g.partition.open = NULL
+        g.partition.gathering = NULL
         g = g.next
     return b
 
@@ -135,7 +135,7 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         idset_batch_known(b, &a.known)  # the batch may have fewer rows now
     logend_choose(b, slotpool_take(e.slots))
     rows_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
-    arg_bool(&a.compares, not b.plain)
+    arg_bool(&a.compares, not b.uncompressed)
     s.worker.counters.op[OP_PUSH].calls += 1
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
         call_send_single(&s.call, STMT_PUSH_ONE)
@@ -144,8 +144,8 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
 
 cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
     # Puts a batch before everything that was gathered.
-    b.next = s.again
-    s.again = b
+    b.next = s.resend
+    s.resend = b
 
 cdef void appender_drop(Appender* s, PushBatch* b) noexcept nogil:
     # Frees a batch that is empty or has failed. A batch that was cut off the batch to be scattered next keeps that
@@ -177,7 +177,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     spool.doubt = False
     # without a row the batch was empty, because memory ran out
-    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
+    b.expects = b.expects and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
     idset_batch_learn(b, res)
     logend_learn(b, res, s.call.sent_us)
     if appender_refuses(res):
@@ -191,7 +191,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         idloader_return(s, b)
     appender_answered(s, b)
     s.leaving = True
-    if s.again != NULL or s.gather != NULL and not appender_lingers(s):
+    if s.resend != NULL or s.gather != NULL and not appender_lingers(s):
         appender_send(s, appender_next(s))
     s.leaving = False
     results_scatter(s, b, res)
@@ -216,9 +216,9 @@ cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
     # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
     # spread that cost.
     cdef int waiting = s.gather.n_items if s.gather != NULL else 0
-    s.hold.expected = 0
-    if s.again == NULL and b.n_items + waiting <= LINGER_ITEMS:
-        linger_answered(&s.hold, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
+    s.linger.expected = 0
+    if s.resend == NULL and b.n_items + waiting <= LINGER_ITEMS:
+        linger_answered(&s.linger, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
 
 # ---- an error, or no answer ------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
             b.hurried = False
             # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
             # single item is sent again until the patience is over. While commits hang, both would be in vain.
-            if b.n_items > 1 and not (b.n_groups == 1 and appender_from_buffer(b.first)):
+            if b.n_items > 1 and not (b.n_partitions == 1 and appender_from_buffer(b.first)):
                 requeue_bisect(s, b)
             elif now - b.since_us > engine_of(s.worker).patience_us:
                 appender_give_up(s, b, FAILED_UNCLEAR)
@@ -278,7 +278,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
             catalog_want_reload(s.worker)
     elif (v.error_class == ERROR_DATA and b.n_items > 1
             or v.error_class == ERROR_UNCLEAR
-          and (b.n_groups > 1 or b.n_items > 1 and not appender_from_buffer(b.first))):
+          and (b.n_partitions > 1 or b.n_items > 1 and not appender_from_buffer(b.first))):
         requeue_bisect(s, b)
     elif v.error_class == ERROR_DATA:
         log_line(b"error", b"push_refused", pg_error(res))
@@ -315,12 +315,12 @@ cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
 cdef void appender_give_up(Appender* s, PushBatch* b, int failed) noexcept nogil:
     # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
     # stored in its place: it comes again in its order.
-    cdef PushBatch** at = &s.again
+    cdef PushBatch** at = &s.resend
     cdef PushBatch* other
-    cdef bint ordered = b.n_groups == 1 and appender_from_buffer(b.first)
+    cdef bint ordered = b.n_partitions == 1 and appender_from_buffer(b.first)
     while ordered and at[0] != NULL:
         other = at[0]
-        if other.n_groups == 1 and other.first.partition is b.first.partition:
+        if other.n_partitions == 1 and other.first.partition is b.first.partition:
             at[0] = other.next
             results_fail_all(s, other, failed)
         else:
@@ -339,9 +339,9 @@ cdef void appender_expire(Appender* s) noexcept nogil:
         appender_fail_all(s)
         return
     now = clock_mono_us()
-    while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
-        b = s.again
-        s.again = b.next
+    while s.resend != NULL and s.resend.since_us and now - s.resend.since_us > limit:
+        b = s.resend
+        s.resend = b.next
         results_fail_all(s, b, FAILED_UNREACHED)
     if s.gather != NULL:
         if s.gather.since_us == 0:
@@ -352,5 +352,5 @@ cdef void appender_expire(Appender* s) noexcept nogil:
 
 cdef void appender_fail_all(Appender* s) noexcept nogil:
     # Fails everything that waits, in its order. The requests send it into the failover buffer.
-    while s.again != NULL or s.gather != NULL:
+    while s.resend != NULL or s.gather != NULL:
         results_fail_all(s, appender_next(s), FAILED_UNREACHED)

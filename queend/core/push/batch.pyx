@@ -27,7 +27,7 @@ cdef PushPartition* batch_partition(PushBatch* b, Partition* p) noexcept nogil:
     else:
         b.first = g
     b.last = g
-    b.n_groups += 1
+    b.n_partitions += 1
     return g
 
 cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) noexcept nogil:
@@ -39,7 +39,7 @@ cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) no
         b.first = g.next
     if b.last is g:
         b.last = before
-    b.n_groups -= 1
+    b.n_partitions -= 1
     b.n_items -= g.n
 
 cdef void batch_pour(PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
@@ -84,19 +84,20 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             gone_end = &it.next
             it = following
             continue
-        to = s.side if p.on_side else s
+        to = s.side if p.in_loader else s
         if to.gather == NULL:
             to.gather = batch_new(to)
             if to.gather != NULL:
                 to.gather.incarnation = catalog.incarnation
-                to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
+                to.gather.begun_us = clock_mono_us() if s.linger.patient else 0
         short = to.gather == NULL
         if short:
             break
-        if batch_full(to.gather, part.job, s.hold.max_jobs) or pushers_full(s, of, to.gather):
+        if batch_full(to.gather, part.job, s.linger.max_jobs) or pushers_full(s, of, to.gather):
             s.full = True
             break
-        if p.open == NULL and of != NULL and of.client != CLIENT_NONE and to.gather.n_groups >= PUSHERS_PARTITIONS:
+        if (p.gathering == NULL and of != NULL and of.client != CLIENT_NONE
+                and to.gather.n_partitions >= PUSHERS_PARTITIONS):
             # The item waits. Items of partitions that have a push partition go on: they need no further row of the log.
             it.next = NULL
             kept_end[0] = it
@@ -104,16 +105,16 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             s.passed_by += 1
             it = following
             continue
-        if p.open == NULL:
-            p.open = batch_partition(to.gather, p)
-            short = p.open == NULL
+        if p.gathering == NULL:
+            p.gathering = batch_partition(to.gather, p)
+            short = p.gathering == NULL
             if short:
                 break
             if of != NULL:
-                of.groups += 1
+                of.partitions += 1
         if of != NULL:
             of.bytes += it.payload.n + 64
-        batch_place(to.gather, p.open, it)
+        batch_place(to.gather, p.gathering, it)
         if to.gather.job is not part.job:
             to.gather.job = part.job
             to.gather.n_jobs += 1
@@ -131,12 +132,12 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
 cdef inline bint batch_full(PushBatch* b, PushJob* j, int most_jobs) noexcept nogil:
     # Returns True if the batch has no room for another item of j.
     return (b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES
-            or b.n_groups >= BATCH_PARTITIONS)
+            or b.n_partitions >= BATCH_PARTITIONS)
 
 cdef inline bint batch_fits(PushBatch* b, PushPart* part) noexcept nogil:
     # Returns True if the batch has room for the whole part. A part from the failover buffer must fit into one batch:
     # its partitions are stored in their order, or later.
-    return (b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_PARTITIONS
+    return (b.n_items + part.left <= BATCH_ITEMS and b.n_partitions + part.left <= BATCH_PARTITIONS
             and b.bytes + part.job.job.bytes <= BATCH_BYTES)
 
 # ---- an item is placed -----------------------------------------------------------------------------------------------

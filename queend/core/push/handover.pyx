@@ -83,7 +83,7 @@ cdef void handover_claim(Appender* s, PushBatch* b, int row, Group* group) noexc
             if j == NULL:
                 group.handing = NULL
                 return
-            handover_take(j, max(b.n_groups // group.n_wait + 1, autopilot_soon(&group.handling)))
+            handover_take(j, max(b.n_partitions // group.n_wait + 1, autopilot_soon(&group.handling)))
             group.handing = j
     claim = &b.claims[b.n_claims]
     b.n_claims += 1
@@ -210,7 +210,7 @@ cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
         if not c.answers:
             continue          # the pop was woken, or its first claim has answered it
         out = NULL
-        if j.job.r.worker is not s.worker or j.gone:
+        if j.job.r.worker is not s.worker or j.client_gone:
             buf_init(&j.handed)
             out = &j.handed
         j.n_handed = handover_write(s.worker, out, j)
@@ -284,7 +284,7 @@ cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     # Sends an answer that arrives from the appender's thread. If the client left meanwhile, gives the leases back.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
-    if not j.gone:
+    if not j.client_gone:
         out = reply_begin(j.job.r, 200, delivery_type(j))
         buf_put(out, j.handed.data, j.handed.len)
         if j.handed.failed:

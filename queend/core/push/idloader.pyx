@@ -19,19 +19,19 @@ cdef void idloader_take(Appender* s, PushBatch* b, PGresult* res) noexcept nogil
         if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
             g = b.chunks[i].group
             g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (IDLOADER_MORE + 1)
-            g.to_side = g.to_side or g.learn or g.known == KNOWN_CROWDED
-            any = any or g.to_side
+            g.needs_ids = g.needs_ids or g.learn or g.known == KNOWN_CROWDED
+            any = any or g.needs_ids
     g = b.first if any else NULL
     while g != NULL:
-        any = g.to_side
-        g.to_side = False
+        any = g.needs_ids
+        g.needs_ids = False
         if any and not idloader_blocked(s, g.partition):
             idloader_move(s, b, g)
         g = g.next
 
 cdef bint idloader_blocked(Appender* s, Partition* p) noexcept nogil:
     # Returns True if older items of the partition wait to be sent by s.
-    cdef PushBatch* b = s.again
+    cdef PushBatch* b = s.resend
     cdef PushPartition* g
     while b != NULL:
         g = b.first
@@ -44,7 +44,7 @@ cdef bint idloader_blocked(Appender* s, Partition* p) noexcept nogil:
 
 cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept nogil:
     cdef Appender* side = s.side
-    cdef PushPartition* gathered = g.partition.open
+    cdef PushPartition* gathered = g.partition.gathering
     cdef PushPartition* to
     if side.gather == NULL:
         side.gather = batch_new(side)
@@ -57,11 +57,11 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
     idloader_pour(b, g, side.gather, to)
     if gathered != NULL:
         idloader_pour(s.gather, gathered, side.gather, to)
-        if s.gather.n_groups == 0:
+        if s.gather.n_partitions == 0:
             batch_free(s.gather)
             s.gather = NULL
-    g.partition.open = to
-    g.partition.on_side = True
+    g.partition.gathering = to
+    g.partition.in_loader = True
 
 cdef void idloader_pour(PushBatch* b, PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
     cdef PushPartition* before = NULL
@@ -139,22 +139,22 @@ cdef void idloader_return(Appender* side, PushBatch* b) noexcept nogil:
     cdef PushPartition* to
     cdef Appender* s = side.main
     cdef Partition* p
-    if side.again != NULL:
+    if side.resend != NULL:
         return
     while g != NULL:
         p = g.partition
         g = g.next
-        p.on_side = False
-        if p.open == NULL:
+        p.in_loader = False
+        if p.gathering == NULL:
             continue
         if s.gather == NULL:
             s.gather = batch_new(s)
         to = batch_partition(s.gather, p) if s.gather != NULL else NULL
         if to == NULL:
-            p.on_side = True
+            p.in_loader = True
             continue
-        idloader_pour(side.gather, p.open, s.gather, to)
-        p.open = to
-    if side.gather != NULL and side.gather.n_groups == 0:
+        idloader_pour(side.gather, p.gathering, s.gather, to)
+        p.gathering = to
+    if side.gather != NULL and side.gather.n_partitions == 0:
         batch_free(side.gather)
         side.gather = NULL

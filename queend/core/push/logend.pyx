@@ -25,7 +25,7 @@ cdef inline const unsigned char* logend_high(PushPartition* g) noexcept nogil:
 
 cdef inline bint logend_exclusive(const LogEnd* end) noexcept nogil:
     # Returns True if, with the push about to leave, no other process has written for long enough to name the head.
-    return end.alone + 1 >= HEAD_EXCLUSIVE << (4 * end.conflicts)
+    return end.exclusive + 1 >= HEAD_EXCLUSIVE << (4 * end.conflicts)
 
 # ---- before the push is sent -----------------------------------------------------------------------------------------
 # A named head must never be too high, but a server may have lost the row before it. So a head is named only to a
@@ -38,20 +38,20 @@ cdef void logend_choose(PushBatch* b, const Slot* slot) noexcept nogil:
     cdef PushPartition* g = b.first
     cdef int64_t now = dbclock_now()
     cdef bint clock = dbclock_known()
-    b.named = slot != NULL and clock and not b.check_ids and not b.scheduled
+    b.expects = slot != NULL and clock and not b.check_ids and not b.scheduled
     while g != NULL:
         g.answers = 0
         g.as_sent = True
-        g.told = False
+        g.has_high = False
         g.ids_recent = clock and (not g.has_v7 or logend_id_recent(g.lo, now) and logend_id_recent(g.hi, now))
-        g.hint = atomic_get64(&g.partition.row_base)
-        b.named = b.named and g.partition.end.sent_us > slot.served_us and logend_expects(g, now)
+        g.hint_offset = atomic_get64(&g.partition.row_base)
+        b.expects = b.expects and g.partition.end.sent_us > slot.served_us and logend_expects(g, now)
         if not g.partition.end.known and logend_exclusive(&g.partition.end):
-            g.hint = HINT_HIGH - g.hint
+            g.hint_offset = HINT_HIGH - g.hint_offset
         g = g.next
-    g = b.first if b.named else NULL
+    g = b.first if b.expects else NULL
     while g != NULL:
-        g.hint = HINT_EXPECTED
+        g.hint_offset = HINT_EXPECTED
         g.began = g.partition.end.next
         g = g.next
 
@@ -75,7 +75,7 @@ cdef void logend_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept no
         status = pg_int2(res, row, PUSH_STATUS)
         if status != PUSH_CLAIMED and 0 <= i < b.n_chunks:
             logend_learn_row(&b.chunks[i], status, res, row)
-    for i in range(b.n_chunks if b.named else 0):
+    for i in range(b.n_chunks if b.expects else 0):
         b.chunks[i].group.answers += 1
         b.chunks[i].group.ended = b.chunks[i].group.began + b.chunks[i].skip + b.chunks[i].n
         b.chunks[i].group.ended_at = pg_int8(res, 0, PUSH_CREATED_AT)
@@ -95,8 +95,8 @@ cdef void logend_learn_row(PushChunk* c, int status, PGresult* res, int row) noe
     if c.skip == 0:
         g.began = base
         high = pg_bytes(res, row, PUSH_SEEN)
-        g.told = g.hint < HINT_EXPECTED and high.n == 16
-        if g.told:
+        g.has_high = g.hint_offset < HINT_EXPECTED and high.n == 16
+        if g.has_high:
             memcpy(g.high, high.p, 16)
     if g.answers == 1 or base + c.n > g.ended:
         g.ended = base + c.n
@@ -109,16 +109,16 @@ cdef void logend_update(PushPartition* g) noexcept nogil:
         end.known = False
         return
     if alone:
-        end.alone += end.alone < 0xffff
+        end.exclusive += end.exclusive < 0xffff
     else:
-        end.alone = 0
+        end.exclusive = 0
         end.conflicts += g.conflict and end.conflicts < HEAD_CONFLICTS
     g.conflict = False
-    if g.told:
+    if g.has_high:
         memcpy(end.high, g.high, 16)
     else:
         memcpy(end.high, logend_high(g), 16)
-    end.known = g.told or end.known and alone and g.ids_recent
+    end.known = g.has_high or end.known and alone and g.ids_recent
     end.next = g.ended
     end.at = g.ended_at
 
@@ -126,11 +126,11 @@ cdef bint logend_conflict(PushBatch* b, PGresult* res) noexcept nogil:
     # Forgets the heads named by a statement that failed or whose outcome is unknown: they are looked up from now on.
     # Returns True if a wrong head was the statement's only fault.
     cdef const char* code = PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL
-    cdef bint fault = b.named and code != NULL and (strcmp(code, b"23505") == 0 or strcmp(code, b"QD409") == 0)
-    cdef PushPartition* g = b.first if b.named else NULL
+    cdef bint fault = b.expects and code != NULL and (strcmp(code, b"23505") == 0 or strcmp(code, b"QD409") == 0)
+    cdef PushPartition* g = b.first if b.expects else NULL
     while g != NULL:
         g.partition.end.known = False
         g.conflict = fault
         g = g.next
-    b.named = False
+    b.expects = False
     return fault

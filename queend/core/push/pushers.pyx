@@ -55,7 +55,7 @@ cdef void pusher_pour(Appender* s, Pusher* x, bint share) noexcept nogil:
     x.first = NULL
     while part != NULL:
         following = <PushPart*>part.msg.next
-        if (s.full and x.client != CLIENT_NONE or share and (x.groups >= SHARE_PARTITIONS or x.bytes >= SHARE_BYTES)
+        if (s.full and x.client != CLIENT_NONE or share and (x.partitions >= SHARE_PARTITIONS or x.bytes >= SHARE_BYTES)
                 or x.client == CLIENT_NONE and x.first != NULL or not batch_take(s, part, x)):
             pusher_wait(s, x, part)
         part = following
@@ -73,7 +73,7 @@ cdef void pushers_turn(Appender* s) noexcept nogil:
     s.passed_by = 0
     while x != NULL:
         following = x.next
-        x.groups = 0
+        x.partitions = 0
         x.bytes = 0
         if x.first == NULL:
             pusher_free(s, x)

@@ -13,11 +13,11 @@ cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     if rest == NULL:
         return False
     requeue_divide(b, rest, last)
-    rest.plain = b.plain
+    rest.uncompressed = b.uncompressed
     rest.hurried = b.hurried
     b.n_chunks = end
-    rest.next = s.again
-    s.again = rest
+    rest.next = s.resend
+    s.resend = rest
     return True
 
 cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
@@ -34,10 +34,10 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     half.since_us = b.since_us
     half.check_ids = b.check_ids
     half.hurried = b.hurried
-    half.plain = b.plain
+    half.uncompressed = b.uncompressed
     g = b.first
-    if b.n_groups > 1:
-        for i in range(b.n_groups // 2 - 1):
+    if b.n_partitions > 1:
+        for i in range(b.n_partitions // 2 - 1):
             g = g.next
         requeue_divide(b, half, g)
     else:
@@ -63,13 +63,13 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
         requeue_bisect_dups(g, other)
         half.first = other
         half.last = other
-        half.n_groups = 1
+        half.n_partitions = 1
         half.n_items = other.n
         b.n_items = n
         # lo and hi stay those of both halves: a wider range only costs a look-up
-    half.next = s.again
+    half.next = s.resend
     b.next = half
-    s.again = b
+    s.resend = b
 
 cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
     # Moves the push partitions behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of
@@ -81,10 +81,10 @@ cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noe
     last.next = NULL
     b.last = last
     while g != NULL:
-        rest.n_groups += 1
+        rest.n_partitions += 1
         rest.n_items += g.n
         g = g.next
-    b.n_groups -= rest.n_groups
+    b.n_partitions -= rest.n_partitions
     b.n_items -= rest.n_items
     rest.arena = b.arena
     b.arena = arena
@@ -134,7 +134,7 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     again.since_us = b.since_us
     again.check_ids = b.check_ids
     again.hurried = b.hurried
-    again.plain = True
+    again.uncompressed = True
     g = b.first
     while g != NULL:
         following = g.next
@@ -146,7 +146,7 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
             runitem_expand_all(g)
             batch_pour(g, again, other)
         g = following
-    if again.n_groups == 0:
+    if again.n_partitions == 0:
         batch_free(again)
         return NULL
     return again
@@ -163,7 +163,7 @@ cdef struct EvictedMsg:
 
 cdef void requeue_reloaded(Appender* s) noexcept nogil:
     # Evicts from all batches of an appender after a reload, on its thread. Push partitions that can still be sent stay.
-    cdef PushBatch* b = s.again
+    cdef PushBatch* b = s.resend
     s.stale = False
     while b != NULL:
         requeue_evict(s, b)
@@ -171,9 +171,9 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
     if s.gather != NULL:
         requeue_evict(s, s.gather)
     # empty batches are freed, unless the batch in flight may use their memory (requeue_divide)
-    while s.again != NULL and s.again.first == NULL and s.flying == NULL:
-        b = s.again
-        s.again = b.next
+    while s.resend != NULL and s.resend.first == NULL and s.flying == NULL:
+        b = s.resend
+        s.resend = b.next
         batch_free(b)
     if s.gather != NULL and s.gather.first == NULL:
         b = s.gather
@@ -201,8 +201,8 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
         following = g.next
         if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g):
             batch_unlink(b, last, g)
-            if g.partition.open is g:
-                g.partition.open = NULL
+            if g.partition.gathering is g:
+                g.partition.gathering = NULL
             if b.check_ids and not g.partition.dead:
                 result_fail(s, g, FAILED_UNREACHED, NULL)     # they may be stored already, in clear
             else:

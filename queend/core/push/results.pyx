@@ -59,7 +59,7 @@ cdef void results_take(PushBatch* b, PGresult* res) noexcept nogil:
             result_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
         elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_CHECKED:
             result_row(&b.chunks[i], res, row)
-    for i in range(b.n_chunks if b.named else 0):
+    for i in range(b.n_chunks if b.expects else 0):
         result_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
 
 cdef void result_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogil:

@@ -61,7 +61,7 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
     # Encodes the rows of a batch. Array `known` takes what is known of the batch's ids, or the named heads. It stays
     # empty if push needs nothing of this. It is NULL if the statement does not ask. Array `hint` takes what is known of
     # each partition's newest row; NULL if the statement does not ask.
-    cdef bint told = known != NULL and (b.has_other or b.named)
+    cdef bint told = known != NULL and (b.has_other or b.expects)
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
@@ -74,9 +74,9 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
         pgarray_int4(&a.skip, c.skip)
         pgarray_int4(&a.n, c.n)
         if told:
-            row_put_known(g, known, b.named)
+            row_put_known(g, known, b.expects)
         if hint != NULL:
-            pgarray_int8(hint, g.hint)
+            pgarray_int8(hint, g.hint_offset)
         if not g.has_client and not b.check_ids:
             kind = ROW_MADE
         elif not g.has_other:
@@ -90,13 +90,13 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
             pgarray_uuid(&a.lo, g.lo)
         else:
             pgarray_null(&a.lo)
-        if b.named:
+        if b.expects:
             pgarray_uuid(&a.hi, logend_high(g))
         elif g.has_v7:
             pgarray_uuid(&a.hi, g.hi)
         else:
             pgarray_null(&a.hi)
-        row_put(a, pack, c, b.plain)
+        row_put(a, pack, c, b.uncompressed)
     rows_lanes(&a.lanes, lanes)
 
 cdef void rows_lanes(PgArray* out, uint64_t lanes) noexcept nogil:

@@ -23,7 +23,7 @@ cdef Cursor* cursor_get(Group* g, Partition* p) noexcept nogil:
     c.due.owner = c
     c.partition = p
     c.group = g
-    c.fresh = 1
+    c.may_be_missing = 1
     c.all_next = g.all_cursors
     if c.all_next != NULL:
         c.all_next.all_prev = c
@@ -41,7 +41,7 @@ cdef Cursor* cursor_or_scan(Group* g, Partition* p) noexcept nogil:
 cdef inline void cursor_row_made(Cursor* c) noexcept nogil:
     # Notes that the database has the cursor's row, by the answer to a claim. A forget since may have removed the row
     # again. Requires book.lock.
-    atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
+    atomic_set8(&c.may_be_missing, c.may_be_missing == MISSING_AGAIN)
 
 # ---- states ----------------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         g.n_leased += state == CURSOR_LEASED
         c.looked = 0
     elif state == CURSOR_BUSY:
-        c.again = 0
+        c.recheck = 0
 
 cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
     # Books a claim of the records before next_offset: leased, or consumed at once. gone: the pop's client has left
@@ -98,7 +98,7 @@ cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, i
         now = j.claimed_us    # the lease began between that moment and now
     cursor_row_made(c)
     c.next_offset = next_offset
-    c.open = not j.req.auto_ack
+    c.partly_acked = not j.req.auto_ack
     if not j.req.auto_ack:
         cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
     elif gone:
@@ -109,7 +109,7 @@ cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, i
 
 cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     # Makes a cursor, which nothing holds after a claim or an acknowledgment, ready if there is more, else idle.
-    if c.again or c.partition.head > c.next_offset:
+    if c.recheck or c.partition.head > c.next_offset:
         cursor_move(c, CURSOR_READY, 0)
     else:
         cursor_move(c, CURSOR_IDLE, 0)
@@ -117,7 +117,7 @@ cdef inline void cursor_rest(Cursor* c) noexcept nogil:
 cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
     # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
     if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_NEWS if due <= now else 0
+        c.recheck |= RECHECK_NEWS if due <= now else 0
         return                # else the claim in flight will tell, or the next look
     c.wakes_at = at
     if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):

@@ -40,11 +40,11 @@ cdef void index_new_head(Partition* p, int64_t head, PopJob** wake) noexcept nog
         c = cursor_or_scan(g, p) if not g.dead else NULL
         if c != NULL:
             if c.state == CURSOR_IDLE:
-                if c.next_offset < head or c.fresh:     # else a push has handed it over
+                if c.next_offset < head or c.may_be_missing:     # else a push has handed it over
                     cursor_move(c, CURSOR_READY, 0)
                     waiters_wake_cursor(c, wake)
             elif c.state == CURSOR_BUSY:
-                c.again |= AGAIN_NEWS
+                c.recheck |= RECHECK_NEWS
         g = g.next
 
 cdef void index_head_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
@@ -63,7 +63,7 @@ cdef void index_notify(Partition* p, int64_t head, PopJob** wake) noexcept nogil
         if not g.dead:
             c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else cursor_or_scan(g, p)
         if c != NULL and c.state == CURSOR_BUSY:
-            c.again |= AGAIN_NEWS
+            c.recheck |= RECHECK_NEWS
         elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
             cursor_move(c, CURSOR_READY, 0)
             waiters_wake_cursor(c, wake)
@@ -103,14 +103,14 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
         outbox_freed(p.id, g.id)
     if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE if released else AGAIN_NEWS
+        c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
         return
     if not released:
         return
     if forgets != book.forgets:
         index_ack_lost(g, p, wake)
         return
-    c.open = committed + 1 < c.next_offset
+    c.partly_acked = committed + 1 < c.next_offset
     c.next_offset = committed + 1
     wait = retry_until - dbclock_now() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
@@ -119,7 +119,7 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
         return
     if c.state == CURSOR_READY:
         return
-    c.again = 0
+    c.recheck = 0
     cursor_rest(c)
     if c.state == CURSOR_READY:
         waiters_wake_cursor(c, wake)
@@ -136,7 +136,7 @@ cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     if c == NULL:
         return
     if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE
+        c.recheck |= RECHECK_FREE
     elif c.state == CURSOR_LEASED:
         cursor_move(c, CURSOR_READY, 0)
         waiters_wake_cursor(c, wake)
@@ -178,10 +178,10 @@ cdef void index_forget(Group* g) noexcept nogil:
     # Cursors that are ready or busy stay so: the database decides. Requires book.lock.
     cdef Cursor* c = g.all_cursors
     while c != NULL:
-        atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
-        c.open = 0
+        atomic_set8(&c.may_be_missing, MISSING_AGAIN if c.state == CURSOR_BUSY else 1)
+        c.partly_acked = 0
         if c.state == CURSOR_BUSY:
-            c.again |= AGAIN_NEWS
+            c.recheck |= RECHECK_NEWS
         elif c.state != CURSOR_READY:
             cursor_move(c, CURSOR_IDLE, 0)
         c = c.all_next
@@ -206,7 +206,7 @@ cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexce
     if c == NULL:
         return False
     if c.state == CURSOR_BUSY:
-        c.again |= AGAIN_FREE
+        c.recheck |= RECHECK_FREE
     elif c.state == CURSOR_LEASED and c.fed == NULL:
         cursor_move(c, CURSOR_READY, 0)
         waiters_wake_cursor(c, wake)

@@ -345,9 +345,9 @@ cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcep
         text_escape(b, queue)
     else:
         buf_text(b, b"null")
-    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.gone else 0)
+    member_int(b, b",\"state_ops_applied\":", q.n if done and not q.windows_closed else 0)
     buf_text(b, b",\"push_results\":")
-    if done and not q.gone:
+    if done and not q.windows_closed:
         pushreply_items(b, &q.push, q.push.n)
     else:
         buf_text(b, b"[]")

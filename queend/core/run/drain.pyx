@@ -58,7 +58,7 @@ cdef void drain_pushes(Engine* e) noexcept nogil:
 
 cdef inline bint drain_stream_waits(Appender* s) noexcept nogil:
     # Returns True if the appender has a batch to send and no statement in flight.
-    return s.flying == NULL and (s.again != NULL or s.gather != NULL)
+    return s.flying == NULL and (s.resend != NULL or s.gather != NULL)
 
 cdef inline void drain_export_limits(Engine* e) noexcept nogil:
     # Copies the limits to the counters, for the metrics.

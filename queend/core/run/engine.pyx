@@ -297,7 +297,7 @@ cdef bint engine_idle(Worker* w) noexcept nogil:
     if w is leader and spill_busy():
         return False
     for i in range(appenders_all):
-        if appenders[i].worker is w and (appenders[i].flying != NULL or appenders[i].again != NULL
+        if appenders[i].worker is w and (appenders[i].flying != NULL or appenders[i].resend != NULL
                                          or appenders[i].gather != NULL):
             return False
     return True

@@ -88,7 +88,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
 cdef void jobtype_queue(Engine* e, JobQueue* q, int job_type, const LingerRule* rule) noexcept nogil:
     joblist_open(&q.jobs, JOB_LEASING)
     limit_of_type(e, &q.limit, job_type)
-    linger_of_type(e.settings, &q.hold, job_type, rule)
+    linger_of_type(e.settings, &q.linger, job_type, rule)
 
 cdef void jobtypes_drains(Engine* e) noexcept nogil:
     cdef Drain* d

@@ -58,7 +58,7 @@ cdef void stopreport_write(Worker* w) noexcept nogil:
                     told += stopreport_feed(c.feed, &seen, STOPREPORT_MOST - told, &text)
                 r = r.next
             c = c.next
-    r = w.alone
+    r = w.clientless
     while r != NULL:
         seen += 1
         if told < STOPREPORT_MOST:
@@ -201,7 +201,7 @@ cdef void stopreport_pop(PopJob* j, int64_t now, Buf* text) noexcept nogil:
     stopreport_number(text, b", candidates: ", j.n_cursors, b"")
     if j.until_us:
         stopreport_number(text, b", waits for ", (j.until_us - now) // 1000, b" ms")
-    if j.gone:
+    if j.client_gone:
         buf_text(text, b", for nobody")
 
 cdef void stopreport_push(PushJob* j, Buf* text) noexcept nogil:

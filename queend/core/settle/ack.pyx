@@ -167,7 +167,7 @@ cdef bint ack_send(Engine* e) noexcept nogil:
     memset(&later, 0, sizeof(later))
     leasedack_renew(e, &e.acks.jobs)
     j = <AckJob*>e.acks.jobs.first
-    while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs and looks < CALL_LOOKS:
+    while j != NULL and n < CALL_ACKS and jobs < e.acks.linger.max_jobs and looks < CALL_LOOKS:
         if not ack_waits(e, j):
             n += j.pending
             jobs += 1
@@ -180,9 +180,9 @@ cdef bint ack_send(Engine* e) noexcept nogil:
         if ack_waits(e, j):
             joblist_add(&later, joblist_take(&e.acks.jobs))
             continue
-        if j.job.alone and call.base.jobs.n:
+        if j.job.isolated and call.base.jobs.n:
             break
-        alone = j.job.alone
+        alone = j.job.isolated
         joblist_take(&e.acks.jobs)
         before = call.n_rows
         ack_rows_add(call, &e.ack_rows, j)

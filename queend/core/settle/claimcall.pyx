@@ -26,7 +26,7 @@ cdef bint claimcall_fires(Engine* e) noexcept nogil:
     # Returns True if a call should leave. Claims and the acknowledgments that travel with them wait together.
     # Acknowledgments alone may linger up to LINGER_SPARE_US (leasedack_may_linger).
     cdef JobQueue* q = &e.claims
-    cdef const Linger* hold = &q.hold
+    cdef const Linger* hold = &q.linger
     cdef Job* oldest = q.jobs.first
     cdef int n = q.jobs.n + e.leased.n
     cdef int64_t wait, now
@@ -41,9 +41,9 @@ cdef bint claimcall_fires(Engine* e) noexcept nogil:
     if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
         oldest = e.leased.first
     # The linger that the operator set for acknowledgments applies if no claim travels with them.
-    if q.jobs.n == 0 and e.acks.hold.patient:
-        hold = &e.acks.hold
-    return not linger_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
+    if q.jobs.n == 0 and e.acks.linger.patient:
+        hold = &e.acks.linger
+    return not linger_waits(e, hold, &q.linger, n, oldest.queued_us, n, &q.limit)
 
 cdef void claimcall_expire(Engine* e) noexcept nogil:
     # Moves the jobs to e.pops while there is no connection: popcall_expire handles their patience.
@@ -66,13 +66,13 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         return False
     call.acks.at = JOB_FETCHING
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
-    while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
+    while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.linger.max_jobs
             and call.n_cursors < CALL_CURSORS):
         call.expected += <int64_t>(<PopJob*>e.claims.jobs.first).taken_bytes
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        if j.gone or j.group.dead or j.group.paused or popend_token_stale(j):
+        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j):
             rowcache_release_all(j.taken, j.n_cursors)
             popend_turn_away(e, j)
         else:
@@ -110,7 +110,7 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef int row = 0
     if e.claims.limit.in_flight == 0 and outcome < SLOT_UNSENT:
-        linger_answered(&e.claims.hold, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
+        linger_answered(&e.claims.linger, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
                         c.ended_us)
     if call.n_leased == 0:
         pass
@@ -174,7 +174,7 @@ cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
             rowcache_release(t)
             cursor_move(c, CURSOR_READY, 0)
         else:
-            cursor_claimed(c, j, j.gone, t.first + t.take, now)
+            cursor_claimed(c, j, j.client_gone, t.first + t.take, now)
             if j.req.auto_ack:
                 popend_consumed(j, n, t.first, t.first + t.take)
             else:
@@ -187,7 +187,7 @@ cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
     j.n_cursors = n
 
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
-    if j.n_made and not j.gone:
+    if j.n_made and not j.client_gone:
         delivery_cached(e.worker, j)
         return
     rowcache_release_all(j.taken, j.n_cursors)

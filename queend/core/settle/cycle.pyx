@@ -173,7 +173,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     if pg_bool(res, 0, CYCLE_WAITS) and cycle_flush_wait(call.base.engine, j):
         return
     if pg_bool(res, 0, CYCLE_GONE):
-        q.gone = True
+        q.windows_closed = True
         cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), slice_of(NULL, 0))
         return
     if not pg_null(res, 0, CYCLE_ERROR):
@@ -292,7 +292,7 @@ cdef void cycle_spans(Request* r, CycleReq* q, Slice queue, int status) noexcept
     if trace_request(r.headers_raw, &r.arena, &parent, &state):
         span_put(r.worker, SPAN_CYCLE, parent, span_began(r), status, q.count if q.has_ack else 1, queue,
                  slice_of(NULL, 0), q.group, -1)
-        if not q.gone:
+        if not q.windows_closed:
             push_spans(r, &q.push, status)
 
 cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:

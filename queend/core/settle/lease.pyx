@@ -92,7 +92,7 @@ cdef bint lease_send(Engine* e) noexcept nogil:
     cdef RenewArgs* a = <RenewArgs*>e.args.at
     if call == NULL:
         return False
-    lease_take(call, &e.leases.jobs, e.leases.hold.max_jobs, &a.lease, &a.seconds)
+    lease_take(call, &e.leases.jobs, e.leases.linger.max_jobs, &a.lease, &a.seconds)
     e.worker.counters.op[OP_LEASE].calls += 1
     return call_send(call)
 

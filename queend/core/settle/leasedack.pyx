@@ -142,7 +142,7 @@ cdef void leasedack_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     cdef bint placed
     leasedack_renew(e, &e.leased)
     j = <AckJob*>e.leased.first
-    while j != NULL and jobs < e.acks.hold.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
+    while j != NULL and jobs < e.acks.linger.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
         jobs += 1
         room += j.n_leased
         j = <AckJob*>j.job.next

@@ -63,7 +63,7 @@ cdef struct Limit:
     double fastest            # fastest call as of the last look, us: shows how far away the database is; 0: unknown
     int64_t[LIMIT_SPANS] span_at        # start of each step's time, us
     double[LIMIT_SPANS] span_min        # fastest call in each step
-    double alone              # mean of the last probe's calls, us
+    double probe_mean         # mean of the last probe's calls, us
     int64_t alone_us          # when the last probe ended; 0: never
     int64_t probe_us          # when the running probe began; 0: none runs
     int probe_n               # calls of the running probe so far

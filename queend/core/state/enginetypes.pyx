@@ -164,7 +164,7 @@ cdef struct JobQueue:
     # Jobs of one type that wait for a statement. The linger says when the statement leaves, its limit how many are in
     # flight.
     JobList jobs
-    Linger hold
+    Linger linger
     Limit limit
 
 cdef enum:

@@ -54,7 +54,7 @@ cdef struct Job:
     int long_polls
     uint8_t bound             # a name that the job asked for may not be created (find/ask)
     Slice bound_at            # queue of that name
-    bint alone  # goes alone after an error that the job may have caused, so that a repeated error hits only this job
+    bint isolated  # goes alone after an error that the job may have caused, so that a repeated error hits only this job
     int64_t born_us
     int64_t queued_us         # when it began to wait for a statement
     size_t bytes

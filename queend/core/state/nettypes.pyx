@@ -32,7 +32,7 @@ cdef struct Request:
     uint8_t keep_alive
     uint8_t replied
     uint8_t early             # its body was not read yet: it waits for its token (READ_LATER)
-    uint8_t alone             # it is in the worker's list of requests without a client
+    uint8_t clientless        # it is in the worker's list of requests without a client
     uint8_t unanswerable      # its answer got no memory: a short one replaces it
     uint8_t asks              # bits of ASK_*
     uint8_t pin               # pin of the epoch that protects the entries it found (base/epoch), 0: no look-up made
@@ -103,7 +103,7 @@ cdef struct ClientAddress:    # of one or more clients (net/budget)
     int connections           # guarded by budget.lock; the sums of its connections below are atomic
     int64_t arriving          # Conn.arriving
     int64_t untaken           # Conn.untaken
-    int64_t long_polls        # Conn.stands
+    int64_t long_polls        # Conn.long_polls
     int64_t parts             # Feed.parts_held
 
 cdef struct Conn:

@@ -57,9 +57,9 @@ cdef struct PopJob:
     int reserved              # tokens that it holds
     int shared                # SHARED_*: the rates of these tokens
     int allowed               # messages that it may take
-    bint gone                 # the client left
+    bint client_gone          # the client left
     bint asked                # asked for names since the last attempt
-    bint named                # its names were looked up
+    bint looked_up            # its names were looked up
     bint known                # its queue exists
     uint8_t why
     int width                 # allocated candidates

@@ -121,13 +121,13 @@ cdef struct PushPartition:
     int missing               # records that are in none of these rows
     bint refused              # nothing was stored: must be sent again, uncompressed
     bint scheduled            # a record has a delivery time
-    bint to_side              # must wait at the appender's id loader: push/idloader
+    bint needs_ids            # must wait at the appender's id loader: push/idloader
     bint learn                # the partition's ids must be read before it is sent
     # Fields of push/logend:
-    int64_t hint              # what the statement tells the database about its newest row; HINT_*
+    int64_t hint_offset       # what the statement tells the database about its newest row; HINT_*
     int answers               # answers received for its rows
     bint as_sent              # all records were stored unchanged
-    bint told                 # the answer contained `high`
+    bint has_high             # the answer contained `high`
     bint ids_recent           # all version-7 ids are within HEAD_RECENT_US of the database's clock
     bint conflict             # the named head was wrong, or did not suffice
     unsigned char[16] high
@@ -150,7 +150,7 @@ cdef struct PushBatch:
     Arena arena
     PushPartition* first
     PushPartition* last
-    int n_groups
+    int n_partitions
     int n_items
     int n_jobs                # requests with items in the batch
     PushJob* job              # the last of these requests
@@ -164,8 +164,8 @@ cdef struct PushBatch:
     bint check_ids            # its outcome was lost once: every id is checked
     bint scheduled            # a record has a delivery time
     bint has_other            # an id is the client's and not of version 7
-    bint plain                # SQL removes its duplicates: no row is compressed and no id is compared here
-    bint named                # all heads are named
+    bint uncompressed         # SQL removes its duplicates: no row is compressed and no id is compared here
+    bint expects              # all heads are named
     bint hurried              # a push without an answer after ANSWER_MS goes into the failover buffer, if one exists
     int tries
     int64_t since_us          # when the batch was first sent
@@ -190,7 +190,7 @@ cdef struct Pusher:
     uint64_t client           # Job.client
     PushPart* first           # waiting parts, in their order
     PushPart* last
-    int groups                # partitions that it added to the gathering batch
+    int partitions            # partitions that it added to the gathering batch
     size_t bytes              # bytes that it added to the gathering batch
 
 cdef struct Appender:
@@ -202,7 +202,7 @@ cdef struct Appender:
     Worker* worker
     PushBatch* gather
     PushBatch* flying
-    PushBatch* again          # sent before the gathering batch: retries and halves of a split
+    PushBatch* resend         # sent before the gathering batch: retries and halves of a split
     PushBatch* dropped        # freed together with the previous batch, whose results are still to be scattered
     bint leaving              # the next batch leaves before the results of this one are scattered
     Pusher* pushers           # in the order of their turns
@@ -212,7 +212,7 @@ cdef struct Appender:
     bint full                 # the gathering batch is full: parts of pushers wait for the next turn
     int passed_by             # items passed over since the last turn, as the batch has PUSHERS_PARTITIONS partitions
     int64_t retry_at          # monotonic: no attempt before this moment, after a failure
-    Linger hold
+    Linger linger
     bint stale                # waits for a reload of the catalog
 
 # ---- remembered ids, and walks over items ----------------------------------------------------------------------------

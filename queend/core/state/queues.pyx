@@ -97,7 +97,7 @@ cdef struct LogEnd:           # end of a partition's log, as this process last w
     int64_t at                # moment of that row
     unsigned char[16] high    # `high` of that row
     int64_t sent_us           # monotonic, when the push of that row was sent
-    uint16_t alone            # consecutive pushes before which no other process had written
+    uint16_t exclusive        # consecutive pushes before which no other process had written
     uint8_t conflicts         # how often a named head turned out to be wrong
     uint8_t known             # the fields are valid unless another process has written since
 
@@ -117,8 +117,8 @@ cdef struct Partition:
     LogEnd end                # written by the thread of its lane's appender
     CachedRow* cache_first    # newest rows, in memory (book.lock)
     CachedRow* cache_last
-    PushPartition* open       # what the appender of its lane gathers for it (that appender's thread)
-    bint on_side              # its records gather at the id loader of that appender (push/idloader; the same thread)
+    PushPartition* gathering  # what the appender of its lane gathers for it (that appender's thread)
+    bint in_loader            # its records gather at the id loader of that appender (push/idloader; the same thread)
     # Guarded by idsets.lock:
     IdSet* idset             # ids that are not version 7, NULL: not remembered
     uint32_t no_idset_until  # monotonic, s: ids are not remembered until then (memory ran short), 0: may be
@@ -212,9 +212,9 @@ cdef enum CursorState:
     CURSOR_LEASED = 3         # in the due heap until the lease ends
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
-    FRESH_AGAIN = 2           # value of Cursor.fresh: forgotten while it was busy
-    AGAIN_NEWS = 1            # bits of Cursor.again: there may be more to deliver
-    AGAIN_FREE = 2            # the lease that blocked it has ended
+    MISSING_AGAIN = 2         # value of Cursor.may_be_missing: forgotten while it was busy
+    RECHECK_NEWS = 1          # bits of Cursor.recheck: there may be more to deliver
+    RECHECK_FREE = 2          # the lease that blocked it has ended
 
 cdef struct FeedLease
 
@@ -231,12 +231,12 @@ cdef struct Cursor:
     int64_t next_offset       # next offset to deliver, as far as known
     int64_t wakes_at          # end of the newest known pause, database clock
     uint8_t state
-    uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
+    uint8_t may_be_missing    # its row may not exist; MISSING_AGAIN: nor after the answer that is awaited
     uint8_t dead              # its partition is retired; the cursor is only in that partition's list
-    uint8_t again             # AGAIN_*: what happened while it was busy; it must be checked again
+    uint8_t recheck           # RECHECK_*: what happened while it was busy; it must be checked again
     uint32_t moved            # book.moves when the state last changed
     # its newest delivery may not be acknowledged completely: the rest is delivered first
-    uint8_t open
+    uint8_t partly_acked
     uint32_t looked           # book.commits when its lease was last looked up, 0: not since it was leased
     FeedLease* fed            # the feed that holds its lease, NULL: none
 

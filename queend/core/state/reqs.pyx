@@ -354,7 +354,7 @@ cdef struct CycleReq:
     bint has_ack
     bint has_lease
     bint dead                 # the messages that it acknowledges failed
-    bint gone                 # its windows were closed before: nothing was stored
+    bint windows_closed       # its windows were closed before: nothing was stored
     unsigned char[16] ack
     unsigned char[16] lease
     int count

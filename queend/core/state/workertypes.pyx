@@ -122,7 +122,7 @@ cdef struct Worker:
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
-    Request* alone            # unfinished requests whose client left, or that never had one
+    Request* clientless       # unfinished requests whose client left, or that never had one
     int64_t held_most         # most bytes that its unanswered requests may have
     int64_t held_peak         # most bytes in hand since the last look (net/held)
     Trim trim
