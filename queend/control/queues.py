@@ -179,7 +179,7 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
     while after is not None and (last is None or after < last):
         *told, end = await rows(request, CLEAR, head.id, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
         removed += sum(one.records for one in told)
-        emptied = [one.partition_id for one in told if one.records]
+        emptied = [one.partition_id for one in told if one.rows]
         ((ended,),) = await rows(request, "SELECT queend.leases_moot(%s::int[])", emptied)
         if ended:
             await tell(request, queue)

@@ -157,11 +157,11 @@ class Retention(Running):
             *told, last = await self._step(
                 "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", number, after, PARTITIONS, rows, *moments)
             for part, reason, gone, records, waiting, group in told:
-                if gone:
+                self.figures.rows += gone
+                if records:
                     word = "ttl" if reason == 1 and ttl > expired else REASONS[reason]
                     removed[word] += records
                     where.setdefault(word, set()).add(part)
-                    self.figures.rows += gone
                 if waiting:
                     pinned[number, group] += waiting
             if emptied := [part for part, _, gone, *_ in told if gone]:

@@ -14,7 +14,7 @@
 --
 -- Returns one row per partition with a result. Columns: reason (1 expired, 2 completed, 3 waited, 0 nothing removed),
 -- log rows and records removed. Column pinned: records that p_completed would remove if group_id (NULL: the queue has
--- no group) had consumed them. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
+-- no group) had consumed them. Neither counts deleted records: rows may be removed without one. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
 --
 -- A floor is always where a row begins, and a partition holds no row below it. Both change in one transaction, at most
 -- p_rows at a time. So the oldest row is searched from the floor on. Index entries of rows that are deleted and wait
@@ -34,6 +34,7 @@ DECLARE
     v_from bigint;
     v_to   bigint;
     v_time bigint;
+    v_gone bigint;      -- deleted records among those that are removed
     k      record;
 BEGIN
     FOR part IN
@@ -90,6 +91,9 @@ BEGIN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
                 group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
                 IF pinned > 0 THEN      -- begin of the row with the first record not consumed
+                    pinned := pinned - (SELECT count(*) FROM queend.holes h
+                                         WHERE h.partition_id = part.id AND h.record_offset >= v_time - pinned
+                                           AND h.record_offset < v_time);
                     v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END
                                  FROM queend.log l
                                 WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next
@@ -117,6 +121,7 @@ BEGIN
                 INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id)
                 DO UPDATE SET floor = excluded.floor;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
+                GET DIAGNOSTICS v_gone = ROW_COUNT;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;
                 DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
                 -- If dead letters keep a copy of a removed row, all other records of the row are to be erased in the
@@ -139,7 +144,7 @@ BEGIN
                                    AND e.position >= v_from AND e.position < v_to)
                           FROM gone g CROSS JOIN generate_series(0, g.n - 1) AS i
                          WHERE g.odd OR get_byte(g.ids, 16 * i + 6) >> 4 <> 7)))
-                SELECT count(*), COALESCE(sum(g.n), 0) INTO rows, records FROM gone g;
+                SELECT count(*), COALESCE(sum(g.n), 0) - v_gone INTO rows, records FROM gone g;
                 v_left := v_left - rows;
             END IF;
         END IF;

@@ -68,3 +68,21 @@ def test_the_newest_message_is_one_that_was_not_deleted(client: Client, queue: s
             assert named == ([(stored[left]["id"],)] if left else [])
             if left:
                 delete(client, queue, left)
+
+
+def test_what_a_clear_removes(client: Client, queue: str, daemon: Daemon) -> None:
+    """The answer says what the page said before; retention counts so as well, and what it keeps for a group."""
+    client.push_items([{"queue": queue, "partition": "p", "transactionId": f"m{n}", "payload": n} for n in range(5)])
+    delete(client, queue, "m0", "m3")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        (pinned,), _ = database.execute(
+            "SELECT pinned FROM queend.retain((SELECT id FROM queend.queues WHERE name = %s), 0, 9, 99, 0,"
+            " queend.now_us() + 1000000, 0)", (queue,)).fetchall()
+    assert pinned == client.show(queue).json["totals"]["total"] == 3
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear").json["count"] == 3
+    client.push_items([{"queue": queue, "partition": "p", "transactionId": "m9", "payload": 9}])
+    assert data(client.pop(queue, consumerGroup="g")) == [9]
+    delete(client, queue, "m9")
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear?partition=p").json["count"] == 0
+    client.push(queue, "next", partition="p")
+    assert data(client.pop(queue, consumerGroup="g", wait=True)) == ["next"]      # no lease of what is gone is left
