@@ -1,6 +1,7 @@
 """/api/v1/analytics: what daemons, workers and queues did over time, read from the minutes they wrote (history.py)."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -8,7 +9,7 @@ from fastapi import Request
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows
-from .history import (NO_LAG, OF_QUEUE, ROWS, Span, average, hostname_and_worker, lag_ms, latest, newest, or_zero,
+from .history import (NO_LAG, OF_QUEUE, ROWS, average, hostname_and_worker, lag_ms, latest, newest, or_zero,
                       queue_series, rate, span, worker_series, worker_state)
 from .moments import ts0, ts3
 from .query import Query
@@ -144,8 +145,8 @@ async def worker_metrics(request: Request) -> Json:
     """What the workers did, newest first, and their latest state; of the last hour unless said otherwise."""
     wanted, which = span(request), hostname_and_worker(Query(request))
     series = await worker_series(request, wanted, **which)
-    workers = newest(await worker_series(request, latest(SEEN_S), "m.hostname", "m.worker", **which))
-    queues = await queue_series(request, Span(wanted.start, wanted.end, 10**9), "q.name")
+    workers = newest(await worker_series(request, latest(request, SEEN_S), "m.hostname", "m.worker", **which))
+    queues = await queue_series(request, replace(wanted, minutes=10**9), "q.name")
     ((pending,),) = await rows(request, PENDING)
     queues.sort(key=lambda one: (-one.pop_messages, one.name))
     return Json({**wanted.shown, "pointCount": len(series),
@@ -170,7 +171,7 @@ async def queue_lag(request: Request) -> Json:
     """Age of messages when they were delivered, minute by minute, newest first; of the last hour unless said
     otherwise."""
     wanted = span(request)
-    found = await queue_series(request, Span(wanted.start, wanted.end, 1), "q.name", queue=Query(request).text("queue"))
+    found = await queue_series(request, replace(wanted, minutes=1), "q.name", queue=Query(request).text("queue"))
     return Json([{"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one), "bucketTime": ts0(one.at)}
                  for one in sorted(found, key=lambda one: (-one.at, one.name))])
 

@@ -52,7 +52,7 @@ class Control:
 
         self.settings = settings
         self.core = core
-        self.started = time.time()
+        self.started, self.began = time.time(), time.monotonic()
         self.pulse = Pulse(core, conninfo)
         self.pool = Pool(
             self.pulse, with_options(conninfo, bounds(settings)), min_size=0,

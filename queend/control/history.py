@@ -8,7 +8,7 @@ from fastapi import Request
 
 from ..service.metrics import COUNTS, MINUTE_US
 from .database import rows
-from .moments import now_us, ts3
+from .moments import ts3
 from .query import Query
 
 HOUR_S, DAY_S = 3600, 86400
@@ -52,6 +52,7 @@ class Span:
     start: int
     end: int
     minutes: int
+    now: int      # by the database's clock
 
     @property
     def range(self) -> dict[str, str | None]:
@@ -66,7 +67,7 @@ class Span:
         """Returns the seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without
         `at` those of all buckets."""
         start = self.start - self.start % MINUTE_US      # minutes count as a whole
-        end = min(self.end - self.end % MINUTE_US + MINUTE_US, now_us())
+        end = min(self.end - self.end % MINUTE_US + MINUTE_US, self.now)
         if at is not None:
             start, end = max(start, at), min(end, at + self.minutes * MINUTE_US)
         return max(end - start, 1_000_000) / 1e6
@@ -82,15 +83,17 @@ def span(request: Request, seconds: int = HOUR_S) -> Span:
     time."""
     query = Query(request)
     end, start = query.moment("to"), query.moment("from")
-    end = now_us() if end is None else end
+    now = request.app.state.control.metrics.time.now_us()
+    end = now if end is None else end
     start = end - seconds * 1_000_000 if start is None else start
-    return Span(start, end, next((minutes for most, minutes in WIDTHS if end - start <= most * 1_000_000), WIDEST))
+    width = next((minutes for most, minutes in WIDTHS if end - start <= most * 1_000_000), WIDEST)
+    return Span(start, end, width, now)
 
 
-def latest(seconds: int) -> Span:
+def latest(request: Request, seconds: int) -> Span:
     """Returns the last `seconds`, minute by minute."""
-    now = now_us()
-    return Span(now - seconds * 1_000_000, now, 1)
+    now = request.app.state.control.metrics.time.now_us()
+    return Span(now - seconds * 1_000_000, now, 1, now)
 
 
 def newest(found: list[Any]) -> list[Any]:

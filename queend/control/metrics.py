@@ -58,7 +58,7 @@ async def metrics(request: Request) -> Json:
     """A few figures of this process as JSON."""
     control = request.app.state.control
     stats, usage, pool = control.core.stats(), resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
-    uptime = time.time() - control.started
+    uptime = time.monotonic() - control.began
     requests = sum(job["requests"] for job in stats["jobs"].values())
     messages = sum(job["items"] for name, job in stats["jobs"].items() if name in ("push", "pop"))
     return Json({"uptime": int(uptime), "requests": {"total": requests, "rate": round(requests / max(uptime, 1), 2)},
@@ -98,7 +98,7 @@ async def prometheus(request: Request) -> Response:
 def process(families: Families, control: Any) -> None:
     usage, pool = resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
     virtual, resident = memory()
-    families.gauge("queen_uptime_seconds", "Seconds since the daemon started.", int(time.time() - control.started))
+    families.gauge("queen_uptime_seconds", "Seconds since the daemon started.", int(time.monotonic() - control.began))
     families.counter("queen_cpu_user_microseconds", "User CPU time of the process.", int(usage.ru_utime * 1e6))
     families.counter("queen_cpu_system_microseconds", "System CPU time of the process.", int(usage.ru_stime * 1e6))
     for name, text, value in (

@@ -2,14 +2,13 @@
 daemons."""
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import psycopg
 from prometheus_client.core import CounterMetricFamily
 from psycopg.rows import namedtuple_row
 
-from ..service.metrics import COUNTS, MINUTE_US, this_minute
+from ..service.metrics import COUNTS, MINUTE_US
 from .families import Families
 from .history import LEVELS, average, lag_ms, or_zero
 from .shared_state import REFUSED, dropped
@@ -101,9 +100,10 @@ def _peers(families: Families, peers: dict[str, Any] | None) -> None:
 
 async def minutes(families: Families, control: Any) -> None:
     """Adds the families of the database; none while the database does not answer."""
-    last, most = this_minute() - MINUTE_US, control.settings.queend_metrics_queues
+    most = control.settings.queend_metrics_queues
     try:
         await control.metrics.fresh()
+        last = control.metrics.minute() - MINUTE_US
         times = {"last": last, "since": last + MINUTE_US - FRESH_US}
         async with control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
             totals = dict(zip(COUNTS, (await (await cursor.execute(TOTALS)).fetchone()).counts, strict=False))
@@ -117,7 +117,7 @@ async def minutes(families: Families, control: Any) -> None:
                      {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
     for one in queues:
         if one.name:
-            _queue(families, one, last)
+            _queue(families, one, round((control.metrics.time.now_us() - last) / 1e6))
     for one in workers:
         _worker(families, one)
     for queue, counts in sorted(control.metrics.totals.items())[:most]:
@@ -131,7 +131,7 @@ async def minutes(families: Families, control: Any) -> None:
                   [((one.queue, one.name), one.seconds) for one in standing])
 
 
-def _queue(families: Families, one: Any, bucket: int) -> None:
+def _queue(families: Families, one: Any, age: int) -> None:
     of = {"queue": one.name}
     for name, text, value in (
             ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages),
@@ -140,7 +140,7 @@ def _queue(families: Families, one: Any, bucket: int) -> None:
             ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
             ("transactions_per_minute", "Transactions.", one.transactions),
             ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
-            ("metrics_age_seconds", "Since that minute began.", int(time.time() - bucket / 1e6))):
+            ("metrics_age_seconds", "Since that minute began.", age)):
         families.add(f"queen_queue_{name}", text, of, value)
     for stat, value in zip(("avg", "max"), lag_ms(one).values(), strict=True):
         families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.",

@@ -1,7 +1,7 @@
 """Metrics of this daemon, sampled and written a minute at a time.
 
 Levels (processor, memory, pools, waiting requests) are measured every METRICS_SAMPLE_INTERVAL_MS; the core keeps counts
-itself. When a minute ends, its counts are set apart. They are added to the minute's rows
+itself. When a minute of the database's clock ends, its counts are set apart. They are added to the minute's rows
 (`sql/migrate/0018_metrics.sql`) every METRICS_AGGREGATE_INTERVAL_S, when a page asks for unwritten ones, and at the
 end. Rows older than METRICS_RETENTION_DAYS are removed.
 """
@@ -23,9 +23,10 @@ from psycopg_pool import AsyncConnectionPool
 
 from .. import log
 from ..config import Settings
+from .dbtime import DbTime
 from .running import Running
 
-MINUTE_US = 60_000_000
+MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 CLEAN_S = 600.0
 CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
@@ -44,11 +45,6 @@ KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::big
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
         WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1) SELECT count(*)
      FROM old"""
-
-
-def this_minute() -> int:
-    """Returns where the current minute begins, µs."""
-    return int(time.time()) // 60 * MINUTE_US
 
 
 def memory() -> tuple[int, int]:
@@ -133,7 +129,8 @@ class Metrics(Running):
         self.settings, self.core, self.pool = settings, core, pool
         self.hostname, self.pid, self.port = socket.gethostname(), os.getpid(), settings.port
         self.key_told = False
-        self._bucket = this_minute()
+        self.time = DbTime()
+        self._bucket = self.minute()
         self._minutes: dict[int, Minute] = {}       # by beginning, µs; oldest first
         self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → counts already in minutes
         # queue → its sums of Core.tallies since the start; they never fall while the queue exists
@@ -151,16 +148,31 @@ class Metrics(Running):
             await super().close()
             await self.keep()
 
+    def minute(self) -> int:
+        """Returns where the current minute of the database begins, µs."""
+        return self.time.now_us() // MINUTE_US * MINUTE_US
+
+    async def _hear(self, connection: Any) -> None:
+        """Learns the time of the database. Minutes that were counted before the first time move with it."""
+        known, ahead = self.time.known, await self.time.hear(connection)
+        if not known:
+            late = round(ahead / MINUTE_US) * MINUTE_US
+            self._minutes = {bucket + late: one for bucket, one in self._minutes.items()}
+            self._bucket += late
+
     async def _run(self) -> None:
+        with suppress(psycopg.Error):
+            async with self.pool.connection() as connection:
+                await self._hear(connection)
         sampled = time.monotonic()
         usage, cleaned, kept = resource.getrusage(resource.RUSAGE_SELF), sampled - CLEAN_S, sampled
         while True:
             every, write = self.settings.metrics_sample_interval_ms / 1000, self.settings.metrics_aggregate_interval_s
-            asked, pause = time.monotonic(), min(every, 60 - time.time() % 60)      # a minute is closed when it ends
+            asked, pause = time.monotonic(), min(every, self._left())
             if await self._rest(pause):
                 continue
             now = time.monotonic()
-            turned = this_minute() != self._bucket
+            turned = self.minute() != self._bucket
             if turned:
                 self._count()
             if now - sampled >= every / 2:
@@ -173,6 +185,10 @@ class Metrics(Running):
             if now - cleaned >= CLEAN_S:
                 cleaned = now
                 await self._clean()
+
+    def _left(self) -> float:
+        """Returns the seconds to the end of the minute, which is closed then."""
+        return (MINUTE_US - self.time.now_us() % MINUTE_US) / 1e6
 
     def _open(self) -> Minute:
         """Returns the minute that receives counts now."""
@@ -236,7 +252,7 @@ class Metrics(Running):
             minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
             mine[:OF_QUEUES] = (had + one - other for had, one, other in zip(mine, now, before, strict=False))
         self._seen, self._seen_workers = tallies, workers
-        self._bucket = this_minute()
+        self._bucket = self.minute()
         while len(self._minutes) > MINUTES:
             oldest, following = list(self._minutes)[:2]
             self._minutes[following].take(self._minutes.pop(oldest))
@@ -264,6 +280,7 @@ class Metrics(Running):
             self.steps += 1
             try:
                 async with self.pool.connection() as connection:
+                    await self._hear(connection)
                     for bucket in list(self._minutes):
                         one = self._minutes.pop(bucket)       # later counts are another share of it
                         try:
@@ -307,9 +324,10 @@ class Metrics(Running):
         return result
 
     async def _clean(self) -> None:
-        before = int((time.time() - self.settings.metrics_retention_days * 86400) * 1e6)
         try:
             async with self.pool.connection() as connection:
+                await self._hear(connection)
+                before = self.time.now_us() - self.settings.metrics_retention_days * DAY_US
                 for table in ("metric_queues", "metric_workers"):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:

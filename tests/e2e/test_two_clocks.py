@@ -2,15 +2,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from support.client import Client, data
-from support.clock import other_clock
+from support.clock import clock_of, other_clock
 from support.daemon import Daemon
 from support.wait import until
 
 MINUTE_MS, HOUR_S = 60_000, 3600
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +39,38 @@ def test_lists_of_messages_are_those_of_the_other_daemon(right: Daemon, wrong: D
             told = one.get(target).json[name]
             assert len(told) == (1 if name == "scheduled" else 2)
             assert other.get(target).json[name] == told
+
+
+def test_what_was_done_is_told_at_the_time_of_the_database(right: Daemon, wrong: Daemon, queue: str) -> None:
+    """Both daemons tell the same of what both did, and of nothing that is to come."""
+    with right.client() as one, wrong.client() as other:
+        for client, count in ((one, 3), (other, 4)):
+            client.push(queue, *range(count), partition="a")
+            client.get("/api/v1/resources/overview")      # it has written what it did
+        for client in (one, other):
+            page = client.get(f"/api/v1/status?queue={quote(queue)}").json
+            assert sum(point["ingested"] for point in page["throughput"]) == 7
+            series = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue)}").json["series"]
+            assert sum(row["pushMessages"] for row in series) == 7
+            assert all(row["pushPerSecond"] <= row["pushMessages"] for row in series)
+            assert len(client.get("/api/v1/status").json["workers"]) >= 2
+            points = client.get("/api/v1/status/analytics?interval=minute").json["dataPoints"]
+            assert sum(point["messages"] for point in points) >= 7
+
+
+def test_a_clock_that_jumps_changes_no_uptime(right: Daemon, start_daemon: Callable[..., Daemon], tmp_path: Path
+                                              ) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    with start_daemon(right.conninfo, **clock_of(clock)).client() as client:
+        for offset in ("+7200", "-7200"):
+            was = client.get("/api/v1/system/live").json["at"]
+            clock.write_text(offset)
+            until(lambda was=was: abs(moment(client.get("/api/v1/system/live").json["at"]) - moment(was)) > HOUR_S,
+                  "the clock has jumped")
+            assert 0 <= client.get("/metrics").json["uptime"] < HOUR_S
+            (uptime,) = (line for line in client.figures() if line.startswith("queen_uptime_seconds "))
+            assert 0 <= float(uptime.split()[1]) < HOUR_S
 
 
 def test_ages_are_those_of_the_database(right: Daemon, wrong: Daemon, queue: str) -> None:
