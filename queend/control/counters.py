@@ -25,7 +25,7 @@ WORKER = {
     "ack_limit": "How many statements of acknowledgments may be in flight now.",
     "transaction_limit": "How many statements of transactions may be in flight now.",
     "lease_limit": "How many statements that extend leases may be in flight now.",
-    "dead_lettered": "Messages that became dead letters.",
+    "dead_lettered": "Messages that became dead letters, except by hand or in SQL.",
     "buffered": "Pushed messages that were answered as buffered.",
     "empty_pops": "Pops that found nothing.",
     "handed_over": "Messages delivered by the push that stored them.",

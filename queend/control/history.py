@@ -22,8 +22,12 @@ ROWS = 100_000      # most rows of a series
 SUMS = ", ".join(f"sum(m.{name})::bigint AS {name}"
                  for name in ("push_requests", "push_messages", "pop_requests", "pop_messages", "pop_empty",
                               "ack_requests", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n",
-                              "parked")) + ", max(m.lag_most_us) AS lag_most_us, max(m.samples) AS samples"
-COUNTED = ", ".join(f"coalesce(sum(m.counts[{i}]), 0)::bigint AS {name}" for i, name in enumerate(COUNTS, 1))
+                              "parked")) + (", sum(m.push_messages)::bigint AS queue_pushed, max(m.lag_most_us) AS"
+                                            " lag_most_us, max(m.samples) AS samples")
+# Messages pushed to the queues of a worker. Daemons of former releases wrote those of pushes alone.
+PUSHED = f"sum(coalesce(m.counts[{COUNTS.index('queue_pushed') + 1}], m.counts[{COUNTS.index('push_messages') + 1}]))"
+COUNTED = ", ".join(f"coalesce({PUSHED if name == 'queue_pushed' else f'sum(m.counts[{i}])'}, 0)::bigint AS {name}"
+                    for i, name in enumerate(COUNTS, 1))
 # A level: sum, samples, least, most, last.
 LEVEL = """ARRAY[sum((m.levels->'{0}'->>0)::float8), sum((m.levels->'{0}'->>1)::float8),
                  min((m.levels->'{0}'->>2)::float8), max((m.levels->'{0}'->>3)::float8),

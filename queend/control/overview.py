@@ -14,8 +14,8 @@ from ..service.metrics import COUNTS
 from .answer import Json, Refusal
 from .backlogs import OLDEST
 from .database import rows, seed_of
-from .history import (DAY_S, FILTERS, NO_LAG, average, lag_ms, latest, newest, or_zero, queue_series, rate, span,
-                      worker_series, worker_state)
+from .history import (DAY_S, FILTERS, NO_LAG, PUSHED, average, lag_ms, latest, newest, or_zero, queue_series, rate,
+                      span, worker_series, worker_state)
 from .moments import age_s, ts0, ts3
 from .query import Query
 from .route import Routes
@@ -67,10 +67,10 @@ STORED = f"""
 SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at, sum(m.push_messages)::bigint AS messages
   FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
  WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s AND {FILTERS} GROUP BY 1 ORDER BY 1"""
-# Stored messages of all queues, from the rows of workers, which are fewer.
+# Pushed messages of all queues, from the rows of workers, which are fewer.
 STORED_ALL = f"""
 SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at,
-       sum(m.counts[{COUNTS.index("push_messages") + 1}])::bigint AS messages
+       {PUSHED}::bigint AS messages
   FROM queend.metric_workers m WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s GROUP BY 1 ORDER BY 1"""
 
 
@@ -92,9 +92,10 @@ async def sums(request: Request) -> Any:
     lag=whole(time=SPREAD, offset=SPREAD), throughput=whole(ingestedPerSecond=NUMBER, processedPerSecond=NUMBER),
     timestamp=TIME, statsAge=INTEGER))
 async def overview(request: Request) -> Json:
-    """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per
-    queue, rates of the last five minutes. `completed` and `failed` count acknowledgments of all groups: those that were
-    accepted, whatever status they gave, and those that were refused."""
+    """Everything in a few numbers: lags per queue, rates of the last five minutes. `total` counts the messages ever
+    stored in the queues there are. The others count since the beginning, in all queues: `completed` and `failed`
+    acknowledgments of all groups (those that were accepted, whatever status they gave, and those that were refused),
+    `deadLetter` dead letters, except those that were made by hand or in SQL."""
     row = await sums(request)
     counted, now = totals(row), time.time()
     lags = await rows(request, LAGS)
@@ -173,7 +174,7 @@ def _messages(row: Any, counted: dict[str, int]) -> dict[str, int]:
 
 
 def _point(at: int, queue: Any, system: Any, seconds: float) -> dict[str, Any]:
-    pushed, popped, acked, failed = (queue.push_messages, queue.pop_messages, queue.ack_done,
+    pushed, popped, acked, failed = (queue.queue_pushed, queue.pop_messages, queue.ack_done,
                                      queue.ack_failed) if queue else (0, 0, 0, 0)
     return {"timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped, "ackFailed": failed,
             "ingestedPerSecond": rate(pushed, seconds), "processedPerSecond": rate(acked, seconds),
@@ -200,8 +201,8 @@ def _process(system: Any) -> dict[str, Any]:
     **{"from": TIME, "to": TIME}), [FROM, TO, QUEUE, NAMESPACE, TASK,
                                     parameter("interval", {"enum": list(STEPS), "default": "hour"})])
 async def status_analytics(request: Request) -> Json:
-    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none; of the last day
-    where `from` is not given."""
+    """Messages pushed per minute, hour, day or week, also those that were duplicates, oldest first, with zeros where
+    there were none; of the last day where `from` is not given."""
     query = Query(request)
     interval = query.one_of("interval", ("hour", *STEPS))
     wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000

@@ -43,7 +43,7 @@ SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {
     ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
  WHERE m.bucket >= %(since)s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
 TALLIES = (      # of Core.tallies, in its order
-    ("push_requests", "Pushes"), ("push_messages", "Messages stored"), ("pop_requests", "Pops that delivered"),
+    ("push_requests", "Pushes"), ("push_messages", "Messages pushed, also duplicates"), ("pop_requests", "Pops"),
     ("pop_messages", "Messages delivered"),
     ("pop_empty", "Pops that found nothing"), ("ack_requests", "Acknowledgments"),
     ("acked_messages", "Messages acknowledged"),
@@ -136,7 +136,7 @@ def _queue(families: Families, one: Any, age: int) -> None:
     for name, text, value in (
             ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages),
             ("push_requests_per_minute", "Pushes.", one.push_requests),
-            ("push_messages_per_minute", "Messages stored.", one.push_messages),
+            ("push_messages_per_minute", "Messages pushed, also duplicates.", one.push_messages),
             ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
             ("transactions_per_minute", "Transactions.", one.transactions),
             ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),

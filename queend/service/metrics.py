@@ -32,11 +32,13 @@ CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # figures of this daemon on a page are at most so much older than the page, or
 SHARE = 20                 # so many times as long as writing them took
-# Counts of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
+# Counts of a worker, in the order of metric_workers.counts. The last five are summed over its queues. queue_pushed has
+# the messages of transactions, of stream cycles and out of the failover buffer as well, push_messages has not.
 COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages",
           "transactions", "requests", "errors", "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us",
-          "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n")
-OF_QUEUES = len(COUNTS) - 4
+          "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n", "queue_pushed")
+SUMMED = (6, 7, 9, 10, 1)      # places in Core.tallies of those that are summed
+OF_QUEUES = len(COUNTS) - len(SUMMED)
 NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is not a sum
 MINUTES = 60               # kept while nothing can be written; then the oldest two are merged
 PORTION = 1000             # queues of one statement: a cancellation while it is sent costs the connection
@@ -90,7 +92,7 @@ class Minute:
             one[:SUMS] = map(add, one, more)
             one[SUMS] = max(one[SUMS], lag_most)
         mine = self.workers[key[1]]
-        for at, i in enumerate((6, 7, 9, 10), OF_QUEUES):
+        for at, i in enumerate(SUMMED, OF_QUEUES):
             mine[at] += more[i]
         if lag_most:
             self.levels[key[1]].add(lag_most_ms=lag_most / 1000)

@@ -49,6 +49,22 @@ def test_an_automatic_acknowledgment_counts(client: Client, queue: str) -> None:
     until(lambda: operations(client, queue)["ackSuccess"] == 2, "both are counted")
 
 
+def test_everything_has_what_its_queues_have(client: Client, queue: str) -> None:
+    """Messages of transactions and duplicates count in a queue, so they do in the sum of all."""
+    def pushed(query: str) -> tuple[int, int]:
+        return (sum(one["ingested"] for one in client.get(f"/api/v1/status?{query}").json["throughput"]),
+                sum(one["messages"] for one in client.get(f"/api/v1/status/analytics?{query}").json["dataPoints"]))
+
+    before = pushed("")
+    client.push(queue, 1, 2)
+    for _ in range(2):
+        client.push(queue, 3, transactionId="twice")
+    assert client.post("/api/v1/transaction", {"operations": [
+        {"type": "push", "items": [{"queue": queue, "payload": n} for n in range(3)]}]}).json["success"]
+    until(lambda: pushed(f"queue={queue}") == (7, 7), "the queue has all of them")
+    assert tuple(now - was for now, was in zip(pushed(""), before, strict=True)) == (7, 7)
+
+
 def test_the_status_adds_up(client: Client, queue: str) -> None:
     client.push(queue, *range(5))
     client.ack_batch([ack_of(one) for one in client.pop(queue, batch=5)])
