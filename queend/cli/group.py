@@ -10,8 +10,8 @@ from .completion import groups, queues
 from .options import DryRun, Yes
 from .output import Format, Output, age, many, show, span
 from .queue import switched
-from .remote import USAGE, Stop, remote, sure
-from .resources import EVER, LONG_S, found, groups_of, no_group
+from .remote import USAGE, Stop, remote, sure, tell
+from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, partition_of
 from .terminal import say
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
@@ -47,6 +47,9 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
     rows = [{"queue": of, **row} for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
     if not rows and not any(True for _ in groups_of(server, queue, name)):
         raise no_group(name, queue)
+    for of, one in answer.items():
+        if queue in (None, of) and len(one["partitions"]) >= limit:
+            tell(f"the first {many(limit, 'partition')} of {of!r} are shown; --limit shows more")
     rows.sort(key=lambda row: -row["offsetLag"])
     show(rows, {"queue": "queue", "partition": "partition", "next": "offset", "head": "head", "lag": "offsetLag",
                 "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
@@ -77,14 +80,19 @@ def seek(
     row = next(groups_of(server, queue, name), None)
     if row is None:
         raise no_group(name, queue)
-    where = f"{partition!r} of {queue!r}"
     if partition is None:
         where = f"all partitions of {queue!r}"
+        behind = row["totalLag"]
+    else:
+        where = f"{partition!r} of {queue!r}"
+        partition_of(server, queue, partition)
+        behind = _behind(server, name, queue, partition)
+    now = "" if behind is None else f"{many(behind, 'message')} behind now"
     place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
     if dry_run:
-        say(f"would move {name!r} to {place} in {where}; it is {many(row['totalLag'], 'message')} behind now")
+        say(f"would move {name!r} to {place} in {where}" + (f"; it is {now}" if now else ""))
         return
-    sure(f"Move {name!r} to {place} in {where}? It is {many(row['totalLag'], 'message')} behind now.", yes)
+    sure(f"Move {name!r} to {place} in {where}?" + (f" It is {now}." if now else ""), yes)
     body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
         "timestamp": EVER if beginning else to}
     if partition is None:
@@ -93,6 +101,16 @@ def seek(
     else:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
         say("moved" if done["updated"] else "it was there")
+
+
+def _behind(server: Server, name: str, queue: str, partition: str) -> int | None:
+    """Returns the number of messages of a partition that a group has to consume. None if the group has more partitions
+    than the server shows."""
+    rows = server.get("/api/v1/consumer-groups/{}", name, limit=PARTITIONS).get(queue, {}).get("partitions", [])
+    for row in rows:
+        if row["partition"] == partition:
+            return int(row["offsetLag"])
+    return 0 if len(rows) < PARTITIONS else None
 
 
 @group.command()

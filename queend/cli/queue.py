@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from .completion import queues
 from .options import DryRun, Yes
 from .output import Format, Output, age, facts, many, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
-from .resources import LONG_S, found, groups_of, queues_of
+from .resources import LONG_S, found, groups_of, partition_of, queues_of
 from .terminal import say
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
@@ -178,7 +177,7 @@ def clear(server: Server, name: Name,
     if partition is None:
         count = found(server, name, limit=1)["totals"]["total"]
     else:
-        count = _partition(server, name, partition)["stats"]["total"]
+        count = partition_of(server, name, partition)["stats"]["total"]
     what = f"the queue {name!r}" if partition is None else f"the partition {partition!r} of {name!r}"
     if dry_run:
         say(f"would remove {many(count, 'message')} of {what}")
@@ -186,18 +185,6 @@ def clear(server: Server, name: Name,
     sure(f"Remove {many(count, 'message')} of {what} at {server.url}?", yes)
     done = server.delete("/api/v1/queues/{}/clear", name, partition=partition, within=LONG_S)
     say(f"removed {many(done['count'], 'message')}")
-
-
-def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
-    limit, offset = 10_000, 0
-    while True:
-        rows = found(server, name, limit=limit, offset=offset)["partitions"]
-        for row in rows:
-            if row["name"] == partition:
-                return row
-        offset += limit
-        if len(rows) < limit:
-            raise Stop(f"there is no partition {partition!r} in {name!r}", NOT_FOUND)
 
 
 @queue.command()
@@ -212,13 +199,12 @@ def delete(server: Server, names: Names,
         _delete_partition(server, names[0], partition, yes, dry_run)
         return
     heads = [found(server, name, limit=1) for name in names]
-    groups = Counter(row["queueName"] for row in groups_of(server))
     for head in heads:
         totals, depth = head["totals"], server.get("/api/v1/resources/queues/{}/depth", head["name"], limit=0)
         say(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
                    f"{depth['pending']} of them not consumed, "
                    f"{many(totals['deadLetter'], 'dead letter')}, "
-                   f"{many(groups[head['name']], 'group')}", err=not dry_run)
+                   f"{many(sum(1 for _ in groups_of(server, head['name'])), 'group')}", err=not dry_run)
     if dry_run:
         return
     sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)
@@ -228,7 +214,7 @@ def delete(server: Server, names: Names,
 
 
 def _delete_partition(server: Server, name: str, partition: str, yes: bool, dry_run: bool) -> None:
-    stats = _partition(server, name, partition)["stats"]
+    stats = partition_of(server, name, partition)["stats"]
     what = (f"the partition {partition!r} of {name!r}: {many(stats['total'], 'message')}, "
             f"{stats['pending']} of them waiting, {stats['processing']} in hand, "
             f"{many(stats['deadLetter'], 'dead letter')}")

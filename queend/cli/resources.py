@@ -7,6 +7,7 @@ from typing import Any
 from .client import Server, ServerError
 from .remote import NOT_FOUND, Stop
 
+PARTITIONS = 10_000      # of one page
 LONG_S = 600.0      # time limit of requests that remove or move many messages
 EVER = "1970-01-01T00:00:00Z"      # before every stored message
 
@@ -17,8 +18,8 @@ def queues_of(server: Server) -> Iterator[dict[str, Any]]:
 
 
 def groups_of(server: Server, queue: str | None = None, name: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yields groups, a row for each of their queues."""
-    for page in server.pages("/api/v1/consumer-groups", limit=1000):
+    """Yields groups, a row for each of their queues. With `queue`, a token needs rights for that queue alone."""
+    for page in server.pages("/api/v1/consumer-groups", limit=1000, queue=queue):
         yield from (row for row in page or [] if queue in (None, row["queueName"]) and name in (None, row["name"]))
 
 
@@ -30,6 +31,19 @@ def found(server: Server, name: str, hint: str = "", **query: Any) -> dict[str, 
         if error.status == NOT_FOUND and error.text == "Queue not found":
             raise Stop(f"there is no queue {name!r}", NOT_FOUND, hint) from None
         raise
+
+
+def partition_of(server: Server, name: str, partition: str) -> dict[str, Any]:
+    """Returns a partition of a queue, which must exist."""
+    offset = 0
+    while True:
+        rows = found(server, name, limit=PARTITIONS, offset=offset)["partitions"]
+        for row in rows:
+            if row["name"] == partition:
+                return row
+        offset += PARTITIONS
+        if len(rows) < PARTITIONS:
+            raise Stop(f"there is no partition {partition!r} in {name!r}", NOT_FOUND)
 
 
 def no_group(name: str, queue: str | None = None) -> Stop:

@@ -80,7 +80,7 @@ async def tell(request: Request, *queues: str, moved: bool = True) -> None:
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
                             subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
                             pausedBy={"enum": ["group", "queue"]})),
-                [QUEUE], page=Paged(search="the group's name"))
+                [QUEUE], where="query", page=Paged(search="the group's name"))
 async def group_list(request: Request) -> Json:
     """Consumer groups of every queue, by name and queue; a group is listed from its first request on. `members` are
     its cursors; `totalLag` and `partitionsWithLag` count partitions without a cursor, too. `maxTimeLag` is how long the

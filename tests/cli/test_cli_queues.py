@@ -118,6 +118,21 @@ def test_a_table_at_a_terminal(cli, client, queue):
     assert status == 0 and queue in shown and "─" in shown
 
 
+def test_a_seek_of_one_partition_names_what_waits_there(cli, client, queue):
+    for partition, count in (("a", 3), ("b", 2), ("done", 1)):
+        client.push(queue, *range(count), partition=partition)
+    client.pop(queue, "done", consumerGroup="g", autoAck=True)
+    for partition, count in (("a", "3 messages"), ("b", "2 messages"), ("done", "0 messages")):
+        words = ("group", "seek", "g", queue, "--end", "--partition", partition)
+        assert cli.ok(*words, "--dry-run").out == (
+            f"would move 'g' to the end in {partition!r} of {queue!r}; it is {count} behind now\n")
+    nowhere = cli("group", "seek", "g", queue, "--end", "--partition", "no-such", "--dry-run")
+    assert (nowhere.status, nowhere.err) == (4, f"queend: there is no partition 'no-such' in {queue!r}\n")
+    shown = cli.ok("group", "show", "g", "--queue", queue, "--limit", "2")
+    assert shown.err == f"queend: the first 2 partitions of {queue!r} are shown; --limit shows more\n"
+    assert cli.ok("group", "show", "g", "--queue", queue, "--limit", "4").err == ""
+
+
 def test_groups_lag_seek_delete(cli, client, queue):
     client.push(queue, *range(5))
     popped = client.pop(queue, consumerGroup="readers", batch=2)

@@ -34,6 +34,21 @@ def test_a_minted_token_is_limited_to_queues(start_daemon, tmp_path):
     assert mint("orders=push", claim=None).status == 2, "the daemon would not limit it"
 
 
+def test_a_token_of_one_queue_is_enough_for_it(start_daemon, tmp_path):
+    """Commands that name a queue ask for nothing of others."""
+    cli = Cli(start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="limits").url, tmp_path)
+    text = cli("token", "mint", "me", "--role", "admin", "--queues", "mine=push,pop,read,manage", JWT_SECRET=SECRET,
+               QUEEND_JWT_QUEUES_CLAIM="limits").out.strip()
+    for words, told in ((("push", "mine", "1", "2"), "2 stored"), (("pop", "mine", "-g", "g", "--ack"), ""),
+                        (("group", "list", "--queue", "mine"), ""), (("group", "show", "g", "--queue", "mine"), ""),
+                        (("group", "seek", "g", "mine", "--end", "--yes"), "moved in 1 partition"),
+                        (("group", "delete", "g", "--queue", "mine", "--yes"), "deleted g: 1 partition"),
+                        (("queue", "delete", "mine", "--yes"), "deleted mine")):
+        done = cli(*words, QUEEND_TOKEN=text)
+        assert done.status == 0 and told in done.out, (words, done)
+    assert cli("group", "list", QUEEND_TOKEN=text).status == 7
+
+
 def test_what_was_noted_is_shown(cli, client, queue):
     (pushed,) = client.push(queue, 1)
     answer = client.post("/api/v1/traces", {"transactionId": pushed["transaction_id"], "traceNames": [f"{queue} /x"],
