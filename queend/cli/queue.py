@@ -24,15 +24,20 @@ Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 Names = Annotated[list[str], typer.Argument(help="Queues.", autocompletion=queues)]
 
 
-def rates_of(server: Server) -> dict[str, tuple[float, float]]:
-    """Returns messages in and out per second, of the last minute with traffic; {} if the server has no such figures."""
+Rates = tuple[float | None, float | None]
+UNKNOWN: Rates = (None, None)
+
+
+def rates_of(server: Server, queue: str | None = None) -> dict[str, Rates] | None:
+    """Returns messages in and out per second, by queue, of the last minute with traffic. None if the server has no such
+    figures, or the token may not see them."""
     since = (datetime.now(UTC) - timedelta(minutes=2)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     try:
-        series = (server.get("/api/v1/analytics/queue-ops", from_=since) or {}).get("series", [])
+        series = (server.get("/api/v1/analytics/queue-ops", from_=since, queue=queue) or {}).get("series", [])
     except ServerError as error:
         if error.code == 0:
             raise
-        return {}
+        return None
     return {row["queueName"]: (row["pushPerSecond"], row["popPerSecond"]) for row in series}
 
 
@@ -55,7 +60,7 @@ def queue_list(
                 continue
             if namespace in (None, row["namespace"]) and task in (None, row["task"]) and (
                     not waiting or row["messages"]["pending"]):
-                into, out = rates.get(row["name"], (0.0, 0.0))
+                into, out = UNKNOWN if rates is None else rates.get(row["name"], (0.0, 0.0))
                 yield {**row, "inPerSecond": into, "outPerSecond": out}
 
     show(wanted(), {"queue": "name", "namespace": "namespace", "task": "task",
@@ -76,7 +81,8 @@ def queue_show(server: Server, name: Name,
                output: Output = Format.table) -> None:
     """A queue with its totals, its options and its partitions."""
     head = found(server, name, limit=limit)
-    into, out = rates_of(server).get(name, (0.0, 0.0))
+    rates = rates_of(server, name)
+    into, out = UNKNOWN if rates is None else rates.get(name, (0.0, 0.0))
 
     def lines() -> None:
         totals = head["totals"]
@@ -86,7 +92,7 @@ def queue_show(server: Server, name: Name,
                ("waiting", f"{totals['pending']:,}"), ("in hand", f"{totals['processing']:,}"),
                ("done", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
-               ("rates", f"{short(into)} in and {short(out)} out a second")])
+               ("rates", "" if into is None else f"{short(into)} in and {short(out)} out a second")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
             say("")

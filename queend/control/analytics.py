@@ -166,7 +166,8 @@ def _bucket(one: Any, seconds: float) -> dict[str, Any]:
 
 
 @router.declare("GET /api/v1/analytics/queue-lag", READ,
-                array(whole(queueName=TEXT, popCount=INTEGER, **LAG, bucketTime=TIME)), [FROM, TO, QUEUE])
+                array(whole(queueName=TEXT, popCount=INTEGER, **LAG, bucketTime=TIME)), [FROM, TO, QUEUE],
+                where="query")
 async def queue_lag(request: Request) -> Json:
     """Age of messages when they were delivered, minute by minute, newest first; of the last hour unless said
     otherwise."""
@@ -180,7 +181,7 @@ async def queue_lag(request: Request) -> Json:
                 whole(**SPAN, queues=array(TEXT), series=array(whole(
                     bucket=TIME, queueName=TEXT, **LAG, partitionCount=SOME_INTEGER,
                     **integers(*QUEUE_COUNTS, "partitionsCreated", "partitionsDeleted"),
-                    **each(NUMBER, *QUEUE_RATES, "parkedCount")))), [FROM, TO, QUEUE])
+                    **each(NUMBER, *QUEUE_RATES, "parkedCount")))), [FROM, TO, QUEUE], where="query")
 async def queue_ops(request: Request) -> Json:
     """What was done to each queue, oldest first; in the last hour unless said otherwise."""
     wanted, queue = span(request), Query(request).text("queue")
@@ -211,7 +212,7 @@ def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seco
 @router.declare("GET /api/v1/analytics/queue-parked-replicas", READ,
                 whole(**SPAN, series=array(whole(bucket=TIME, queueName=TEXT, hostname=TEXT, workerId=INTEGER,
                                                  parkedCount=NUMBER)),
-                      replicas=array(whole(hostname=TEXT, workerId=INTEGER))), [FROM, TO, QUEUE])
+                      replicas=array(whole(hostname=TEXT, workerId=INTEGER))), [FROM, TO, QUEUE], where="query")
 async def queue_parked_replicas(request: Request) -> Json:
     """Long polls that waited, by queue and daemon, on average; only where there were some; in the last hour
     unless said otherwise."""
@@ -227,7 +228,7 @@ async def queue_parked_replicas(request: Request) -> Json:
 
 @router.declare("GET /api/v1/analytics/retention", READ,
                 whole(**SPAN, series=array(whole(bucket=TIME, **integers(*REMOVED))),
-                      totals=whole(**integers(*REMOVED))), [FROM, TO, QUEUE])
+                      totals=whole(**integers(*REMOVED))), [FROM, TO, QUEUE], where="query")
 async def retention(request: Request) -> Json:
     """What retention removed, oldest first; in the last hour unless said otherwise."""
     wanted = span(request)

@@ -199,7 +199,8 @@ def _process(system: Any) -> dict[str, Any]:
 @router.declare("GET /api/v1/status/analytics", READ, whole(
     dataPoints=array(whole(timestamp=TIME, messages=INTEGER)), interval={"enum": list(STEPS)},
     **{"from": TIME, "to": TIME}), [FROM, TO, QUEUE, NAMESPACE, TASK,
-                                    parameter("interval", {"enum": list(STEPS), "default": "hour"})])
+                                    parameter("interval", {"enum": list(STEPS), "default": "hour"})],
+                where="query")
 async def status_analytics(request: Request) -> Json:
     """Messages pushed per minute, hour, day or week, also those that were duplicates, oldest first, with zeros where
     there were none; of the last day where `from` is not given."""

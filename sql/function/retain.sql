@@ -14,7 +14,8 @@
 --
 -- Returns one row per partition with a result. Columns: reason (1 expired, 2 completed, 3 waited, 0 nothing removed),
 -- log rows and records removed. Column pinned: records that p_completed would remove if group_id (NULL: the queue has
--- no group) had consumed them. Neither counts deleted records: rows may be removed without one. The last row has reason -1: continue after partition_id; NULL there: the queue is done.
+-- no group) had consumed them. Neither counts deleted records: rows may be removed without one. The last row has reason
+-- -1: continue after partition_id; NULL there: the queue is done.
 --
 -- A floor is always where a row begins, and a partition holds no row below it. Both change in one transaction, at most
 -- p_rows at a time. So the oldest row is searched from the floor on. Index entries of rows that are deleted and wait
