@@ -9,7 +9,7 @@ from fastapi import Request
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows
-from .history import (NO_LAG, OF_QUEUE, ROWS, average, hostname_and_worker, lag_ms, latest, newest, or_zero,
+from .history import (NO_LAG, OF_QUEUE, PARKED, ROWS, average, hostname_and_worker, lag_ms, latest, newest, or_zero,
                       queue_series, rate, span, worker_series, worker_state)
 from .moments import ts0, ts3
 from .query import Query
@@ -75,12 +75,11 @@ SELECT q.name, m.bucket, m.partitions,
         UNION ALL SELECT x.* FROM queend.metric_partitions x
          WHERE x.queue_id = q.id AND x.bucket >= %(first)s AND x.bucket <= %(last)s) m
  WHERE {OF_QUEUE} ORDER BY q.name, m.bucket LIMIT {ROWS}"""
-PARKED = f"""
-SELECT m.bucket - m.bucket %% %(width)s AS at, q.name, m.hostname, m.worker,
-       sum(m.parked)::float8 / greatest(sum(m.samples), 1) AS parked
+PARKED_BY = f"""
+SELECT m.bucket - m.bucket %% %(width)s AS at, q.name, m.hostname, m.port, m.worker, {PARKED}
   FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
  WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s AND m.parked > 0 AND {OF_QUEUE}
- GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT {ROWS}"""
+ GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5 LIMIT {ROWS}"""
 RETENTION = f"""
 SELECT b.at, sum(b.messages) FILTER (WHERE b.kind IN ('retention', 'ttl'))::bigint AS retention,
        sum(b.messages) FILTER (WHERE b.kind = 'completed_retention')::bigint AS completed,
@@ -145,7 +144,7 @@ async def worker_metrics(request: Request) -> Json:
     """What the workers did, newest first, and their latest state; of the last hour unless said otherwise."""
     wanted, which = span(request), hostname_and_worker(Query(request))
     series = await worker_series(request, wanted, **which)
-    workers = newest(await worker_series(request, latest(request, SEEN_S), "m.hostname", "m.worker", **which))
+    workers = newest(await worker_series(request, latest(request, SEEN_S), "m.hostname", "m.port", "m.worker", **which))
     queues = await queue_series(request, replace(wanted, minutes=10**9), "q.name")
     ((pending,),) = await rows(request, PENDING)
     queues.sort(key=lambda one: (-one.pop_messages, one.name))
@@ -196,34 +195,37 @@ async def queue_ops(request: Request) -> Json:
             entry[2] = one.partitions
     keys = sorted(series.keys() | partitions.keys())
     return Json({**wanted.shown, "queues": sorted({name for _, name in keys}), "series": [
-        _operations(at, name, series.get((at, name)), partitions.get((at, name)), wanted.lasted(at))
+        _operations(at, name, series.get((at, name)), partitions.get((at, name)), wanted.lasted(at),
+                    wanted.begun(at))
         for at, name in keys]})
 
 
-def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seconds: float) -> dict[str, Any]:
+def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seconds: float,
+                minutes: int) -> dict[str, Any]:
     created, deleted, there = partitions or (0, 0, None)
     done = {**_columns(one, QUEUE_COUNTS), **_rates(one, QUEUE_RATES, seconds), **lag_ms(one),
-            "parkedCount": round(one.parked / max(one.samples, 1), 2)} if one else {
+            "parkedCount": round(one.parked / minutes, 2)} if one else {
                 **dict.fromkeys(QUEUE_COUNTS, 0), **dict.fromkeys(QUEUE_RATES, 0.0), **NO_LAG, "parkedCount": 0.0}
     return {"bucket": ts0(at), "queueName": name, **done, "partitionsCreated": created, "partitionsDeleted": deleted,
             "partitionCount": there}
 
 
 @router.declare("GET /api/v1/analytics/queue-parked-replicas", READ,
-                whole(**SPAN, series=array(whole(bucket=TIME, queueName=TEXT, hostname=TEXT, workerId=INTEGER,
-                                                 parkedCount=NUMBER)),
-                      replicas=array(whole(hostname=TEXT, workerId=INTEGER))), [FROM, TO, QUEUE], where="query")
+                whole(**SPAN, series=array(whole(bucket=TIME, queueName=TEXT, hostname=TEXT, port=INTEGER,
+                                                 workerId=INTEGER, parkedCount=NUMBER)),
+                      replicas=array(whole(hostname=TEXT, port=INTEGER, workerId=INTEGER))), [FROM, TO, QUEUE],
+                where="query")
 async def queue_parked_replicas(request: Request) -> Json:
     """Long polls that waited, by queue and daemon, on average; only where there were some; in the last hour
     unless said otherwise."""
     wanted = span(request)
     await request.app.state.control.metrics.fresh()
-    found = await rows(request, PARKED, **wanted.bounds, queue=Query(request).text("queue"), prepare=False)
+    found = await rows(request, PARKED_BY, **wanted.bounds, queue=Query(request).text("queue"), prepare=False)
     return Json({**wanted.shown, "series": [
-        {"bucket": ts0(one.at), "queueName": one.name, "hostname": one.hostname, "workerId": one.worker,
-         "parkedCount": round(one.parked, 2)} for one in found],
-        "replicas": [{"hostname": host, "workerId": worker}
-                     for host, worker in sorted({(one.hostname, one.worker) for one in found})]})
+        {"bucket": ts0(one.at), "queueName": one.name, "hostname": one.hostname, "port": one.port,
+         "workerId": one.worker, "parkedCount": round(one.parked / wanted.begun(one.at), 2)} for one in found],
+        "replicas": [{"hostname": host, "port": port, "workerId": worker}
+                     for host, port, worker in sorted({(one.hostname, one.port, one.worker) for one in found})]})
 
 
 @router.declare("GET /api/v1/analytics/retention", READ,

@@ -1,6 +1,7 @@
 """History of daemons and queues, read from the minutes they wrote (`service/metrics`)."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,11 @@ ROWS = 100_000      # most rows of a series
 
 SUMS = ", ".join(f"sum(m.{name})::bigint AS {name}"
                  for name in ("push_requests", "push_messages", "pop_requests", "pop_messages", "pop_empty",
-                              "ack_requests", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n",
-                              "parked")) + (", sum(m.push_messages)::bigint AS queue_pushed, max(m.lag_most_us) AS"
-                                            " lag_most_us, max(m.samples) AS samples")
+                              "ack_requests", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n")) + (
+    ", sum(m.push_messages)::bigint AS queue_pushed, max(m.lag_most_us) AS lag_most_us")
+# Long polls that waited, on average: added up over the minutes of a bucket, to be divided by their number.
+PARKED = "sum(m.parked::float8 / greatest(m.samples, 1)) AS parked"
+SUMS += f", {PARKED}"
 # Messages pushed to the queues of a worker. Daemons of former releases wrote those of pushes alone.
 PUSHED = f"sum(coalesce(m.counts[{COUNTS.index('queue_pushed') + 1}], m.counts[{COUNTS.index('push_messages') + 1}]))"
 COUNTED = ", ".join(f"coalesce({PUSHED if name == 'queue_pushed' else f'sum(m.counts[{i}])'}, 0)::bigint AS {name}"
@@ -76,6 +79,10 @@ class Span:
             start, end = max(start, at), min(end, at + self.minutes * MINUTE_US)
         return max(end - start, 1_000_000) / 1e6
 
+    def begun(self, at: int) -> int:
+        """Returns the number of minutes of the bucket that begins at `at`, as far as they have begun."""
+        return math.ceil(self.lasted(at) / 60)
+
     @property
     def bounds(self) -> dict[str, int]:
         """Returns width of a bucket, first and last minute, µs: parameters of the statements above."""
@@ -101,8 +108,8 @@ def latest(request: Request, seconds: int) -> Span:
 
 
 def newest(found: list[Any]) -> list[Any]:
-    """Returns the newest row of each worker, from rows with hostname and worker, oldest first."""
-    return [one for _, one in sorted({(one.hostname, one.worker): one for one in found}.items())]
+    """Returns the newest row of each worker, from rows with hostname, port and worker, oldest first."""
+    return [one for _, one in sorted({(one.hostname, one.port, one.worker): one for one in found}.items())]
 
 
 async def _series(request: Request, statement: str, wanted: Span, by: tuple[str, ...], **filters: Any) -> list[Any]:
@@ -154,7 +161,8 @@ NO_LAG = {"avgLagMs": 0, "maxLagMs": 0}
 
 def worker_state(row: Any) -> dict[str, Any]:
     """Returns the last known state of a worker."""
-    return {"hostname": row.hostname, "workerId": row.worker, "avgEventLoopLagMs": or_zero(average(row.loop_lag_ms)),
+    return {"hostname": row.hostname, "port": row.port, "workerId": row.worker,
+            "avgEventLoopLagMs": or_zero(average(row.loop_lag_ms)),
             "maxEventLoopLagMs": or_zero(row.loop_lag_ms[3]), "freeSlots": or_zero(row.free[4]),
             "dbConnections": or_zero(row.slots[4]), "jobQueueSize": or_zero(row.jobs[4]),
             "messagesProcessed": row.push_messages + row.pop_messages + row.ack_messages}

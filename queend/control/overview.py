@@ -138,7 +138,7 @@ async def status(request: Request) -> Json:
     system = {one.at: one for one in await worker_series(request, wanted)}
     # workers count the sums over all their queues
     series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())
-    workers = newest(await worker_series(request, latest(request, 120), "m.hostname", "m.worker"))
+    workers = newest(await worker_series(request, latest(request, 120), "m.hostname", "m.port", "m.worker"))
     ((leases, leased),) = await rows(request, LEASES)
     dead = await rows(request, DEAD)
     by_bucket = {one.at: one for one in series}

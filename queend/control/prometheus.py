@@ -23,7 +23,7 @@ SUMS = ", ".join(f"coalesce(sum(m.{name}) {ENDED}, 0)::bigint AS {name}" for nam
 # Queues active in the last FRESH_US.
 BY_QUEUE = f"""
 SELECT q.name, {SUMS}, coalesce(max(m.lag_most_us) {ENDED}, 0) AS lag_most_us,
-       coalesce(sum(m.parked) {ENDED}, 0)::float8 / greatest(max(m.samples) {ENDED}, 1) AS parked
+       coalesce(sum(m.parked::float8 / greatest(m.samples, 1)) {ENDED}, 0) AS parked
   FROM queend.queues q JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket >= %(since)s
  GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
 STANDING = """

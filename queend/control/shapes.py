@@ -29,7 +29,7 @@ def integers(*names: str) -> dict[str, Any]:
 
 
 SPAN = {"timeRange": whole(**{"from": TIME, "to": TIME}), "bucketMinutes": INTEGER}
-WORKER = {"hostname": TEXT, **integers("workerId", "avgEventLoopLagMs", "maxEventLoopLagMs", "freeSlots",
+WORKER = {"hostname": TEXT, **integers("port", "workerId", "avgEventLoopLagMs", "maxEventLoopLagMs", "freeSlots",
                                        "dbConnections", "jobQueueSize", "messagesProcessed")}
 LAG = {"avgLagMs": NUMBER, "maxLagMs": INTEGER}
 OPS = ("push", "pop", "ack")

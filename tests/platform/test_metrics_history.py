@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -135,6 +136,39 @@ def test_samples_and_writes_come_as_often_as_they_are_asked_for(start_daemon: Ca
         until(lambda: any(minute["sampleCount"] > 65 for replica in
                           client.get("/api/v1/analytics/system-metrics").json["replicas"]
                           for minute in replica["timeSeries"]), "more samples than a minute has seconds")
+
+
+def test_parked_pops_are_an_average_of_every_range(client: Client, daemon: Daemon, queue: str) -> None:
+    """Of two daemons of one machine, in buckets of a minute, of five minutes, of an hour."""
+    client.configure(queue)
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        database.execute("""
+        INSERT INTO queend.metric_queues (bucket, queue_id, port, worker, hostname, push_requests, push_messages,
+               pop_requests, pop_messages, pop_empty, ack_requests, ack_done, ack_failed, transactions, lag_us, lag_n,
+               lag_most_us, parked, samples)
+        SELECT queend.now_us() / 60000000 * 60000000 - n * 60000000::bigint, q.id, d.port, 0, 'one', 0, 0, 0, 0, 0,
+               0, 0, 0, 0, 0, 0, 0, d.parked * d.samples, d.samples
+          FROM queend.queues q, generate_series(-5, 400) AS n,
+               (VALUES (1, 5, 60), (2, 3, 12)) AS d (port, parked, samples)
+         WHERE q.name = %s""", (queue,))
+    for hours, minutes in ((0.9, 1), (3, 5), (100, 60)):
+        start = datetime.fromtimestamp(time.time() - hours * 3600, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+        done = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue)}&from={start}").json
+        assert done["bucketMinutes"] == minutes
+        whole = [one["parkedCount"] for one in done["series"]][1:]      # the first one is not full
+        assert whole and set(whole) == {8}
+        waited = client.get(f"/api/v1/analytics/queue-parked-replicas?queue={quote(queue)}&from={start}").json
+        assert waited["replicas"] == [{"hostname": "one", "port": port, "workerId": 0} for port in (1, 2)]
+        assert {(one["port"], one["parkedCount"]) for one in waited["series"][2:]} == {(1, 5), (2, 3)}
+
+
+def test_daemons_of_one_machine_are_told_apart(start_daemon: Callable[..., Daemon]) -> None:
+    one = start_daemon(NUM_WORKERS=1, METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
+    other = start_daemon(one.conninfo, NUM_WORKERS=1, METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
+    with one.client() as client:
+        for page in ("status", "analytics/worker-metrics"):
+            until(lambda page=page: {row["port"] for row in client.get(f"/api/v1/{page}").json["workers"]}
+                  == {one.port, other.port}, "both are shown")
 
 
 def test_parked_pops_are_shown(start_daemon: Callable[..., Daemon]) -> None:
