@@ -47,7 +47,7 @@ def test_a_token_of_one_queue_is_enough_for_it(start_daemon, tmp_path):
         done = cli(*words, QUEEND_TOKEN=text)
         assert done.status == 0 and told in done.out, (words, done)
     assert cli("group", "list", QUEEND_TOKEN=text).status == 7
-    cli("push", "mine", "1", QUEEND_TOKEN=text)
+    cli("push", "mine", input="1\n" * 600, QUEEND_TOKEN=text)      # ten a second in a whole minute
     assert not any(line.startswith("rates ") and line.split()[1] == "0"
                    for line in cli("queue", "show", "mine", QUEEND_TOKEN=text).out.splitlines())
     looks = cli("token", "mint", "me", "--role", "admin", "--queues", "*=read", JWT_SECRET=SECRET,
