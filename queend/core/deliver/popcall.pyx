@@ -19,7 +19,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
             break
         alone = e.pops.jobs.first.isolated
         j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j):
+        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
             popend_turn_away(e, j)
         else:
             popcall_add(call, a, j)

@@ -90,6 +90,12 @@ cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
     # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
     return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.client_gone
 
+cdef inline bint popend_token_expired(PopJob* j) noexcept nogil:
+    # Returns True if the token of a pop has expired by the wall clock. The pop's deadline, which is monotonic, may come
+    # later: the clock was set, or the machine slept.
+    cdef Grant* g = j.job.r.grant
+    return g != NULL and j.job.r.feed == NULL and not j.client_gone and g.expires_us <= clock_wall_us()
+
 cdef void popend_verify(PopJob* j) noexcept nogil:
     # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
     # the same deadline. Requires that the pop is neither parked nor in a list, and has no candidates.
@@ -99,14 +105,17 @@ cdef void popend_verify(PopJob* j) noexcept nogil:
     service.request(r.worker, r)
 
 cdef void popend_verify_all(Engine* e) noexcept nogil:
-    # Lets the deadline of each parked pop fire whose token has to be verified again.
+    # Lets the deadline of each parked pop fire whose token has expired, or has to be verified again.
     cdef PopJob* j
     cdef int i
+    cdef bint found = False
     for i in range(1, e.deadlines.n + 1):
         j = <PopJob*>e.deadlines.nodes[i].owner
-        if popend_token_stale(j):
+        if popend_token_stale(j) or popend_token_expired(j):
             j.deadline.at = 0
-    heap_order(&e.deadlines)
+            found = True
+    if found:
+        heap_order(&e.deadlines)
 
 cdef void popend_renew(Engine* e) noexcept nogil:
     # Lets the deadlines of at most RENEWED long polls fire that are pinned to another epoch than the current one. They

@@ -216,6 +216,8 @@ cdef void engine_tick(Worker* w) noexcept nogil:
         feed_tick(engine_of(w))
         if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
             engine_verify_grants(engine_of(w))
+        elif service.guarded:
+            popend_verify_all(engine_of(w))
         if epoch_blocked:
             popend_renew(engine_of(w))
     reclaim_tick(w)

@@ -72,7 +72,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j):
+        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
             rowcache_release_all(j.taken, j.n_cursors)
             popend_turn_away(e, j)
         else:
