@@ -374,7 +374,8 @@ def test_messages_are_found_by_probes(loaded):
                 (1500, page, ("plans", f"p{part - 1000}", 0, at)),
                 (8000, page, ("plans", None, at - 60_000_000, at)),
                 (8000, page, (None, None, at - 60_000_000, at)),
-                *((80_000, of_status, (name, status, at)) for name in ("plans", None)
+                # of each row: its partition, the groups of its queue, their cursors and leases, what was deleted
+                *((110_000, of_status, (name, status, at)) for name in ("plans", None)
                   for status in ("pending", "processing", "completed")),
                 *((2500, "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, 'dead_letter', 0, %s, 20, 0, 5000)",
                    (name, at)) for name in ("plans", None)),
