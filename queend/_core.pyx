@@ -76,8 +76,8 @@ include "core/state/workertypes.pyx"      # threads, and the engine as sockets s
 include "core/state/enginetypes.pyx"      # the engine of one worker
 include "core/state/peertypes.pyx"        # notices between daemons
 
-# Requests and responses of the hot routes. In: a request's bytes. Out: state/reqs; bytes of a response. No I/O, no
-# lock.
+# Requests and responses of the hot routes. In: a request's bytes. Out: state/reqs; bytes of a response. Does
+# no I/O and takes no lock.
 include "core/route/ident.pyx"            # names, ids, refusals
 include "core/route/typos.pyx"            # suggestions for mistyped names
 include "core/route/time.pyx"             # moments in text form
@@ -232,7 +232,7 @@ include "core/run/engine.pyx"             # starts and stops the engine, takes r
 include "core/run/reload.pyx"             # reloads the catalog, forgets a replaced server
 include "core/run/stopreport.pyx"         # reports what a stop interrupts
 
-# What Python sees of the core, and seams for tests.
+# The core as Python sees it, and seams for tests.
 include "core/logrecord.pyx"              # stored records, for the control plane
 include "core/read/readentry.pyx"         # records of a read as JSON, lines, CloudEvents
 include "core/read/fbs.pyx"               # FlatBuffers, as an Arrow stream needs them

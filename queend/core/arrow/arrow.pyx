@@ -1,6 +1,6 @@
 # Reads an Arrow IPC stream, message by message: a schema, then dictionaries and record batches in any number. In: bytes
 # that stay in place. Out: columns that point into them, or into the arena if a buffer was compressed. Owner: the
-# request. Without I/O, copies and locks.
+# request. Takes no lock.
 
 cdef enum:                    # of the format's MessageHeader
     ARROW_SCHEMA = 1

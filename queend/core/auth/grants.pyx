@@ -141,7 +141,7 @@ cdef Grant* grant_copy(Grant* g, Arena* a) noexcept nogil:
 # ---- what a grant allows ---------------------------------------------------------------------------------------------
 
 cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept nogil:
-    # Returns True if a rule has the verb for the queue and the group. Without a group (p NULL) only rules without
+    # Returns True if a rule has the verb for the queue and the group. If group.p is NULL, only rules without
     # groups count.
     cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
     cdef int i

@@ -2,8 +2,8 @@
 # scratch belongs to one thread. No locks.
 
 # ---- settings of the allocator ---------------------------------------------------------------------------------------
-# A request of a thousand messages takes a few hundred kilobytes and gives them back with its answer. By default glibc
-# returns such blocks to the system each time and asks for them again. That took up to a fifth of the CPU of a large
+# A request of a thousand messages takes a few hundred kilobytes and gives them back with its answer. glibc returns
+# such blocks to the system each time by default, and asks for them again. That took up to a fifth of the CPU of a large
 # push (bench/results/formats.md).
 
 cdef extern from *:

@@ -58,8 +58,8 @@ cdef void uuid_secret(Secrets* s, unsigned char* out, int n) noexcept nogil:
 
 cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, unsigned char* out) noexcept nogil:
     # Makes a lease id, of version 8. If its first bit is set the id names its partition. It then has 89 random bits,
-    # and the partition's number under a mask of them and the seed. partition 0: several partitions, which the database
-    # stores (queend.leases).
+    # and the partition's number under a mask of them and the seed. Partition 0 stands for several partitions, which the
+    # database stores (queend.leases).
     cdef unsigned char[29] msg
     cdef unsigned char[32] digest
     cdef int i

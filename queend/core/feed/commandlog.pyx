@@ -1,5 +1,5 @@
-# Request log lines for the commands of a WebSocket: the command, the status of its answer, its ids. A line has no error
-# text, no payload and no ref. In: an answered request. Out: a line.
+# Request log lines for the commands of a WebSocket: the command, the status of its answer, its ids. Error text,
+# payload and ref are left out. In: an answered request. Out: a line.
 
 cdef enum:
     COMMAND_SHORT = 80        # bytes of any id except a transactionId, whose length the client chooses

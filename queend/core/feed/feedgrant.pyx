@@ -1,5 +1,5 @@
 # The grant of a stream. A stream ends with its token. When the table of grants is cleared (a key or a setting changed),
-# the token is verified again: until then no message is delivered, and no frame is read. In: the grant of the stream.
+# the token is verified again, and messages and frames wait until then. In: the grant of the stream.
 # Out: a new grant, or the last event. Owns the request that verifies the token. Owner: the stream's worker.
 
 cdef enum:
