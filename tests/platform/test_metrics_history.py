@@ -268,22 +268,22 @@ def test_a_notice_wakes_who_waits(start_daemon: Callable[..., Daemon]) -> None:
 
 
 def test_counts_belong_to_the_minute_they_happened_in(start_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
-    """Its clock jumps into the next minute: what was counted before stays in the one that was."""
+    """Its clock jumps by an hour, the database's does not: what was counted stays in a minute that was."""
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
     daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, **clock_of(clock))
     with daemon.client() as client:
-        client.push("minutes", 1, 2, 3)
         before = int(time.time()) // 60 * 60
-        clock.write_text("+61\n")
+        client.push("minutes", 1, 2, 3)
+        clock.write_text("+3600\n")
 
         with psycopg.connect(daemon.conninfo, autocommit=True) as session:
             rows = until(lambda: session.execute("SELECT m.bucket / 1000000, m.push_messages FROM queend.metric_queues"
                                                  " m JOIN queend.queues q ON q.id = m.queue_id"
                                                  " WHERE q.name = 'minutes' AND m.push_messages > 0").fetchall(),
                          "the minute is written when it ends")
-        assert [count for _, count in rows] == [3] and before <= rows[0][0] <= before + 60
-        assert rows[0][0] < int(time.time()) // 60 * 60 + 60
+        # A minute ends a little late, and a push that went to the failover buffer counts when it leaves it.
+        assert [count for _, count in rows] == [3] and before - 60 <= rows[0][0] <= time.time(), rows
 
 
 def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[..., Daemon]) -> None:
