@@ -168,8 +168,8 @@ def _bucket(one: Any, seconds: float) -> dict[str, Any]:
                 array(whole(queueName=TEXT, popCount=INTEGER, **LAG, bucketTime=TIME)), [FROM, TO, QUEUE],
                 where="query")
 async def queue_lag(request: Request) -> Json:
-    """Age of messages when they were delivered, minute by minute, newest first; of the last hour unless said
-    otherwise."""
+    """Age of messages when they were delivered, delays included, minute by minute, newest first; of the last hour
+    unless said otherwise."""
     wanted = span(request)
     found = await queue_series(request, replace(wanted, minutes=1), "q.name", queue=Query(request).text("queue"))
     return Json([{"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one), "bucketTime": ts0(one.at)}

@@ -124,7 +124,7 @@ def engine(families: Families, stats: dict[str, Any]) -> None:
     for name, job in jobs.items():
         latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
     for name, text, key in (("queend_delivery_age_seconds", "Age of messages when they were delivered: of the oldest "
-                                                            "row in each answer of a pop.", "age"),
+                                                            "row in each answer of a pop, delays included.", "age"),
                             ("queend_statement_latency_seconds", "From a statement of the data plane to the end of its "
                                                                  "answer.", "statement")):
         counts, total = stats["times"][key]

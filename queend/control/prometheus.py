@@ -143,7 +143,7 @@ def _queue(families: Families, one: Any, age: int) -> None:
             ("metrics_age_seconds", "Since that minute began.", age)):
         families.add(f"queen_queue_{name}", text, of, value)
     for stat, value in zip(("avg", "max"), lag_ms(one).values(), strict=True):
-        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.",
+        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered, delays included.",
                      {**of, "stat": stat}, value)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
         families.add("queen_queue_ack_per_minute", "Acknowledgments.", {**of, "result": result}, value)
@@ -156,7 +156,7 @@ def _worker(families: Families, one: Any) -> None:
          {"avg": or_zero(average(one.loop_lag_ms)), "max": or_zero(one.loop_lag_ms[3])}),
         ("free_slots", "Connections that were free.", {"avg": or_zero(average(one.free)), "min": or_zero(one.free[2])}),
         ("job_queue_size", "Requests in hand.", {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
-        ("lag_milliseconds", "Age of messages when they were delivered.",
+        ("lag_milliseconds", "Age of messages when they were delivered, delays included.",
          dict(zip(("avg", "max"), lag_ms(one).values(), strict=True)))):
         for stat, value in values.items():
             families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
@@ -174,6 +174,6 @@ def _worker(families: Families, one: Any) -> None:
             ("backoff_size", "Long polls that wait.", or_zero(one.parked[4])),
             ("jobs_done_per_minute", "Requests answered.", one.requests),
             ("db_errors_per_minute", "Errors of the database.", one.db_errors),
-            ("dlq_per_minute", "Messages that became dead letters.", one.dead_lettered),
+            ("dlq_per_minute", "Messages that became dead letters, except by hand or in SQL.", one.dead_lettered),
             ("metrics_age_seconds", "Since it told.", one.age)):
         families.add(f"queen_worker_{name}", text, of, value)
