@@ -35,5 +35,8 @@ def lacking(verb: int, queue: str | None, group: str | None = None) -> str:
         "" if group is None else f' on behalf of the group "{group}"')
 
 
+EXPIRED = "Token has expired"
+
+
 def unverified(why: str) -> Refused:
     return Refused(401, f"Token verification failed: {why}")

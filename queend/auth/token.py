@@ -16,7 +16,7 @@ from .jwks import KeySet
 from .keys import HS256, SPELLED, key_of_pem
 from .levels import ADMIN, READ, WRITE
 from .permits import Rules, rules_of
-from .refused import Refused, unverified
+from .refused import EXPIRED, Refused, unverified
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -27,7 +27,7 @@ SECRET_BYTES = 32
 SUBJECT_BYTES = 255
 NEVER_US = 1 << 62
 WORDS = {  # names of failed checks
-    jwt.ExpiredSignatureError: "Token has expired", jwt.ImmatureSignatureError: "Token is not valid yet",
+    jwt.ExpiredSignatureError: EXPIRED, jwt.ImmatureSignatureError: "Token is not valid yet",
     jwt.InvalidSignatureError: "Invalid token signature",
     jwt.InvalidIssuerError: "Invalid token issuer: iss must be the text that JWT_ISSUER names",
     jwt.InvalidAudienceError: "Invalid token audience: aud must be or contain the text that JWT_AUDIENCE names",
@@ -163,5 +163,5 @@ class Verifier:
         if "exp" in claims:
             expires = min(NEVER_US, (int(claims["exp"]) + settings.jwt_clock_skew) * 1_000_000)
         if expires <= time.time() * 1e6:      # expired since the check
-            raise unverified(WORDS[jwt.ExpiredSignatureError])
+            raise unverified(EXPIRED)
         return Grant(level, subject, expires, rules)

@@ -5,6 +5,8 @@ It finds what any program committed, and sleeps at least nine times as long as i
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from dataclasses import dataclass, field
 
 import psycopg
@@ -22,6 +24,7 @@ Heads = dict[tuple[str, str], int]
 class _Hold:
     heads: Heads
     not_before: float
+    expires_s: float             # by the wall clock
     changed: asyncio.Future = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -35,15 +38,17 @@ class Holds:
         self._released = False
         self.cuts = 0                # number of calls of `cut`
 
-    async def wait(self, heads: Heads, deadline: float, pause: float = 0.0, cuts: int | None = None) -> bool:
+    async def wait(self, heads: Heads, deadline: float, pause: float = 0.0, cuts: int | None = None,
+                   expires_s: float = math.inf) -> bool:
         """Returns True once a head (by queue and partition) changed, but not before `pause` seconds are over. Returns
         False when the loop's clock reaches `deadline`; at once if too many wait already or after `release`. cuts: the
-        count when the read began; returns False if `cut` was called since."""
+        count when the read began; returns False if `cut` was called since. expires_s: expiry of the read's token by the
+        wall clock, since the epoch; returns False once it has passed, also if that clock was set forward."""
         loop = asyncio.get_running_loop()
         if self._released or cuts not in (None, self.cuts) or len(self._held) >= READS_MOST or sum(
             len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
             return False
-        hold = _Hold(heads, loop.time() + pause)
+        hold = _Hold(heads, loop.time() + pause, expires_s)
         self._held.add(hold)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch(), name="holds")
@@ -75,6 +80,8 @@ class Holds:
         try:
             while self._held:
                 await asyncio.sleep(max(TICK_S, 9 * took))
+                now = time.time()
+                self._wake([hold for hold in self._held if hold.expires_s <= now], False)
                 took = await self._look()
         finally:
             self._watcher = None        # the next read starts another

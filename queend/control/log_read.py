@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from fastapi.responses import Response
 from .. import log
 from .._core import offsets_answer, read_answer, read_moment_text, read_partition_id, read_partition_number
 from ..auth.levels import READ
+from ..auth.refused import EXPIRED, unverified
 from .answer import Json, not_found
 from .database import fetched
 from .holds import Heads
@@ -200,17 +202,20 @@ async def fetch(request: Request) -> Response:
     form = _form(request)
     columns = _columns(call)
     grant, cuts = getattr(request.state, "grant", None), control.holds.cuts
-    left = wait_ms / 1000 if grant is None else min(wait_ms / 1000, grant.expires_us / 1e6 - time.time())
-    deadline = asyncio.get_running_loop().time() + left
+    expires_s = math.inf if grant is None else grant.expires_us / 1e6
+    deadline = asyncio.get_running_loop().time() + min(wait_ms / 1000, expires_s - time.time())
     pause = 0.0
     while True:
         found = await control.reader.read(form, wanted, most, columns)
         enough = least == 0 or found.records and found.size >= least
         if not wait_ms or enough or found.behind or found.failed or found.unreadable:
             break
-        if not await control.holds.wait(found.heads, deadline, pause, cuts):
+        if not await control.holds.wait(found.heads, deadline, pause, cuts, expires_s):
             break
         pause = min(2 * pause + 0.03, PAUSE_MOST_S)
+    if expires_s <= time.time():
+        status, headers, body = unverified(EXPIRED).answer()
+        return Response(body, status, {name.decode(): value.decode() for name, value in headers})
     if found.unreadable:
         log.line("error", "row_unreadable", "a row of the log is not in a known format", path=request.url.path)
     return Response(found.answer, media_type=TYPES[form])
