@@ -7,7 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
@@ -33,17 +33,19 @@ Column = str | Callable[[dict[str, Any]], Any]
 
 def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name",
          none: str = "") -> int:
-    """Prints a list as it arrives, and returns its length. columns: a key or a function by heading. none: the text for
-    an empty list."""
+    """Prints a list as it arrives, and returns its length. Prints nothing if there is an error before the first row.
+    columns: a key or a function by heading. none: the text for an empty list."""
     count = 0
     if how is Format.table:
         count = _tables(iter(rows), columns)
         if not count and none:
             say(none, err=True)
         return count
+    rest = iter(rows)
+    first = list(islice(rest, 1))      # the first request: it may fail
     if how is Format.json:
         sys.stdout.write("[")
-    for row in rows:
+    for row in chain(first, rest):
         if how is Format.json:
             sys.stdout.write((",\n " if count else "\n ") + dump(row))
         else:

@@ -55,6 +55,13 @@ CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5"
          "trace list", "trace named x", f"trace show {MESSAGE}"]
 
 
+# Commands of these that print a list or an object.
+PRINTED = [words for words in CALLS if words.split()[-1] == "list" or words.split()[:2] in (
+    ["queue", "show"], ["group", "show"], ["message", "search"], ["message", "show"], ["dlq", "show"],
+    ["trace", "named"], ["trace", "show"]) or words.split()[0] in ("doctor", "tail", "pop", "bench")]
+PRINTED.append("message list")
+
+
 @pytest.fixture(scope="module")
 def bare(start_daemon):
     """A daemon in which nothing is, and which wants a token."""
@@ -83,6 +90,14 @@ def test_a_server_that_is_not_there(tmp_path, words):
     done = Cli(url, tmp_path)(*words.split())
     assert (done.status, done.out) == (6, "")
     assert done.err.startswith(f"queend: no server answers at {url}: Connection refused\n        queend serve ")
+
+
+@pytest.mark.parametrize("words", PRINTED)
+@pytest.mark.parametrize("how", list(Format))
+def test_nothing_is_printed_if_the_first_request_fails(bare, tmp_path, words, how):
+    for url, status in ((bare.url, 7), (f"http://127.0.0.1:{free_port()}", 6)):
+        done = Cli(url, tmp_path)(*words.split(), "-o", how)
+        assert (done.status, done.out) == (status, "") and done.err
 
 
 @pytest.mark.parametrize("words", CALLS)
