@@ -15,7 +15,7 @@ from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, many, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
-from .resources import LONG_S, found
+from .resources import LONG_S, checked, found, known
 from .terminal import say
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
@@ -57,6 +57,7 @@ def dlq_list(
     if queue is not None:
         found(server, queue, limit=1)
     rows = letters(server, limit, **filters(group, partition, from_, to, error), queue=queue)
+    rows = checked(rows, server, queue, partition, group)
     show(map(addressed, rows), {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
                 "id": "address"}, output, "address", "no dead letters")
@@ -79,6 +80,8 @@ def redrive(
     found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to, error)
     total = counted(server, queue=queue, **wanted)
+    if not total:
+        known(server, queue, partition, group)
     count = total if limit is None else min(total, limit)
     where = f"the queue {to_queue or queue!r}"
     if dry_run:
@@ -137,6 +140,8 @@ def purge(server: Server, queue: Queue, group: Group = None, partition: Partitio
     found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to, error)
     count = counted(server, queue=queue, **wanted)
+    if not count:
+        known(server, queue, partition, group)
     if dry_run:
         say(f"would delete {shown(count)} of {queue}")
         return

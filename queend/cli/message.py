@@ -15,7 +15,7 @@ from .completion import queues
 from .options import DryRun, Group, Limit, MessageId, MessageIds, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
-from .resources import EVER, found, queues_of
+from .resources import EVER, checked, found, known, queues_of
 from .terminal import say
 
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show, delete, retry, dlq.")
@@ -49,6 +49,7 @@ def message_list(
         found(server, queue, limit=1)
     rows = server.listed("/api/v1/messages", "messages", limit, queue=queue, partition=partition, status=status, to=to,
                          from_=from_ or EVER)
+    rows = checked(rows, server, queue, partition)
     show(map(addressed, rows), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
          "no messages")
 
@@ -88,6 +89,8 @@ def search(
                     yield from map(addressed, answer["messages"])
                     count += len(answer["messages"])
                     if place is None or count >= limit or looked.searched >= most:
+                        if not looked.searched and not several:
+                            known(server, queue, partition)
                         return
             except (KeyboardInterrupt, ServerError) as end:      # matches found so far are printed all the same
                 if not looked.searched:

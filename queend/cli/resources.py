@@ -1,7 +1,7 @@
 """Queues and groups of a server: all of them page by page, or one; the refusal of an unknown one names it."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .client import Server, ServerError
@@ -44,6 +44,26 @@ def partition_of(server: Server, name: str, partition: str) -> dict[str, Any]:
         offset += PARTITIONS
         if len(rows) < PARTITIONS:
             raise Stop(f"there is no partition {partition!r} in {name!r}", NOT_FOUND)
+
+
+def known(server: Server, queue: str | None, partition: str | None = None, group: str | None = None) -> None:
+    """Refuses a partition and a group that do not exist. Without a queue, partitions are not checked. A list calls this
+    only if it is empty: dead letters outlive their group and their partition."""
+    if queue is not None and partition is not None:
+        partition_of(server, queue, partition)
+    if group is not None and not any(True for _ in groups_of(server, queue, group)):
+        raise no_group(group, queue)
+
+
+def checked(rows: Iterable[dict[str, Any]], server: Server, queue: str | None, partition: str | None = None,
+            group: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yields rows. If there are none, refuses a partition and a group that do not exist."""
+    count = 0
+    for row in rows:
+        count += 1
+        yield row
+    if not count:
+        known(server, queue, partition, group)
 
 
 def no_group(name: str, queue: str | None = None) -> Stop:

@@ -12,8 +12,8 @@ import typer
 from .client import Server
 from .options import Partition, Payload, Queue
 from .output import Format, Output, dump
-from .remote import remote
-from .resources import EVER, found
+from .remote import Stop, remote, tell
+from .resources import EVER, found, known
 from .terminal import clean
 
 ENTRIES = 500            # partitions of one request
@@ -32,8 +32,17 @@ def tail(
     found(server, queue, limit=1)
     reader = Reader(server, queue, partition)
     since = reader.begin() if follow else None
+    count = 0
     for some in reader.newest(lines):
         printed(some, output, payload)
+        count += len(some)
+    if not count:
+        try:
+            known(server, queue, partition)
+        except Stop as unknown:
+            if not follow:
+                raise
+            tell(f"{unknown.text}: waiting for it")
     while since is not None:
         news, since = reader.since(since)
         for some in news:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
 from support.client import data
 from support.wait import PATIENCE, until
 
@@ -141,6 +142,54 @@ def test_tail_follows_until_ctrl_c(cli, client, queue):
         client.push(queue, f"new {i}", partition=f"p{i % 7}")
     seen = [tail.stdout.readline() for _ in range(300)]
     assert sorted(seen) == sorted(f'"new {i}"\n' for i in range(300))
+    tail.send_signal(signal.SIGINT)
+    rest, told = tail.communicate(timeout=PATIENCE)
+    assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
+
+
+LISTS = ("tail {}", "tail {} -n 0", "message list {}", "message search {} x", "dlq list {}", "dlq redrive {} --yes",
+         "dlq redrive {} --dry-run", "dlq purge {} --yes", "dlq purge {} --dry-run")
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_an_unknown_partition_is_refused(cli, client, queue, words):
+    client.push(queue, 1, partition="known")
+    more = () if "dlq" in words and "list" not in words else ("-o", "json")
+    cli.ok(*(word.format(queue) for word in words.split()), "-p", "known", *more)
+    done = cli(*(word.format(queue) for word in words.split()), "-p", "none", *more)
+    assert (done.status, done.out, done.err) == (4, "", f"queend: there is no partition 'none' in {queue!r}\n")
+
+
+@pytest.mark.parametrize("words", [words for words in LISTS if words.startswith("dlq")])
+def test_an_unknown_group_is_refused(cli, client, queue, words):
+    client.push(queue, 1)
+    client.pop(queue, consumerGroup="known")
+    more = ("-o", "json") if "list" in words else ()
+    cli.ok(*(word.format(queue) for word in words.split()), "-g", "known", *more)
+    done = cli(*(word.format(queue) for word in words.split()), "-g", "none", *more)
+    assert (done.status, done.out, done.err) == (4, "", f"queend: there is no group 'none' of {queue!r}\n")
+
+
+def test_an_unknown_group_of_any_queue_is_refused(cli, client):
+    done = cli("dlq", "list", "-g", "no-such-group")
+    assert (done.status, done.out, done.err) == (4, "", "queend: there is no group 'no-such-group'\n")
+
+
+def test_dead_letters_of_a_deleted_group_are_listed(cli, client, queue):
+    client.push(queue, 1)
+    client.ack(*client.pop(queue, consumerGroup="gone"), "dlq", group="gone")
+    cli.ok("group", "delete", "gone", "--queue", queue, "--yes")
+    assert cli("group", "show", "gone", "--queue", queue).status == 4
+    assert len(cli.ok("dlq", "list", queue, "-g", "gone", "-o", "json").json) == 1
+
+
+def test_tail_follows_a_partition_that_is_yet_to_come(cli, client, queue):
+    client.push(queue, "other", partition="a")
+    tail = cli.process("tail", "-f", queue, "-p", "b", "--payload", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       text=True)
+    assert tail.stderr.readline() == f"queend: there is no partition 'b' in {queue!r}: waiting for it\n"
+    client.push(queue, "first", partition="b")
+    assert tail.stdout.readline() == '"first"\n'
     tail.send_signal(signal.SIGINT)
     rest, told = tail.communicate(timeout=PATIENCE)
     assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
