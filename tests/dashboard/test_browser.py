@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 from support.daemon import ROOT, Daemon
 from support.ports import free_port
 from support.tokens import SECRET, token
@@ -224,10 +224,87 @@ def test_a_dead_letter_is_edited_and_all_are_retried(busy: Daemon, visit: Callab
     expect(page.get_by_text("4 dead letters match.")).to_be_visible()
     page.get_by_role("button", name="Retry all that match").click()
     page.get_by_role("dialog").get_by_role("button", name="Retry").click()
-    expect(page.get_by_role("dialog")).to_contain_text("4 were stored again.")
+    expect(page.get_by_role("dialog")).to_contain_text("4 dead letters were stored again.")
     with busy.client() as client:
         again = client.get("/api/v1/pop/queue/dying?batch=9").json["messages"]
     assert sorted(str(one["data"]) for one in again)[-1] == "{'edited': True}" and len(again) == 5
+
+
+def overtaken(page: Page, change: Callable[[], object]) -> None:
+    """Makes a change of another client arrive at the daemon before the next change of the page."""
+    changes = [change]
+
+    def go_on(route: Route) -> None:
+        if changes and route.request.method in ("POST", "DELETE"):
+            changes.pop()()
+        route.continue_()
+
+    page.route("**/api/v1/**", go_on)
+
+
+def test_an_action_that_changed_nothing_says_so(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    """Another client changes the subject of a dialog after its button was pressed."""
+    with busy.client() as client:
+        client.push("stale", *range(4))
+        for one in client.pop("stale", batch=4):
+            client.ack(one, "dlq")
+        page = visit(busy).go("dead?queue=stale")
+        dialog = page.get_by_role("dialog")
+
+        page.get_by_role("button", name="Retry all that match").click()
+        overtaken(page, lambda: client.post("/api/v1/dlq/redrive", {"queue": "stale", "limit": 1}))
+        dialog.get_by_role("button", name="Retry").click()
+        expect(dialog).to_contain_text("3 of 4 dead letters were stored again.")
+        dialog.get_by_role("button", name="Close").click()
+        for one in client.pop("stale", batch=4):
+            client.ack(one, "dlq")
+        page.reload()
+        expect(page.get_by_text("4 dead letters match.")).to_be_visible()
+
+        page.get_by_role("button", name="View").first.click()
+        overtaken(page, lambda: client.post("/api/v1/dlq/redrive", {"queue": "stale"}))
+        dialog.get_by_role("button", name="Retry").click()
+        expect(dialog).to_contain_text("It is no dead letter any more: nothing was stored.")
+
+        found = client.pop("stale", batch=4)
+        client.ack(found[0], "dlq")
+        page = visit(busy).go("dead?queue=stale")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Delete all that match").click()
+        overtaken(page, lambda: client.request("DELETE", "/api/v1/dlq?queue=stale"))
+        dialog.get_by_role("textbox").fill("stale")
+        dialog.get_by_role("button", name="Delete").click()
+        expect(dialog).to_contain_text("No dead letter was deleted: none matches any more.")
+
+        message = f"messages/{found[1]['partitionId']}/{found[1]['transactionId']}"
+        page = visit(busy).go(message)
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="To the dead letters").click()
+        overtaken(page, lambda: client.post(f"/api/v1/{message}/dlq", {}))
+        dialog.get_by_role("button", name="Move").click()
+        expect(dialog).to_contain_text("It was among the dead letters of this group already: nothing was moved.")
+        dialog.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Delete").click()
+        overtaken(page, lambda: client.request("DELETE", f"/api/v1/{message}"))
+        dialog.get_by_role("button", name="Delete").click()
+        expect(dialog).to_contain_text("There is no such message any more: nothing was deleted.")
+
+        client.pop("stale", consumerGroup="stale-group")
+        page = visit(busy).go("groups/stale-group")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Delete the group everywhere").click()
+        overtaken(page, lambda: client.request("DELETE", "/api/v1/consumer-groups/stale-group"))
+        dialog.get_by_role("textbox").fill("stale-group")
+        dialog.get_by_role("button", name="Delete").click()
+        expect(dialog).to_contain_text("There is no such group any more: nothing was deleted.")
+
+        page = visit(busy).go("queues/stale")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        overtaken(page, lambda: client.delete("stale"))
+        dialog.get_by_role("textbox").fill("stale")
+        dialog.get_by_role("button", name="Delete").click()
+        expect(dialog).to_contain_text("There is no such queue any more: nothing was deleted.")
 
 
 def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:

@@ -14,6 +14,10 @@ const STEP = 1000;
 /** The daemon counts no further: there may be more. */
 const COUNTED = 100_000;
 const all = (total: number): string => `${total >= COUNTED ? "at least " : ""}${many(total, "dead letter")}`;
+const GONE = "It is no dead letter any more: nothing was stored.";
+/** Says how many dead letters a change took, out of those that matched when the page was read. */
+const did = (done: number, total: number, verb: string): string => !done ? `No dead letter was ${verb}: none matches any more.`
+  : done < Math.min(total, COUNTED) ? `${count(done)} of ${all(total)} ${done === 1 ? "was" : "were"} ${verb}.` : `${many(done, "dead letter")} ${done === 1 ? "was" : "were"} ${verb}.`;
 type Letters = Answer<"/api/v1/dlq", "get">;
 type Letter = Letters["messages"][number] & { raw: string };
 
@@ -65,21 +69,23 @@ export function DeadLetters(): JSX.Element {
           left = answer.left && answer.redriven > 0;
           setProgress(`${count(done)} of ${total >= COUNTED ? "at least" : "about"} ${count(total)} stored again.`);
         }
-        return `${count(done)} ${done === 1 ? "was" : "were"} stored again.`;
+        return did(done, total, "stored again");
       }}><p>Stores all that match again: {all(total)}, in the order of their failures, each for the group it was a dead letter of.</p>
         <Field label="Into another queue" name="target" maxLength={255} hint="There they are for all groups." />{progress && <p role="status">{progress}</p>}</Ask>}
       {dialog === "purge" && <Ask title="Delete all that match" verb="Delete" danger confirm={filter.queue} onClose={close} onDo={async () =>
-        `${many((await remove("/api/v1/dlq", { query: filter })).deleted, "dead letter")} deleted.`}><p>Deletes all that match for good: {all(total)}.</p></Ask>}
+        did((await remove("/api/v1/dlq", { query: filter })).deleted, total, "deleted")}><p>Deletes all that match for good: {all(total)}.</p></Ask>}
     </>}</Shown>
     {dialog !== null && typeof dialog === "object" && "raw" in dialog && <Ask title={<>Dead letter <Name>{dialog.transactionId}</Name></>} verb={mayAdmin.value && dialog.queue ? "Retry" : "Close"} onClose={close} onDo={async () => {
-      if (mayAdmin.value && dialog.queue) await post("/api/v1/dlq/redrive", { body: { queue: dialog.queue, messages: [place_(dialog)] } });
+      if (!mayAdmin.value || !dialog.queue) return;
+      const answer = await post("/api/v1/dlq/redrive", { body: { queue: dialog.queue, messages: [place_(dialog)] } });
+      if (!answer.redriven) throw new Error(GONE);
     }}><p><Name>{dialog.errorMessage ?? "no error was told"}</Name></p><Payload raw={dialog.raw} label="Payload" /></Ask>}
     {dialog !== null && typeof dialog === "object" && "edit" in dialog && <Ask title={<>Edit <Name>{dialog.edit.transactionId}</Name></>} verb="Retry with this payload" onClose={close} onDo={async (form) => {
       const payload = text(form, "payload").trim();
       try { JSON.parse(payload); } catch { throw new Error("The payload is no JSON."); }
       const named = JSON.stringify(place_(dialog.edit)).slice(0, -1);
       const answer = await (await send("POST", "/api/v1/dlq/redrive", { raw: `{"queue":${JSON.stringify(dialog.edit.queue)},"messages":[${named},"payload":${payload}}]}` })).json() as { redriven: number };
-      if (!answer.redriven) throw new Error("It is no dead letter any more.");
+      if (!answer.redriven) throw new Error(GONE);
     }}><label class="field">Payload (JSON)<textarea name="payload" spellcheck={false} defaultValue={pretty(dialog.edit.raw)[0]} /></label></Ask>}
   </>;
 }

@@ -51,6 +51,7 @@ export function GroupList(): JSX.Element {
   </>;
 }
 
+const NONE = "There is no such group any more: nothing was deleted.";
 const SHOWN = 100;
 /** Partitions where a group stands, of which a page shows the first; null: not known. */
 function standing(state: { members: number } | undefined, shown: unknown[]): number | null {
@@ -107,8 +108,10 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
       {kind === "offset" && <Field label="Offset" name="offset" type="number" min={0} required defaultValue="0" />}
     </Ask>}
     {deleting && <Ask title="Delete the group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
-      if (deleting.queue === undefined) { await remove("/api/v1/consumer-groups/{group}", { names: { group } }); go(to(["groups"])); }
-      else await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } });
+      if (deleting.queue === undefined) {
+        if (!(await remove("/api/v1/consumer-groups/{group}", { names: { group } })).existed) throw new Error(NONE);
+        go(to(["groups"]));
+      } else if (!(await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } })).existed) throw new Error(NONE);
     }}><p>Forgets where it stands{deleting.partitions === null ? "" : ` in ${many(deleting.partitions, "partition")}`}{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
   </>;
 }

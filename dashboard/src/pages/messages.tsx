@@ -117,10 +117,11 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
         { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data)}</Name> }]} /></section>
     </>}</Shown>
     {dialog === "bury" && <Ask title="Move to the dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
-      await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });
+      const done = await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });
+      return done.moved ? undefined : "It was among the dead letters of this group already: nothing was moved.";
     }}><p>Nobody is given it any more.</p><Field label="Group" name="group" maxLength={255} hint="Empty: consumers without a group." /><Field label="Why" name="error" maxLength={255} /></Ask>}
     {dialog === "delete" && <Ask title="Delete the message" verb="Delete" danger onClose={() => setDialog(null)} onDo={async () => {
-      await remove("/api/v1/messages/{partition}/{transaction_id}", { names });
+      if (!(await remove("/api/v1/messages/{partition}/{transaction_id}", { names })).success) throw new Error("There is no such message any more: nothing was deleted.");
       go(to(["messages"]));
     }}><p>It goes with its dead letters and traces.</p></Ask>}
     {dialog === "retry" && <Ask title="Retry the message" verb="Retry" onClose={() => setDialog(null)} onDo={async () => {

@@ -57,7 +57,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
         return `${many(done.count, "message")} removed.`;
       }}><p>Removes {many(found.totals.total, "message")} stored so far, consumed or not; {count(found.totals.pending)} pending. The queue, its partitions and groups stay.</p></Ask>}
       {dialog === "delete" && <Ask title="Delete the queue" verb="Delete" danger confirm={queue} onClose={close} onDo={async () => {
-        await remove("/api/v1/resources/queues/{queue}", { names: { queue } });
+        if (!(await remove("/api/v1/resources/queues/{queue}", { names: { queue } })).existed) throw new Error("There is no such queue any more: nothing was deleted.");
         go(to(["queues"]));
       }}><p>Deletes the queue with {many(found.totals.total, "message")} ({count(found.totals.pending)} pending), {many(found.totals.deadLetter, "dead letter")}, its partitions and groups. Nobody can bring them back.</p></Ask>}
     </>}</Shown>
