@@ -11,19 +11,17 @@ import os
 import re
 import socket
 import tomllib
-from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .credentials import credentials
 from .keyring import keyring
+from .lists import LISTS, listed, peers_read, targets_read, urls_read
 from .nearby import nearest
-from .wrong import expected, given, told, veiled
+from .wrong import ConfigError, expected, given, told, veiled
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
@@ -64,13 +62,11 @@ NO_EFFECT = {name: why for why, names in {
 OLD_STREAMS = "STREAM_POLL_"      # prefix of names, also of older versions
 
 
+# Any of these names the PostgreSQL server. Without one the daemon starts its own server and uses no other.
+EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 # Names of other programs that are one letter from one of ours.
 STRANGERS = {"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "LOGLEVEL"}
 NOT_UTF8 = "[\udc80-\udcff]"      # bytes of the environment that are not UTF-8
-
-
-class ConfigError(ValueError):
-    """The settings cannot be used; the message has one line per problem, each naming the setting."""
 
 
 def setting(default: Any, text: str, unit: str = "", secret: bool = False, live: bool = False, **limits: Any) -> Any:
@@ -381,57 +377,6 @@ class Tokens(BaseSettings):
     queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public", live=True)
 
 
-def listed(text: str) -> list[str]:
-    """Splits a text at its commas."""
-    return [one for one in (one.strip() for one in text.split(",")) if one]
-
-
-# Settings with lists: what each element looks like, and how the message about an invalid element describes it.
-LISTS = {
-    "cors_origins": (r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+/*",
-                     "origin; one is `https://app.example`, with a port if it is not the usual one"),
-    "queend_hosts": (r"\*|\[[0-9a-f:.]+\]|[^\s/:]+", "name of a host; one is `queue.example`, without a port"),
-    "jwt_skip_paths": (r"/[!-~]*", "path; one is `/metrics`"),
-    "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; one is `name=value`")}
-NOTICES = "application/x-queend-notices"      # media type of notices of another daemon
-PLACE = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
-
-
-def peers_read(text: str, port: int) -> list[tuple[str, int]]:
-    """Returns host and port of each element of QUEEN_UDP_PEERS. Raises ValueError naming an invalid element."""
-    found = []
-    for one in listed(text):
-        match = re.fullmatch(f"{PLACE}(?::(\\d+))?", one)
-        if not match or not _is_place(match[1], match[2]):
-            raise ValueError(f"{veiled(one)} is no peer; one is `host` or `host:port`, with a port from 1 to 65535 and "
-                             "an IPv6 address in brackets")
-        found.append((match[1].strip("[]"), int(match[2] or port)))
-    return found
-
-
-def _is_place(host: str, port: str | None) -> bool:
-    """Returns whether host and port are valid in form."""
-    with suppress(ValueError):
-        if host.startswith("["):
-            ip_address(host.strip("[]"))
-        return port is None or 0 < int(port) < 65536
-    return False
-
-
-def urls_read(text: str) -> list[str]:
-    """Returns the URLs of QUEEN_PEERS. Raises ValueError naming an invalid one."""
-    found = []
-    for one in listed(text):
-        url = one if "://" in one else f"http://{one}"
-        match = re.fullmatch(f"https?://{PLACE}(?::(\\d+))?(/[!-~]*)?", url)
-        if not match or not _is_place(match[1], match[2]):
-            raise ValueError(f"{veiled(one)} is no address of a daemon; one is `http://host:6632`, with a port from 1 "
-                             "to 65535 and an IPv6 address in brackets")
-        place = urlsplit(url)
-        found.append(url if place.port else f"{place.scheme}://{place.netloc}:6632{place.path}")
-    return found
-
-
 class Given(PydanticBaseSettingsSource):
     """Supplies the TOML file, or the credentials; a key that is not a setting reaches the model, which forbids it."""
 
@@ -483,8 +428,6 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
 
     def migration_targets(self) -> set[tuple[str, int, str]]:
         """Returns QUEEND_MIGRATION_TARGETS: host, port, database."""
-        from .service.elsewhere import targets_read  # here: it needs libpq, which reading settings does not
-
         return targets_read(self.queend_migration_targets)
 
     @field_validator("*", mode="before")
@@ -504,7 +447,7 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         except ValueError as error:
             raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
         if self.queend_dsn or self.database_url:
-            from .connect import dsn_words  # here: as above
+            from .dsn import dsn_words  # here: it needs libpq, which the other checks do not
 
             dsn_words(self)
         self._peers_consistent()
@@ -582,6 +525,12 @@ def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict
     return {name: "argument" if name in arguments else "credential" if name in secret
             else "environment" if name in environment else "file" if name in file
             else "default" for name in type(settings).model_fields}
+
+
+def uses_embedded(settings: Settings, arguments: dict[str, Any] | None = None) -> bool:
+    """Returns True if no setting names a server."""
+    origin = origins(settings, arguments)
+    return all(origin[name] == "default" or not getattr(settings, name) for name in EXTERNAL)
 
 
 def without_effect() -> dict[str, str]:

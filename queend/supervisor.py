@@ -19,7 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from . import __version__, activation, connect, log, secrecy, session
-from .config import Settings, origins, without_effect
+from .config import Settings, origins, uses_embedded, without_effect
 from .control.app import Control
 from .keyring import keyring
 from .notify import notify, notify_address, watchdog_seconds
@@ -27,11 +27,10 @@ from .reload import reload
 from .service import pooler
 from .service.buffer import Folder, FolderError, holds_messages
 from .service.embedded import Embedded, EmbeddedError
-from .service.migrate import MigrationBusy, MigrationError, editions, identity_of, migrate
+from .service.identity import identity_of
+from .service.migrate import MigrationBusy, MigrationError, editions, migrate
 from .service.surroundings import surroundings
 
-# Any of these names the PostgreSQL server. Without one the daemon starts its own server and uses no other.
-EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
@@ -76,12 +75,6 @@ def reachable(bound: str) -> str:
 
 class StartError(RuntimeError):
     """The daemon cannot start; the message is for the operator."""
-
-
-def uses_embedded(settings: Settings, arguments: dict[str, Any] | None = None) -> bool:
-    """Returns True if no setting names a server."""
-    origin = origins(settings, arguments)
-    return all(origin[name] == "default" or not getattr(settings, name) for name in EXTERNAL)
 
 
 class Supervisor:

@@ -12,9 +12,13 @@ from pydantic.fields import FieldInfo
 UNITS = {"ms": "milliseconds", "s": "seconds", "bytes/s": "bytes a second"}
 ENDLESS = 2**31 - 1      # the bound of a setting that has no better one
 MOST = 60                # characters of the value given
-# parts of URLs that may be secrets
+# Finds the parts of URLs that may be secrets.
 LOGIN = re.compile(r"//[^/?#,\s]*@")
 QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
+
+
+class ConfigError(ValueError):
+    """The settings cannot be used; the message has one line per problem, each naming the setting."""
 
 
 def veiled(text: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from queend.auth import levels
 from queend.control.app import application
-from queend.control.openapi import OWN, whole_document
+from queend.control.hot_routes import OWN
+from queend.control.openapi import whole_document
 from queend.control.route import ROUTES
 
 HEAD = """# HTTP routes

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server, ServerError
-from .completion import queues
 from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
 from .remote import Foreign, Stop, remote, tell
 from .resources import LONG_S, found
 from .sample import Sample
+from .server_names import queues
 
 DRAIN_S = 30.0      # time for pushed messages to arrive after the last push
 WAIT_MS = 500       # of a pop

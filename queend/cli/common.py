@@ -10,7 +10,8 @@ import psycopg
 import typer
 
 from .. import log, session
-from ..config import ConfigError, Settings, load
+from ..config import Settings, load
+from ..wrong import ConfigError
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop
 from .terminal import say
 
@@ -48,11 +49,11 @@ def database(settings: Settings, running: bool = False,
     the server of a running daemon; otherwise starts the server and stops it again. Prints failures meanwhile, and
     errors of `also`."""
     from .. import connect
+    from ..config import uses_embedded
     from ..service.backup import BackupError
     from ..service.buffer import FolderError
     from ..service.embedded import Embedded, EmbeddedError
     from ..service.migrate import MigrationError
-    from ..supervisor import uses_embedded
 
     cluster = None
     try:

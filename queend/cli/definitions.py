@@ -11,11 +11,11 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server, ServerError
-from .completion import queues as completed
 from .options import DryRun
 from .output import Format, Output, Progress, dump, many, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
 from .resources import found, groups_of, queues_of
+from .server_names import queues as completed
 from .terminal import say, write
 
 VERSION = 1

@@ -10,12 +10,12 @@ import typer
 
 from .ack import address
 from .client import Server
-from .completion import queues
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, many, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, checked, found, known
+from .server_names import queues
 from .terminal import say
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")

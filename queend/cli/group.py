@@ -6,12 +6,12 @@ from typing import Annotated, Optional
 import typer
 
 from .client import Server
-from .completion import groups, queues
 from .options import DryRun, Yes
 from .output import Format, Output, age, many, show, span
 from .queue import switched
 from .remote import USAGE, Stop, remote, sure, tell
 from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, partition_of
+from .server_names import groups, queues
 from .terminal import say
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")

@@ -11,11 +11,11 @@ import typer
 
 from .ack import address
 from .client import PAGE, Server, ServerError
-from .completion import queues
 from .options import DryRun, Group, Limit, MessageId, MessageIds, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import EVER, checked, found, known, queues_of
+from .server_names import queues
 from .terminal import say
 
 message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show, delete, retry, dlq.")

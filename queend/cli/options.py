@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from .completion import queues
+from .server_names import queues
 
 Queue = Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)]
 OfQueue = Annotated[Optional[str], typer.Argument(help="Only of this queue.", autocompletion=queues)]

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server
-from .completion import queues
 from .options import Group, Partition, Payload
 from .output import Format, Output, age, dump, show
 from .remote import NOTHING, USAGE, Foreign, Stop, remote, tell
+from .server_names import queues
 from .terminal import say, write
 
 POLL_S = 30.0      # longest wait of one request

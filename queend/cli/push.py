@@ -8,11 +8,11 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server
-from .completion import queues
 from .lines import Bad, payloads, values
 from .output import Format, Output, Progress, many
 from .remote import USAGE, Stop, remote
 from .sending import Sender
+from .server_names import queues
 
 Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver it no sooner: 1500ms, 10s, 5m, "
                                               "2h, 1d.")]

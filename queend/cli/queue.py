@@ -12,11 +12,11 @@ import typer
 
 from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
-from .completion import queues
 from .options import DryRun, Yes
 from .output import Format, Output, age, facts, many, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, partition_of, queues_of
+from .server_names import queues
 from .terminal import say
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")

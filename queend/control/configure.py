@@ -9,7 +9,8 @@ from fastapi import Request
 from psycopg.types.json import Jsonb
 
 from ..auth.levels import WRITE
-from .answer import Json, Refusal, body_object
+from .answer import Json, Refusal
+from .body import body_object
 from .groups import tell
 from .options import OPTIONS, SWITCH, BadOption, checked
 from .route import Routes

@@ -8,7 +8,8 @@ from fastapi import Request
 
 from .._core import read_partition_id, read_partition_number
 from ..auth.levels import ADMIN, READ
-from .answer import Json, Refusal, body_object, is_whole, not_found
+from .answer import Json, Refusal, is_whole, not_found
+from .body import body_object
 from .database import rows, seed_of
 from .moments import ts3
 from .paged import Page

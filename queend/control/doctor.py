@@ -14,8 +14,8 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from ..auth.levels import READ
-from ..service.surroundings import SETTINGS, of_settings, of_tables
-from ..service.surroundings import TABLES as FOREIGN
+from ..config import uses_embedded
+from ..service.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from .answer import Json
 from .health import FATAL
 from .maintenance import NONE
@@ -186,8 +186,6 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
-    from ..supervisor import uses_embedded
-
     places = {"of the failover buffer": control.folder.path}
     if uses_embedded(control.settings):
         places["of the database"] = control.settings.queend_data_dir

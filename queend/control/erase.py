@@ -17,7 +17,8 @@ from psycopg.rows import namedtuple_row
 from .._core import record_key, row_records, seal_opened
 from ..auth.levels import ADMIN
 from ..service.erasure import settle
-from .answer import Json, PathName, Refusal, body_object, not_found
+from .answer import Json, PathName, Refusal, not_found
+from .body import body_object
 from .database import rows
 from .dead_letters import Letter
 from .maintenance import NONE

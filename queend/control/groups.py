@@ -11,7 +11,8 @@ from .._core import read_partition_id
 from ..auth.levels import ADMIN, EVERY_QUEUE, READ, READS, WRITE
 from ..auth.permits import allows, reads_group
 from ..auth.refused import lacking
-from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
+from .answer import Json, PathName, Refusal, is_whole, not_found
+from .body import body_object
 from .database import rows, seed_of
 from .moments import age_s, ts3
 from .paged import Page

@@ -13,6 +13,7 @@ from fastapi import Request
 
 from ..nearby import nearest
 from .answer import Refusal
+from .hot_routes import HOT, OWN
 from .route import ROUTERS, ROUTES
 
 # Counts as an empty body on an exact route that takes no body.
@@ -113,8 +114,6 @@ def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
 def there(path: str) -> list[tuple[str, bool]]:
     """Returns what a path answers, on both planes: method, and whether the reference lacks such a path. HEAD stands
     beside GET, except on deliveries: there HEAD would take messages and drop them."""
-    from .openapi import HOT, OWN
-
     found = [(method.upper(), template in OWN, template in ("/livez", "/readyz"))
              for template, operations in HOT.items()
              if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]

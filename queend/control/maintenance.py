@@ -7,7 +7,8 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN, READ
-from .answer import Json, Refusal, body_object
+from .answer import Json, Refusal
+from .body import body_object
 from .health import FATAL
 from .route import Routes
 from .shapes import integers

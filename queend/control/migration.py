@@ -10,7 +10,8 @@ from fastapi import Request
 from ..auth.levels import ADMIN
 from ..service.elsewhere import Address, Crowded
 from ..service.transfer import EXCLUDABLE, Occupied, Transfer, TransferError
-from .answer import Json, Refusal, body_object
+from .answer import Json, Refusal
+from .body import body_object
 from .route import Routes
 from .shapes import DONE
 from .words import FLAG, INTEGER, NUMBER, TEXT, array, body, record, whole

@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN
-from ..config import NOTICES
-from .answer import Json, Refusal, body_object
+from ..service.peers import NOTICES
+from .answer import Json, Refusal
+from .body import body_object
 from .route import Routes
 from .words import TEXT, body, record, whole
 

@@ -6,7 +6,8 @@ from typing import Any
 from fastapi import Request
 
 from .._core import read_moment
-from .answer import Refusal, body_object, is_whole
+from .answer import Refusal, is_whole
+from .body import body_object
 
 ENTRIES_MOST = 1024
 NAME_BYTES = 255

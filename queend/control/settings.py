@@ -6,8 +6,9 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN
-from ..config import ConfigError, Settings, origins
+from ..config import Settings, origins
 from ..masked import masked
+from ..wrong import ConfigError
 from .answer import Json
 from .route import Routes
 from .words import FLAG, TEXT, array, whole

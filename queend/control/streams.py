@@ -10,7 +10,8 @@ from fastapi import Request
 from psycopg.rows import namedtuple_row
 
 from ..auth.levels import POP, PUSH, READ, READS, WRITE
-from .answer import Json, Refusal, body_object
+from .answer import Json, Refusal
+from .body import body_object
 from .database import seed_of
 from .moments import ts6
 from .record import embedded, partition_number

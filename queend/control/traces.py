@@ -9,7 +9,8 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import MANAGE, READ, READS, WRITE
-from .answer import Json, PathName, Refusal, body_object, is_whole, not_found
+from .answer import Json, PathName, Refusal, is_whole, not_found
+from .body import body_object
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
 from .moments import ts3

@@ -12,7 +12,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from .buffer import FolderError, Identity, belongs_to, folders, mark, of_another, take
+from .buffer import FolderError, belongs_to, folders, mark, of_another, take
+from .identity import Identity
 
 HEAD = b"QUEENBUF"
 RECORD = struct.Struct("<III")      # mark, length of the rest, checksum

@@ -28,6 +28,7 @@ from typing import Any
 from .. import log
 from ..config import Settings
 from .disk import reason, write
+from .identity import Identity
 
 MOST = 256
 RETURN_S = 10.0
@@ -189,17 +190,6 @@ class Folder:
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
-
-
-class Identity(str):
-    """The identity of a database; each copy has another. lineage: common to all copies; empty: not known."""
-
-    lineage: str
-
-    def __new__(cls, text: str, lineage: str = "") -> Identity:
-        self = super().__new__(cls, text)
-        self.lineage = lineage
-        return self
 
 
 def root_of(settings: Settings) -> Path:

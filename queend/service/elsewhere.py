@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import threading
 import time
@@ -19,29 +18,14 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from .. import session
-from ..config import listed
 from ..connect import roots
 
 NOWHERE = "/dev/null/none"      # a file that cannot exist: without one, libpq looks for its default files
 CONNECT_S = 5
 MOST = 4                        # threads at once
-TARGET = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\],]+)(?::([0-9]{1,5}))?/([^,]+)")
 
 # Errors of an unreachable address: libpq's, and those of looking up an invalid name.
 UNREACHABLE = (psycopg.Error, OSError, ValueError)
-
-
-def targets_read(text: str) -> set[tuple[str, int, str]]:
-    """Parses `host[:port]/database` with commas. Returns host, port, database. Raises ValueError for an invalid
-    element."""
-    found = set()
-    for one in listed(text):
-        match = TARGET.fullmatch(one)
-        if not match or not 0 < int(match[2] or 5432) < 65536:
-            raise ValueError(f"{one} is no target; one is host:port/database, with a port from 1 to 65535, or "
-                             "host:port/* for all of a server")
-        found.add((match[1].strip("[]").lower(), int(match[2] or 5432), match[3]))
-    return found
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from pathlib import Path
 import psycopg
 
 from .. import session
-from .buffer import Identity
 from .edition import Edition, edition_in, edition_of
 
 # Session lock of migrations; an arbitrary number ("queend" in ASCII).
@@ -121,13 +120,6 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
             connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
-def identity_of(conninfo: str) -> Identity:
-    """Returns the identity of a database, which differs for every other one, also for a copy. Raises
-    psycopg.OperationalError if it cannot be reached."""
-    with session.connect(conninfo, autocommit=True) as connection:
-        return Identity(*connection.execute(IDENTITY).fetchone())
-
-
 def editions(conninfo: str) -> tuple[Edition, Edition]:
     """Returns the editions of this version's functions and of those in the database. Raises psycopg.OperationalError if
     it cannot be reached."""
@@ -135,10 +127,6 @@ def editions(conninfo: str) -> tuple[Edition, Edition]:
         return edition_in(sql_folder()), edition_of(connection)
 
 
-IDENTITY = """
-SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'),
-    encode(sha256(c.seed), 'hex') FROM queend.catalog c, pg_control_system() s, pg_database d
- WHERE d.datname = current_database()"""
 # Finds a table of the reference server in the place of one of our views: it has one of those schemas in this database.
 FOREIGN = """
 SELECT min(c.relname) FROM pg_class c

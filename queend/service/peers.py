@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import log
-from ..config import NOTICES, Settings, peers_read, urls_read
+from ..config import Settings
 from ..dial import connection
+from ..lists import peers_read, urls_read
 from .maintenance import Maintenance
 from .running import Running
 
@@ -23,6 +24,7 @@ RESOLVE_S = 30.0
 TIMEOUT_S = 2.0
 PAUSE_S = 1.0             # after a post that failed: packets meanwhile are dropped, and the peer notices the gap
 AT_ONCE = 16              # packets of one post
+NOTICES = "application/x-queend-notices"      # media type of notices of another daemon
 PATH = "/internal/api/notify"
 MOST = 64                 # addresses
 HERE = ("127.", "::1")

@@ -26,6 +26,7 @@ from .buffer_restore import Copied
 from .disk import reason
 from .edition import NUMBERS, Edition
 from .embedded import dying_with
+from .identity import identity_of
 
 ENTRY = re.compile(r"\d+; \d+ \d+ ([A-Z][A-Z ]*[A-Z]) (\S+) (.*)")
 LOCK_S, GONE_S = 30, 5.0
@@ -160,7 +161,7 @@ def run(plan: Plan, buffers: Copied, heard: Heard) -> int:
 def _adopt(conninfo: str, root: Path, placed: list[Path]) -> None:
     """Marks these folders of the failover buffer as the database's, for the next daemon to drain."""
     try:
-        identity = migrate.identity_of(conninfo)
+        identity = identity_of(conninfo)
         for found in adopt.find(root, identity):
             if found.path in placed:
                 adopt.adopt(found, identity)

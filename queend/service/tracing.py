@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import orjson
 
 from .. import __version__, log
-from ..config import Settings, listed
+from ..config import Settings
 from ..dial import connection
+from ..lists import listed
 from .running import Running
 
 EVERY_S = 1.0

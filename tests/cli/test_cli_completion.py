@@ -152,7 +152,8 @@ def test_names_that_are_offered_are_of_a_safe_alphabet(cli, client, home):
     for name in hostile(home / "ran") + ["aa-b_c.d/e@f+1", "-aa"]:
         client.post("/api/v1/configure", {"queue": name, "options": {}})
     from queend.cli import app
-    from queend.cli.completion import contexts, queues
+    from queend.cli.completion import contexts
+    from queend.cli.server_names import queues
 
     context = typer.Context(get_command(app))
     saved = home / "queend/contexts.json"
@@ -162,7 +163,7 @@ def test_names_that_are_offered_are_of_a_safe_alphabet(cli, client, home):
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("QUEEND_URL", cli.environment["QUEEND_URL"])
         patched.setenv("XDG_CONFIG_HOME", str(home))
-        patched.setattr("queend.cli.completion.ANSWER_S", PATIENCE)
+        patched.setattr("queend.cli.server_names.ANSWER_S", PATIENCE)
         assert queues(context, "aa") == ["aa-b_c.d/e@f+1"] and queues(context, "-") == []
         assert [name for name in queues(context, "zz") if "safe" not in name] == [] and contexts("") == ["zz.one"]
 

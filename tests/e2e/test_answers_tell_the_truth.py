@@ -14,7 +14,7 @@ from support.daemon import Daemon
 from support.http import Answer
 
 from queend.control import app  # noqa: F401 - it declares the routes
-from queend.control.openapi import HOT
+from queend.control.hot_routes import HOT
 from queend.control.route import ROUTES
 
 # What a change is seen by. Moments, versions and hints are no change.

@@ -13,8 +13,9 @@ from support.postgres import running
 
 from queend import _core as core
 from queend.control.app import application
+from queend.control.hot_routes import OWN
 from queend.control.migration import TARGET
-from queend.control.openapi import OWN, whole_document
+from queend.control.openapi import whole_document
 from queend.control.route import ROUTES
 from queend.control.streams import QUERY
 from queend.control.words import MESSAGE

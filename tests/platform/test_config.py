@@ -11,9 +11,10 @@ from support.command import command
 from support.flat import core_limit
 
 from queend import connect, session
-from queend.config import ConfigError, Settings, load, origins, peers_read, urls_read, without_effect
+from queend.config import Settings, load, origins, uses_embedded, without_effect
 from queend.keyring import keyring
-from queend.supervisor import uses_embedded
+from queend.lists import peers_read, urls_read
+from queend.wrong import ConfigError
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,8 +5,9 @@ import pytest
 from support.command import command
 
 from queend import connect
-from queend.config import ConfigError, load
+from queend.config import load
 from queend.keyring import key_id, keyring
+from queend.wrong import ConfigError
 
 A, B, C = "aa" * 32, "Bb" * 32, "0c" * 32
 IDS = key_id(bytes.fromhex(C))

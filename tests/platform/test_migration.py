@@ -15,7 +15,8 @@ from support.client import Client, data
 from support.postgres import Postgres, running
 from support.wait import until
 
-from queend.service.elsewhere import MOST, Address, targets_read
+from queend.lists import targets_read
+from queend.service.elsewhere import MOST, Address
 
 BASE = "/api/v1/migration"
 

@@ -13,7 +13,8 @@ from support.daemon import Daemon
 from support.streams import Stream
 from support.wait import until
 
-from queend.config import ConfigError, load
+from queend.config import load
+from queend.wrong import ConfigError
 
 PARENT = "b7ad6b7169203331"
 

@@ -1,0 +1,32 @@
+"""The body of a request, as a JSON object whose names are checked."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from fastapi import Request
+
+from .answer import ASIDE_BYTES, Refusal
+from .known import checked
+
+
+async def body_object(request: Request, strict: bool = False, required: bool = True) -> dict[str, Any]:
+    """Returns the request body as a JSON object. Any other JSON counts as an object without keys, or with `strict` is
+    refused. Refuses a body that is not JSON, and a missing one if `required`; otherwise null counts as missing. Parses
+    a large body in a thread."""
+    body = await request.body()
+    if not body.strip():
+        if not required:
+            return {}
+        raise Refusal(400, "Empty request body", "empty_body")
+    try:
+        value = await asyncio.to_thread(orjson.loads, body) if len(body) > ASIDE_BYTES else orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
+    if not isinstance(value, dict):
+        if strict and (required or value is not None):
+            raise Refusal(400, "request body must be a JSON object", "invalid_request")
+        return {}
+    checked(request)(value)
+    return value

@@ -1,0 +1,48 @@
+"""Connection strings of libpq that users write: read as words, checked, and hidden from the log."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from . import log
+from .wrong import ConfigError
+
+if TYPE_CHECKING:
+    from .config import Settings
+
+
+def dsn_words(settings: Settings) -> dict[str, Any]:
+    """Returns QUEEND_DSN, or DATABASE_URL, as words."""
+    return words_of(settings.queend_dsn or settings.database_url,
+                    "QUEEND_DSN" if settings.queend_dsn else "DATABASE_URL")
+
+
+def words_of(dsn: str, name: str) -> dict[str, Any]:
+    """Returns a connection string as words, and hides them from the log from then on. name: where it comes from. Raises
+    ConfigError if libpq cannot read it, or refuses a value of it."""
+    try:
+        words = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:      # libpq's text quotes what it could not read, which may be the password
+        raise ConfigError(f"{name}: it is no connection string, neither `host=… user=…` nor postgresql://…; special "
+                          "characters of a URI's password are written as %40") from None
+    log.hide({word: str(value) for word, value in words.items() if value and word != "sslmode"
+              and not (word == "port" and str(value).isdigit())})
+    if problem := _unusable(words):
+        raise ConfigError(f"{name}: {log.masked(problem)}")
+    return words
+
+
+def _unusable(words: dict[str, Any]) -> str:
+    """Returns libpq's message about invalid values, whatever the server; empty if there is none. Asks libpq to connect
+    to a place that cannot exist, because libpq checks the values first."""
+    if words.get("service"):      # further values stand in a file
+        return ""
+    hosts = str(words.get("hostaddr") or words.get("host") or "").count(",") + 1
+    nowhere = {**words, "hostaddr": None, "host": ",".join(["/dev/null/none"] * hosts)}
+    tried = psycopg.pq.PGconn.connect_start(
+        make_conninfo("", **{word: value for word, value in nowhere.items() if value is not None}).encode())
+    text = tried.get_error_message().strip()      # a line for each host
+    tried.finish()
+    return "" if text.startswith("connection to server") else text.splitlines()[0]
