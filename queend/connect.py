@@ -10,12 +10,13 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from . import log, session
-from .config import JOB_TYPES, Settings
-from .dsn import dsn_words
-from .keyring import keyring
 from .service.edition import edition_in
 from .service.migrate import sql_folder
-from .wrong import ConfigError
+from .settings.dsn import dsn_words
+from .settings.fields import JOB_TYPES
+from .settings.keyring import keyring
+from .settings.messages import ConfigError
+from .settings.model import Settings
 
 SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 RESERVE = 256            # descriptors for files, services and what libraries open

@@ -1,6 +1,6 @@
-"""SIGHUP: reads the settings again, and applies those that may change while the daemon runs (`live` in config.py). No
-connection ends and no request waits for it. The environment of a running process cannot change: changes come from the
-file of QUEEND_CONFIG and the folder of credentials."""
+"""SIGHUP: reads the settings again, and applies those that may change while the daemon runs (`live` in
+`settings/fields`). No connection ends and no request waits for it. The environment of a running process cannot change:
+changes come from the file of QUEEND_CONFIG and the folder of credentials."""
 from __future__ import annotations
 
 import time
@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from . import log, secrecy
-from .config import ConfigError, Settings, is_live, load
 from .control.app import Control
 from .notify import notify
-from .wrong import told
+from .settings.load import load
+from .settings.messages import ConfigError, told
+from .settings.model import Settings, is_live
 
 
 def differing(before: Settings, after: Settings) -> set[str]:

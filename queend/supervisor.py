@@ -19,9 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from . import __version__, activation, connect, log, secrecy, session
-from .config import Settings, origins, uses_embedded, without_effect
 from .control.app import Control
-from .keyring import keyring
 from .notify import notify, notify_address, watchdog_seconds
 from .reload import reload
 from .service import pooler
@@ -30,6 +28,9 @@ from .service.embedded import Embedded, EmbeddedError
 from .service.identity import identity_of
 from .service.migrate import MigrationBusy, MigrationError, editions, migrate
 from .service.surroundings import surroundings
+from .settings.keyring import keyring
+from .settings.model import Settings
+from .settings.origins import origins, uses_embedded, without_effect
 
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database

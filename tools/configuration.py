@@ -1,9 +1,9 @@
-"""Prints docs/configuration.md: what queend/config.py says, as tables. A test compares the two."""
-from queend.config import (
-    NO_EFFECT, OLD_STREAMS, Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues, Sealing,
-    Server,
-    Settings, Telling, Tokens)
-from queend.wrong import values
+"""Prints docs/configuration.md: what queend/settings/fields.py says, as tables. A test compares the two."""
+from queend.settings.fields import (Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues,
+                                    Sealing, Server, Telling, Tokens)
+from queend.settings.messages import values
+from queend.settings.model import Settings
+from queend.settings.sources import NO_EFFECT, OLD_STREAMS
 
 HEAD = """# Settings
 

@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from .. import log
-from ..config import Settings
 from ..control.notify import has_notices
 from ..control.static import open_files
+from ..settings.model import Settings
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
 from .refused import NO_ROLE, Refused, lacking

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 if TYPE_CHECKING:
-    from ..config import Settings
+    from ..settings.model import Settings
 
 HS256, RS256, EDDSA = "HS256", "RS256", "EdDSA"
 # what a token's header may name for each algorithm

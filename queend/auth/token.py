@@ -19,7 +19,7 @@ from .permits import Rules, rules_of
 from .refused import EXPIRED, Refused, unverified
 
 if TYPE_CHECKING:
-    from ..config import Settings
+    from ..settings.model import Settings
 
 warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)   # logged at start instead
 TOKEN_BYTES = 16 << 10

@@ -10,8 +10,9 @@ import psycopg
 import typer
 
 from .. import log, session
-from ..config import Settings, load
-from ..wrong import ConfigError
+from ..settings.load import load
+from ..settings.messages import ConfigError
+from ..settings.model import Settings
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop
 from .terminal import say
 
@@ -49,11 +50,11 @@ def database(settings: Settings, running: bool = False,
     the server of a running daemon; otherwise starts the server and stops it again. Prints failures meanwhile, and
     errors of `also`."""
     from .. import connect
-    from ..config import uses_embedded
     from ..service.backup import BackupError
     from ..service.buffer import FolderError
     from ..service.embedded import Embedded, EmbeddedError
     from ..service.migrate import MigrationError
+    from ..settings.origins import uses_embedded
 
     cluster = None
     try:

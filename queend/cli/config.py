@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..config import Settings, origins
-from ..masked import masked
+from ..settings.model import Settings
+from ..settings.origins import origins
+from ..settings.redact import masked
 from .common import settings_or_exit
 from .terminal import clean, say
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..wrong import ConfigError
+from ..settings.messages import ConfigError
 from .common import fail, refuse, settings_or_exit
 
 SESSION = """

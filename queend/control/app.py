@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__, log
 from .._core import verdict, verdict_meaning
-from ..config import Settings
 from ..connect import bounds, changing, with_options
 from ..service.buffer import Folder
 from ..service.erasure import Eraser
@@ -25,6 +24,7 @@ from ..service.stats import Stats
 from ..service.summary import Summary
 from ..service.tracing import Tracing
 from ..service.transfer import Transfer
+from ..settings.model import Settings
 from . import known
 from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import Request
 
-from ..nearby import nearest
+from ..settings.spelling import nearest
 from .answer import Refusal
 from .hot_routes import HOT, OWN
 from .route import ROUTERS, ROUTES

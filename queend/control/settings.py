@@ -6,9 +6,10 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN
-from ..config import Settings, origins
-from ..masked import masked
-from ..wrong import ConfigError
+from ..settings.messages import ConfigError
+from ..settings.model import Settings
+from ..settings.origins import origins
+from ..settings.redact import masked
 from .answer import Json
 from .route import Routes
 from .words import FLAG, TEXT, array, whole

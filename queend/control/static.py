@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from .. import __file__ as package
-from ..config import Settings
+from ..settings.model import Settings
 from .answer import PathName, Refusal
 from .known import wrong_method
 

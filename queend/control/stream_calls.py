@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..config import Settings
 from ..connect import HOT_PLANS, with_options
+from ..settings.model import Settings
 from .database import fetched
 from .pulse import Pool, Pulse
 

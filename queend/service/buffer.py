@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import log
-from ..config import Settings
+from ..settings.model import Settings
 from .disk import reason, write
 from .identity import Identity
 

@@ -10,7 +10,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from .._core import body_erased
-from ..config import Settings
+from ..settings.model import Settings
 from .running import Running
 
 ROWS_RECORDS = 2000      # per call: records that wait, of one partition

@@ -22,7 +22,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log
-from ..config import Settings
+from ..settings.model import Settings
 from .dbtime import DbTime
 from .running import Running
 

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import log
-from ..config import Settings
 from ..dial import connection
-from ..lists import peers_read, urls_read
+from ..settings.lists import peers_read, urls_read
+from ..settings.model import Settings
 from .maintenance import Maintenance
 from .running import Running
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import psycopg
 
 from .. import log
-from ..config import Settings
+from ..settings.model import Settings
 from .leader import Leader
 from .running import Running
 

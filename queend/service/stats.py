@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from ..config import Settings
+from ..settings.model import Settings
 from .leader import Turns
 from .running import Running
 

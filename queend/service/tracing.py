@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import orjson
 
 from .. import __version__, log
-from ..config import Settings
 from ..dial import connection
-from ..lists import listed
+from ..settings.lists import listed
+from ..settings.model import Settings
 from .running import Running
 
 EVERY_S = 1.0

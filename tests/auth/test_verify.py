@@ -11,7 +11,8 @@ from support.tokens import SECRET, b64, ed_key, jwk, pem, rsa_key, sign, token
 from queend.auth.keys import BadKey, key_of_jwk
 from queend.auth.refused import Refused
 from queend.auth.token import Grant, Verifier
-from queend.config import ConfigError, load
+from queend.settings.load import load
+from queend.settings.messages import ConfigError
 
 ADMIN, WRITE, READ = 3, 2, 1
 

@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from queend.cli import app
-from queend.config import Settings
+from queend.settings.model import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True,

@@ -16,7 +16,7 @@ from support.daemon import PACKAGE, ROOT
 from support.sanitizer import preloaded
 from support.wait import until
 
-from queend.config import load
+from queend.settings.load import load
 
 
 def blocks(page: str, language: str = "") -> list[str]:

@@ -11,10 +11,12 @@ from support.command import command
 from support.flat import core_limit
 
 from queend import connect, session
-from queend.config import Settings, load, origins, uses_embedded, without_effect
-from queend.keyring import keyring
-from queend.lists import peers_read, urls_read
-from queend.wrong import ConfigError
+from queend.settings.keyring import keyring
+from queend.settings.lists import peers_read, urls_read
+from queend.settings.load import load
+from queend.settings.messages import ConfigError
+from queend.settings.model import Settings
+from queend.settings.origins import origins, uses_embedded, without_effect
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,9 +5,9 @@ import pytest
 from support.command import command
 
 from queend import connect
-from queend.config import load
-from queend.keyring import key_id, keyring
-from queend.wrong import ConfigError
+from queend.settings.keyring import key_id, keyring
+from queend.settings.load import load
+from queend.settings.messages import ConfigError
 
 A, B, C = "aa" * 32, "Bb" * 32, "0c" * 32
 IDS = key_id(bytes.fromhex(C))

@@ -15,8 +15,8 @@ from support.client import Client, data
 from support.postgres import Postgres, running
 from support.wait import until
 
-from queend.lists import targets_read
 from queend.service.elsewhere import MOST, Address
+from queend.settings.lists import targets_read
 
 BASE = "/api/v1/migration"
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import queend
 from queend.cli import SECTIONS, app
-from queend.config import Settings
+from queend.settings.model import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"

@@ -11,7 +11,7 @@ from support.daemon import Daemon
 from support.tokens import SECRET, bearer, token
 from support.wait import PATIENCE, until
 
-from queend.config import Settings, is_live
+from queend.settings.model import Settings, is_live
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ from support.wait import until
 
 from queend import connect, session
 from queend.auth.token import Verifier
-from queend.config import NO_EFFECT, Settings, load
+from queend.settings.load import load
+from queend.settings.model import Settings
+from queend.settings.sources import NO_EFFECT
 
 TESTS = Path(__file__).parent.parent
 SEEN: list[str] = []

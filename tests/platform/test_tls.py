@@ -9,8 +9,8 @@ import pytest
 from support.ports import free_port
 
 from queend import connect
-from queend.config import load
 from queend.service.embedded import Embedded
+from queend.settings.load import load
 
 
 def openssl(*words: str) -> None:

@@ -13,8 +13,8 @@ from support.daemon import Daemon
 from support.streams import Stream
 from support.wait import until
 
-from queend.config import load
-from queend.wrong import ConfigError
+from queend.settings.load import load
+from queend.settings.messages import ConfigError
 
 PARENT = "b7ad6b7169203331"
 

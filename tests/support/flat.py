@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from queend import _core, connect
-from queend.config import load
+from queend.settings.load import load
 
 BEFORE = {"hidden", "refuse_plain", "strict", "seal_keys"}      # taken before the others
 

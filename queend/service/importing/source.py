@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.rows import namedtuple_row
 
 from ... import session
-from ...dsn import words_of
+from ...settings.dsn import words_of
 
 QUEUE_MODE = "__QUEUE_MODE__"
 TABLES = ("queues", "partitions", "messages", "partition_consumers", "consumer_groups_metadata", "dead_letter_queue")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .config import Settings
+    from .model import Settings
 
 KEYS_MOST = 16
 FILE_MOST = 65_536      # bytes

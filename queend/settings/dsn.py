@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from . import log
-from .wrong import ConfigError
+from .. import log
+from .messages import ConfigError
 
 if TYPE_CHECKING:
-    from .config import Settings
+    from .model import Settings
 
 
 def dsn_words(settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .nearby import nearest
+from .spelling import nearest
 
 PREFIX = "queend."
 MOST = 1 << 20           # bytes; systemd has the same limit

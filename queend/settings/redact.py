@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config import Settings, is_secret
-from .wrong import veiled
+from .messages import veiled
+from .model import Settings, is_secret
 
 
 def masked(settings: Settings, name: str) -> Any:

@@ -1,27 +1,16 @@
 """Every setting of the daemon: its name, type, default and meaning, in one place.
 
-A setting is a credential (queend/credentials.py), an environment variable, or a key of the TOML file named by
-QUEEND_CONFIG (the same name in lower case); the first of these wins. Names without QUEEND_ are those of Queen MQ, so
-that a deployment can be switched over unchanged. Those without effect here (NO_EFFECT) are accepted and logged at
-start. A wrong value, an unknown key or a name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
+Names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over unchanged. `sources` says where
+values come from, `checks` which values fit together.
 """
 from __future__ import annotations
 
 import os
-import re
-import socket
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
-from .credentials import credentials
-from .keyring import keyring
-from .lists import LISTS, listed, peers_read, targets_read, urls_read
-from .nearby import nearest
-from .wrong import ConfigError, expected, given, told, veiled
+from pydantic import Field
+from pydantic_settings import BaseSettings
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
@@ -29,57 +18,11 @@ JOB_TYPES: dict[str, tuple[int, int | None, int]] = {
     "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2)}
 # Job types whose requests have a call each: calls at once.
 ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams_state_get": 16}
-# Read while building or testing, or by the commands, not by the daemon.
-NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE",
-                # of the command line: which server to call
-                "QUEEND_URL", "QUEEND_TOKEN", "QUEEND_TOKEN_FILE", "QUEEND_CONTEXT"}
-# Names of the reference server without effect here, by reason: accepted, logged at start if they are set.
-NO_EFFECT = {name: why for why, names in {
-    "a parked pop is woken by what is stored, it does not ask again and again; POP_WAIT_MAX_INTERVAL_MS works":
-        "POP_WAIT_INITIAL_INTERVAL_MS POP_WAIT_BACKOFF_THRESHOLD POP_WAIT_BACKOFF_MULTIPLIER "
-        "QUEUE_BACKOFF_CLEANUP_THRESHOLD",
-    "each of these requests is a call of its own; QUEEN_…_MAX_CONCURRENT works":
-        " ".join(f"QUEEN_{alone.upper()}_{word}" for alone in ALONE for word in ("PREFERRED_BATCH_SIZE", "MAX_HOLD_MS",
-            "MAX_BATCH_SIZE")),
-    "there are no jobs of this type: what is no push, pop, acknowledgment, transaction, lease renewal or stream cycle "
-    "is answered by the "
-    "control plane; DB_POOL_SIZE bounds its calls":
-        "QUEEN_CUSTOM_PREFERRED_BATCH_SIZE QUEEN_CUSTOM_MAX_HOLD_MS QUEEN_CUSTOM_MAX_BATCH_SIZE "
-        "QUEEN_CUSTOM_MAX_CONCURRENT",
-    "the reference server reads it and does nothing with it":
-        "SIDECAR_MAX_ITEMS_PER_TX SIDECAR_MAX_BATCH_SIZE SIDECAR_MAX_PENDING_COUNT STATS_HISTORY_RETENTION_DAYS",
-    "answers are written when they are there": "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX",
-    "metrics name a daemon by its host and port, and its workers by number": "WORKER_ID",
-    "there is no pool of threads": "DB_THREAD_POOL_SERVICE_THREADS",
-    "there is no table of partitions beside the partitions":
-        "PARTITION_LOOKUP_RECONCILE_INTERVAL_MS PARTITION_LOOKUP_RECONCILE_LOOKBACK_SECONDS",
-    "what a daemon knows of queues is looked after once a second, with peers and without":
-        "QUEEN_CACHE_REFRESH_INTERVAL_MS QUEEN_CACHE_PARTITION_MAX QUEEN_CACHE_PARTITION_TTL_MS",
-    "of older versions of the reference server":
-        "MAX_PARTITION_CANDIDATES POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
-        "QUEUE_BACKOFF_MULTIPLIER QUEUE_BACKOFF_THRESHOLD QUEUE_MAX_POLL_INTERVAL QUEUE_POLL_INTERVAL",
-}.items() for name in names.split()}
-OLD_STREAMS = "STREAM_POLL_"      # prefix of names, also of older versions
-
-
-# Any of these names the PostgreSQL server. Without one the daemon starts its own server and uses no other.
-EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
-# Names of other programs that are one letter from one of ours.
-STRANGERS = {"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "LOGLEVEL"}
-NOT_UTF8 = "[\udc80-\udcff]"      # bytes of the environment that are not UTF-8
 
 
 def setting(default: Any, text: str, unit: str = "", secret: bool = False, live: bool = False, **limits: Any) -> Any:
     """Declares a setting. live: it may change while the daemon runs (queend/reload.py)."""
     return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret, "live": live}, **limits)
-
-
-def is_live(name: str) -> bool:
-    return bool(Settings.model_fields[name].json_schema_extra["live"])  # type: ignore[index,call-overload]
-
-
-def is_secret(name: str) -> bool:
-    return bool(Settings.model_fields[name].json_schema_extra["secret"])  # type: ignore[index,call-overload]
 
 
 def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
@@ -375,175 +318,3 @@ class Tokens(BaseSettings):
     queend_jwt_jwks_pause_ms: int = count(10_000, "key set: least time between fetches for unknown keys", "ms",
                                           live=True)
     queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public", live=True)
-
-
-class Given(PydanticBaseSettingsSource):
-    """Supplies the TOML file, or the credentials; a key that is not a setting reaches the model, which forbids it."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]):
-        super().__init__(settings_cls)
-        self.values = values
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return self.values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self.values
-
-
-class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database,
-               Clients,
-               Server):
-    model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    @classmethod
-    def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings,
-                                   file_secret_settings):
-        file = {name: value for name, value in _file().items() if name.upper() not in NO_EFFECT}
-        secret, _ = credentials(settings_cls.model_fields)
-        # the first source with a value wins
-        return init_settings, Given(settings_cls, secret), env_settings, Given(settings_cls, file)
-
-    def take(self, other: Settings, names: set[str]) -> None:
-        """Copies the named settings from another object, for every holder of this object."""
-        for name in names:
-            self.__dict__[name] = getattr(other, name)
-
-    def open_paths(self) -> list[str]:
-        """Returns the elements of JWT_SKIP_PATHS."""
-        return listed(self.jwt_skip_paths)
-
-    def address(self) -> str:
-        """Returns the address to listen on; "" is every address."""
-        return self.host if self.host is not None else "0.0.0.0" if self.jwt_enabled else "127.0.0.1"
-
-    def origins(self) -> list[str]:
-        """Returns CORS_ORIGINS as browsers write them."""
-        return ["*"] if "*" in (found := listed(self.cors_origins.lower())) else [one.rstrip("/") for one in found]
-
-    def hosts(self) -> list[str]:
-        """Returns the names of this machine, as the Host field has them."""
-        return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(),
-                                (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
-
-    def migration_targets(self) -> set[tuple[str, int, str]]:
-        """Returns QUEEND_MIGRATION_TARGETS: host, port, database."""
-        return targets_read(self.queend_migration_targets)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _counted(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuses booleans as numbers: `port = true` in the file would be port 1."""
-        name = info.field_name or ""
-        field = cls.model_fields[name]
-        if isinstance(value, bool) and field.annotation is not bool:
-            raise ValueError(f"{given(value, is_secret(name))} is {expected(field)}")
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Settings:
-        try:
-            self.migration_targets()
-        except ValueError as error:
-            raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
-        if self.queend_dsn or self.database_url:
-            from .dsn import dsn_words  # here: it needs libpq, which the other checks do not
-
-            dsn_words(self)
-        self._peers_consistent()
-        for name, (form, what) in LISTS.items():
-            for one in listed(getattr(self, name)):
-                if not re.fullmatch(form, one, re.IGNORECASE):
-                    shown = "one" if is_secret(name) else veiled(one)
-                    raise ValueError(f"{name.upper()}: {shown} is no {what}")
-        if self.queend_max_arriving_bytes is not None and self.queend_max_arriving_bytes < self.queend_max_body_bytes:
-            raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
-        if self.webapp_root and not Path(self.webapp_root).is_dir():
-            raise ValueError(f"WEBAPP_ROOT: {self.webapp_root} is no folder")
-        collector = re.fullmatch(r"https?://[^/\s@?#:]+(?::(\d{1,5}))?(/[^\s?#]*)?", self.queend_otlp_endpoint)
-        if self.queend_otlp_endpoint and not (collector and 1 <= int(collector[1] or 80) <= 65535):
-            raise ValueError("QUEEND_OTLP_ENDPOINT is no address of a collector; one is `http://localhost:4318`")
-        if self.queend_slots is None and (self.sidecar_pool_size or 0) > 1000 * self.num_workers:
-            raise ValueError("SIDECAR_POOL_SIZE is more than 1000 connections for each of NUM_WORKERS")
-        if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
-            raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
-        if self.jwt_require_queues and not self.queend_jwt_queues_claim:
-            raise ValueError("JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM: the name of the claim; one is `queues`")
-        if self.jwt_enabled:
-            from .auth.keys import usable  # here: only this check needs the libraries for keys
-
-            usable(self)
-        keyring(self)
-        return self
-
-    def _peers_consistent(self) -> None:
-        try:
-            peers_read(self.queen_udp_peers, self.queen_udp_notify_port)
-        except ValueError as error:
-            raise ValueError(f"QUEEN_UDP_PEERS: {error}") from None
-        try:
-            urls = urls_read(self.queen_peers)
-        except ValueError as error:
-            raise ValueError(f"QUEEN_PEERS: {error}") from None
-        secret = self.queen_sync_secret
-        if secret and not re.fullmatch(r"[!-~]{64}", secret):
-            raise ValueError(f"QUEEN_SYNC_SECRET is 64 characters of ASCII without blanks, not {len(secret)}; "
-                             "`openssl rand -hex 32` makes one")
-        if urls and self.queen_sync_enabled and self.jwt_enabled and not secret:
-            raise ValueError("QUEEN_PEERS with JWT_ENABLED needs QUEEN_SYNC_SECRET: other daemons have no token")
-        if self.queen_sync_dead_threshold_ms <= self.queen_sync_heartbeat_ms:
-            raise ValueError("QUEEN_SYNC_DEAD_THRESHOLD_MS is not above QUEEN_SYNC_HEARTBEAT_MS")
-
-
-def load(**arguments: Any) -> Settings:
-    """Returns the settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
-    known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS | set(NO_EFFECT)
-    _, problems = credentials(Settings.model_fields)
-    if no_text := [name for name, value in sorted(os.environ.items())
-                   if name.lower() in Settings.model_fields and re.search(NOT_UTF8, value)]:
-        raise ConfigError("\n".join(f"{name}: it is no text in UTF-8" for name in no_text))
-    for name in sorted(os.environ):
-        if name.upper() in known or name in STRANGERS:
-            continue
-        if meant := nearest(name.upper(), (one for one in sorted(known) if "_" in one)):
-            problems.append(f"{name}: no such setting; {meant} is one")
-        elif name.startswith("QUEEND_"):
-            problems.append(f"{name}: no such setting")
-    try:
-        settings = Settings(**arguments)
-    except ValidationError as error:
-        problems += told(error, Settings.model_fields)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return settings
-
-
-def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict[str, str]:
-    """Returns setting → `argument`, `credential`, `environment`, `file` or `default`."""
-    environment = {name.lower() for name, value in os.environ.items() if value}
-    file, arguments, (secret, _) = _file(), arguments or {}, credentials(Settings.model_fields)
-    return {name: "argument" if name in arguments else "credential" if name in secret
-            else "environment" if name in environment else "file" if name in file
-            else "default" for name in type(settings).model_fields}
-
-
-def uses_embedded(settings: Settings, arguments: dict[str, Any] | None = None) -> bool:
-    """Returns True if no setting names a server."""
-    origin = origins(settings, arguments)
-    return all(origin[name] == "default" or not getattr(settings, name) for name in EXTERNAL)
-
-
-def without_effect() -> dict[str, str]:
-    """Returns names that are set but have no effect → reason."""
-    names = {name.upper() for name, value in {**os.environ, **_file()}.items() if value != ""}
-    return {name: why for name in sorted(names) if (why := NO_EFFECT.get(name))} | {
-        name: NO_EFFECT["QUEUE_POLL_INTERVAL"] for name in sorted(names) if name.startswith(OLD_STREAMS)}
-
-
-def _file() -> dict[str, Any]:
-    if not (path := os.environ.get("QUEEND_CONFIG")):
-        return {}
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"QUEEND_CONFIG: {path}: {getattr(error, 'strerror', error)}") from None

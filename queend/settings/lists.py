@@ -6,7 +6,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from .wrong import veiled
+from .messages import veiled
 
 
 def listed(text: str) -> list[str]:
