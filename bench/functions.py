@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cluster import Cluster  # noqa: E402
-from queend.connect import HOT_PLANS  # noqa: E402
-from queend.service.migrate import migrate  # noqa: E402
+from queend.postgres.conninfo import HOT_PLANS  # noqa: E402
+from queend.postgres.migrate import migrate  # noqa: E402
 from sql.records import ACK, PUSH, Batch, batch, id4, id7, push_arrays  # noqa: E402
 
 PARTITIONS = 1000

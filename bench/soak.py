@@ -28,7 +28,7 @@ from report import shorten
 from server import Daemon
 from vacuums import Vacuums
 
-from queend.service.embedded import EmbeddedError
+from queend.postgres.embedded import EmbeddedError
 
 QUEUE, PARTITIONS = "soak", 1000
 SEGMENT = 16 << 20

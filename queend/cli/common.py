@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import psycopg
 import typer
 
-from .. import log, session
+from .. import log
+from ..postgres import session
 from ..settings.load import load
 from ..settings.messages import ConfigError
 from ..settings.model import Settings
@@ -49,11 +50,11 @@ def database(settings: Settings, running: bool = False,
     """Yields the connection string of the database that a daemon would use, and whether it is embedded. running: uses
     the server of a running daemon; otherwise starts the server and stops it again. Prints failures meanwhile, and
     errors of `also`."""
-    from .. import connect
+    from ..postgres.conninfo import conninfo
+    from ..postgres.embedded import Embedded, EmbeddedError
+    from ..postgres.migrate import MigrationError
     from ..service.backup import BackupError
     from ..service.buffer import FolderError
-    from ..service.embedded import Embedded, EmbeddedError
-    from ..service.migrate import MigrationError
     from ..settings.origins import uses_embedded
 
     cluster = None
@@ -70,7 +71,7 @@ def database(settings: Settings, running: bool = False,
                 if not running or "is in use by another queend" not in str(error):
                     raise
                 local = cluster.conninfo()
-        yield connect.conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
+        yield conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
     except ConfigError as error:
         refuse(error)
     except psycopg.Error as error:

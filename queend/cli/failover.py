@@ -34,9 +34,9 @@ def adopt(
     before alone. Stop the daemons that use the old database first. A daemon that runs or starts there stores what is
     adopted.
     """
+    from ..postgres.identity import identity_of
     from ..service.adopt import adopt as take, find
     from ..service.buffer import root_of
-    from ..service.identity import identity_of
 
     settings = settings_or_exit()
     with database(settings) as (target, _):

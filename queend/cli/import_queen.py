@@ -23,10 +23,10 @@ def import_queen(
     Stop its server first, or switch its maintenance modes on. Can be stopped and run again: what was moved is not moved
     twice. Ends with status 3 when the counts of both sides do not agree.
     """
+    from ..postgres.migrate import migrate
     from ..service.importing.run import ImportRefused, bring
     from ..service.importing.source import Source, SourceError
     from ..service.importing.target import Target
-    from ..service.migrate import migrate
 
     settings = settings_or_exit()
     with database(settings, also=(SourceError, ImportRefused, RuntimeError)) as (here, _):

@@ -9,7 +9,7 @@ from .terminal import say
 @ending
 def migrate() -> None:
     """Bring the database the daemon would use to this version's schema and end."""
-    from ..service.migrate import migrate as apply
+    from ..postgres.migrate import migrate as apply
 
     settings = settings_or_exit()
     with database(settings) as (conninfo, _):

@@ -28,7 +28,7 @@ def serve(
     log_level: Annotated[str | None, typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
 ) -> None:
     """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
-    from ..supervisor import StartError, Supervisor  # here: the other commands do not need them
+    from ..daemon.supervisor import StartError, Supervisor  # here: the other commands do not need them
 
     words = (("host", host), ("port", port), ("log_level", log_level))
     given = {name: value for name, value in words if value is not None}

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__, log
 from .._core import verdict, verdict_meaning
-from ..connect import bounds, changing, with_options
+from ..postgres.conninfo import bounds, with_options
 from ..service.buffer import Folder
 from ..service.erasure import Eraser
 from ..service.maintenance import Maintenance
@@ -112,7 +112,6 @@ class Control:
 
     async def changed(self, names: set[str]) -> None:
         """Applies settings that have changed while the daemon runs."""
-        self.core.change(**changing(self.settings))
         self.retention.wake()
         self.stats.wake()
         self.metrics.wake()

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from ..connect import HOT_PLANS
+from ..postgres.conninfo import HOT_PLANS
 
 LANES = 1903519076      # class of their advisory locks (sql/function/push.sql)
 LOOKS, PAUSE_S = 20, 0.01

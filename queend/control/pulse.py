@@ -12,7 +12,8 @@ import psycopg
 from psycopg.pq.abc import PGconn
 from psycopg_pool import AsyncConnectionPool
 
-from .. import log, session
+from .. import log
+from ..postgres import session
 from ..service.running import Running
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..connect import HOT_PLANS, with_options
+from ..postgres.conninfo import HOT_PLANS, with_options
 from ..settings.model import Settings
 from .database import fetched
 from .pulse import Pool, Pulse

@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..postgres.identity import Identity
 from .buffer import FolderError, belongs_to, folders, mark, of_another, take
-from .identity import Identity
 
 HEAD = b"QUEENBUF"
 RECORD = struct.Struct("<III")      # mark, length of the rest, checksum

@@ -22,10 +22,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .. import __version__
-from . import binaries, crossing
+from ..disk import reason, sync
+from ..postgres import binaries
+from ..postgres.migrate import FOREIGN
+from . import crossing
 from .buffer import folders
-from .disk import reason, sync
-from .migrate import FOREIGN
 
 CHUNK = 1 << 20
 FORMAT = 1

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import log
+from ..disk import reason, write
+from ..postgres.identity import Identity
 from ..settings.model import Settings
-from .disk import reason, write
-from .identity import Identity
 
 MOST = 256
 RETURN_S = 10.0

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..disk import reason, sync
 from .backup import BackupError, Heard, copy, digest, readable
 from .buffer import take
-from .disk import reason, sync
 
 PREFIX = ".restored-"
 ONLY = "a backup's buffer may hold folders of regular files only"

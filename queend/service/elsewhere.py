@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from .. import session
-from ..connect import roots
+from ..postgres import session
+from ..postgres.conninfo import roots
 
 NOWHERE = "/dev/null/none"      # a file that cannot exist: without one, libpq looks for its default files
 CONNECT_S = 5

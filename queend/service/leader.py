@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from .. import session
+from ..postgres import session
 
 
 class Leader:

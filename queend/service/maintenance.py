@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
-from .disk import write
+from ..disk import write
 from .running import Running
 
 EVERY_S = 0.5

@@ -11,8 +11,9 @@ from typing import Any
 
 import psycopg
 
-from .. import log, session
+from .. import log
 from .._core import verdict
+from ..postgres import session
 from .running import Running
 
 CHANNEL = "queend_relay"

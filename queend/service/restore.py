@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from . import adopt, crossing, migrate
+from ..disk import reason
+from ..postgres import migrate
+from ..postgres.binaries import Binaries
+from ..postgres.edition import NUMBERS, Edition
+from ..postgres.embedded import dying_with
+from ..postgres.identity import identity_of
+from . import adopt, crossing
 from .backup import SURFACE, TABLES, BackupError, Heard, chunks, clients, schemas_of, words, written
-from .binaries import Binaries
 from .buffer import FolderError
 from .buffer_restore import Copied
-from .disk import reason
-from .edition import NUMBERS, Edition
-from .embedded import dying_with
-from .identity import identity_of
 
 ENTRY = re.compile(r"\d+; \d+ \d+ ([A-Z][A-Z ]*[A-Z]) (\S+) (.*)")
 LOCK_S, GONE_S = 30, 5.0

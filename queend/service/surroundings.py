@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
-from .. import session
+from ..postgres import session
 
 
 class Notice(NamedTuple):

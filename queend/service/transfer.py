@@ -13,9 +13,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from .. import log, session
+from .. import log
+from ..postgres import session
+from ..postgres.migrate import MigrationError, migrate_over
 from .elsewhere import UNREACHABLE, Address, Crowded, Cut, Work
-from .migrate import MigrationError, migrate_over
 
 # names that clients know → tables left empty
 EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"),

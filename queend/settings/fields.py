@@ -21,7 +21,7 @@ ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams
 
 
 def setting(default: Any, text: str, unit: str = "", secret: bool = False, live: bool = False, **limits: Any) -> Any:
-    """Declares a setting. live: it may change while the daemon runs (queend/reload.py)."""
+    """Declares a setting. live: it may change while the daemon runs (queend/daemon/reload.py)."""
     return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret, "live": live}, **limits)
 
 

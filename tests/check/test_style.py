@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queend.service.migrate import FUNCTION, sql_folder
+from queend.postgres.migrate import FUNCTION, sql_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = sorted(path for name in ("function", "queen") for path in (sql_folder() / name).glob("*.sql"))

@@ -83,7 +83,7 @@ def test_a_configured_database(tmp_path, start_daemon, postgres):
 
 
 def test_the_embedded_cluster_is_copied_by_pg_basebackup(tmp_path):
-    from queend.service.binaries import clients
+    from queend.postgres.binaries import clients
 
     with Daemon.own(tmp_path / "data") as daemon:
         daemon.await_ready()

@@ -16,9 +16,9 @@ from support.daemon import Daemon
 from support.postgres import running
 from support.wait import until
 
-from queend.service import binaries
-from queend.service.embedded import Embedded
-from queend.service.migrate import LOCK, migrate
+from queend.postgres import binaries
+from queend.postgres.embedded import Embedded
+from queend.postgres.migrate import LOCK, migrate
 
 MAJORS = (15, 16, 17, 18)
 COUNT = "SELECT sum(n)::int FROM queend.log"

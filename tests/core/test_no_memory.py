@@ -12,7 +12,7 @@ from support.http import Gone
 from support.wait import until
 
 from queend._core import Core, probe_memory_fails, probe_memory_works
-from queend.service.migrate import migrate
+from queend.postgres.migrate import migrate
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from queend._core import probe_columns, probe_statements
-from queend.service.migrate import migrate
+from queend.postgres.migrate import migrate
 
 RESULTS = {
     "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",

@@ -12,7 +12,7 @@ from support.client import Client, data, pop_target
 from support.postgres import Postgres, running
 from support.wait import until
 
-from queend.service import binaries
+from queend.postgres import binaries
 
 STANDBYS = "synchronous_standby_names"
 NOWHERE = "00000000-0000-0000-0000-000000000000"

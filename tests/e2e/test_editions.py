@@ -15,8 +15,8 @@ from support.daemon import PACKAGE, Daemon
 from support.http import Gone
 from support.wait import until
 
-from queend.service.edition import edition_in
-from queend.service.migrate import migrate, sql_folder
+from queend.postgres.edition import edition_in
+from queend.postgres.migrate import migrate, sql_folder
 
 OURS = edition_in(sql_folder()).number
 # ack_leased takes its fourth and eighth arguments the other way round: acknowledgments and claims of one moment.

@@ -90,9 +90,10 @@ def test_session_mode_as_it_comes(start_daemon, cluster, queue):
 
 def test_sessions_have_their_settings(cluster):
     """As they are given for a direct connection: one of the hot plans, one of the limits."""
-    from queend import connect, session
+    from queend.postgres import session
+    from queend.postgres.conninfo import HOT_PLANS
     with bouncer(cluster, "session") as (port, _):
-        target = make_conninfo(through(cluster.database(), port), options=f"{connect.HOT_PLANS} -c lock_timeout=1234")
+        target = make_conninfo(through(cluster.database(), port), options=f"{HOT_PLANS} -c lock_timeout=1234")
         with session.connect(target) as connection:
             assert [connection.execute(f"SHOW {name}").fetchone()[0]
                     for name in ("plan_cache_mode", "enable_seqscan", "lock_timeout")] == [

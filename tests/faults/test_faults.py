@@ -31,7 +31,7 @@ from support.pair import MINE, Pair
 from support.ports import free_port
 from support.troubles import Troubles
 
-from queend.service.migrate import migrate
+from queend.postgres.migrate import migrate
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "12")) * 3 / 4  # test_buffer.py takes the rest
 ROUND = min(SECONDS, 60.0)

@@ -23,7 +23,7 @@ from support.crowd import Crowd
 from support.daemon import Daemon
 from support.patroni import Patroni, send
 
-from queend.service.migrate import migrate
+from queend.postgres.migrate import migrate
 
 TROUBLES = int(os.environ.get("TROUBLES", "30"))
 KINDS = ["switch over", "kill the primary", "freeze the primary", "kill PostgreSQL of the primary", "lose etcd",

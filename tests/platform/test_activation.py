@@ -14,7 +14,7 @@ from support.client import Client
 from support.http import request
 from support.wait import PATIENCE, until
 
-from queend import activation
+from queend.daemon import activation
 
 
 @pytest.fixture

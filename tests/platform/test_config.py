@@ -10,7 +10,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
 from support.flat import core_limit
 
-from queend import connect, session
+from queend.daemon.core_settings import core_settings
+from queend.postgres import session
+from queend.postgres.conninfo import HOT_PLANS, conninfo, session_options, verifies_server
 from queend.settings.keyring import keyring
 from queend.settings.lists import peers_read, urls_read
 from queend.settings.load import load
@@ -232,7 +234,7 @@ def test_connection_string_from_parts(monkeypatch):
                         "PG_PASSWORD": "p\\ w",
                         "DB_STATEMENT_TIMEOUT": "1234"}.items():
         monkeypatch.setenv(name, value)
-    words = conninfo_to_dict(connect.conninfo(load()))
+    words = conninfo_to_dict(conninfo(load()))
     assert {name: words[name] for name in ("host", "port", "dbname", "user", "password", "sslmode")} == {
         "host": "db.example", "port": "5433", "dbname": "a b", "user": "u'", "password": "p\\ w", "sslmode": "disable"}
     assert "statement_timeout=1234" in words["options"]
@@ -243,15 +245,15 @@ def test_connection_string_from_parts(monkeypatch):
 def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch, name, beside):
     monkeypatch.setenv(name, "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
     monkeypatch.setenv(beside, "elsewhere" if beside == "PG_HOST" else "host=elsewhere")
-    words = conninfo_to_dict(connect.conninfo(load(), options="-c jit=off"))
+    words = conninfo_to_dict(conninfo(load(), options="-c jit=off"))
     assert (words["host"], words["sslmode"], words["connect_timeout"]) == ("h", "verify-full", "9")
     assert "-c jit=off -c geqo=off" in words["options"]
 
 
 def test_what_the_functions_rely_on_is_the_same_in_every_session(monkeypatch):
     monkeypatch.setenv("QUEEND_DSN", "postgresql://u:p@h:1/d?options=-c%20default_transaction_isolation%3Dserializable")
-    options = conninfo_to_dict(connect.conninfo(load(), options=connect.HOT_PLANS))["options"]
-    assert options.endswith(connect.session_options())      # the last word counts
+    options = conninfo_to_dict(conninfo(load(), options=HOT_PLANS))["options"]
+    assert options.endswith(session_options())      # the last word counts
     assert r"-c default_transaction_isolation=read\ committed" in options and "-c search_path=pg_catalog" in options
 
 
@@ -259,7 +261,7 @@ def test_a_dsn_libpq_cannot_read_is_refused(monkeypatch):
     for dsn in ("host=h s3cret", "postgresql://u:s3cret@h/d?passw=s3cret", "postgresql://u:s3cret@[h/d"):
         monkeypatch.setenv("QUEEND_DSN", dsn)
         with pytest.raises(ConfigError, match="QUEEND_DSN: ") as told:
-            connect.conninfo(load())
+            conninfo(load())
         assert "s3cret" not in str(told.value)
 
 
@@ -284,7 +286,7 @@ def test_a_value_that_libpq_takes_for_none_is_told(monkeypatch, name, value, tol
 def test_the_deadline_of_an_answer(monkeypatch, variables, deadline):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert connect.core_settings(load())["inflight_deadline_ms"] == deadline
+    assert core_settings(load())["inflight_deadline_ms"] == deadline
 
 
 @pytest.mark.parametrize("variables, mode, verified", [
@@ -302,8 +304,8 @@ def test_tls_words(monkeypatch, variables, mode, verified):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     settings = load()
-    assert conninfo_to_dict(connect.conninfo(settings))["sslmode"] == mode
-    assert connect.verifies_server(settings) is verified
+    assert conninfo_to_dict(conninfo(settings))["sslmode"] == mode
+    assert verifies_server(settings) is verified
 
 
 def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
@@ -311,7 +313,7 @@ def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
     monkeypatch.setenv("QUEEN_ACK_MAX_HOLD_MS", "3")
     monkeypatch.setenv("NUM_WORKERS", "4")
     monkeypatch.setenv("SIDECAR_POOL_SIZE", "10")
-    flat = connect.core_settings(load())
+    flat = core_settings(load())
     assert all(isinstance(value, (int, str)) for value in flat.values())
     assert (flat["push_max_hold_ms"], flat["ack_max_hold_ms"], flat["slots_per_worker"]) == (7, 3, 3)
 
@@ -375,11 +377,11 @@ def test_settings_are_made_on_the_session(postgres):
 
 def test_several_hosts_are_tried_for_one_that_can_be_written_to(monkeypatch):
     monkeypatch.setenv("QUEEND_DSN", "host=a,b dbname=d")
-    assert conninfo_to_dict(connect.conninfo(load()))["target_session_attrs"] == "read-write"
+    assert conninfo_to_dict(conninfo(load()))["target_session_attrs"] == "read-write"
     monkeypatch.setenv("QUEEND_DSN", "host=a,b dbname=d target_session_attrs=any")
-    assert conninfo_to_dict(connect.conninfo(load()))["target_session_attrs"] == "any"
+    assert conninfo_to_dict(conninfo(load()))["target_session_attrs"] == "any"
     monkeypatch.setenv("QUEEND_DSN", "host=a dbname=d")
-    assert "target_session_attrs" not in conninfo_to_dict(connect.conninfo(load()))
+    assert "target_session_attrs" not in conninfo_to_dict(conninfo(load()))
 
 
 # ---- credentials ----------------------------------------------------------------------------------------------------

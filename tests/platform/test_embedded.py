@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from support.wait import until
 
-from queend.service import leftovers
-from queend.service.embedded import Embedded, EmbeddedError
+from queend.postgres import stale_processes
+from queend.postgres.embedded import Embedded, EmbeddedError
 
 
 def rows(conninfo: str, query: str):
@@ -119,7 +119,7 @@ def test_an_interrupted_initdb_starts_over(tmp_path):
 OWNER = """
 import sys, psycopg
 from pathlib import Path
-from queend.service.embedded import Embedded
+from queend.postgres.embedded import Embedded
 cluster = Embedded(Path(sys.argv[1]))
 with psycopg.connect(cluster.start(), autocommit=True) as connection:
     connection.execute("CREATE TABLE kept AS SELECT 9 AS n")
@@ -201,7 +201,7 @@ def test_a_server_that_was_killed_while_it_recovered_tells_so_and_not_what_clien
 
 def process(cluster: Embedded, title: str) -> int | None:
     """One of the cluster's processes, by what it calls itself."""
-    return next((one.pid for one in leftovers.inside(cluster.data) if title in one.title), None)
+    return next((one.pid for one in stale_processes.inside(cluster.data) if title in one.title), None)
 
 
 def stopped_recovery(cluster: Embedded) -> int:
@@ -224,7 +224,7 @@ def made(tmp_path) -> Iterator[Embedded]:
     cluster.start()
     cluster.stop()
     yield cluster
-    leftovers.kill(cluster.data)
+    stale_processes.kill(cluster.data)
     cluster.stop()
 
 
@@ -240,7 +240,7 @@ def test_a_server_asked_to_end_while_it_recovers_is_no_obstacle(made, ended):
     until(lambda: process(made, " startup") is None, "the recovery was given up")
     if ended == "by its daemon":
         made.stop()
-        assert not leftovers.inside(made.data)
+        assert not stale_processes.inside(made.data)
     else:      # whose daemon is gone: nobody holds the lock, nobody is its parent
         os.close(made._lock)
         made._lock = None
@@ -259,14 +259,14 @@ def test_parts_of_a_server_that_was_killed_and_do_not_notice_are_ended(made):
         os.kill(made.pid, signal.SIGKILL)
         until(made.exited, "the server is gone")
         made.restart()
-        assert not os.path.exists(f"/proc/{part}") or part not in [one.pid for one in leftovers.inside(made.data)]
+        assert not os.path.exists(f"/proc/{part}") or part not in [one.pid for one in stale_processes.inside(made.data)]
     assert rows(conninfo, "SELECT 1") == [(1,)]
 
 
 MAKER = """
 import sys
 from pathlib import Path
-from queend.service.embedded import Embedded
+from queend.postgres.embedded import Embedded
 Embedded(Path(sys.argv[1])).start()
 """
 
@@ -275,14 +275,14 @@ def test_a_cluster_that_is_being_made_ends_with_its_daemon_and_is_made_anew(tmp_
     maker = subprocess.Popen([sys.executable, "-c", MAKER, tmp_path])
     cluster = Embedded(tmp_path)
     until(lambda: (tmp_path / "pg").exists() and process(cluster, "initdb"), "the cluster is being made")
-    for one in leftovers.inside(cluster.data):
+    for one in stale_processes.inside(cluster.data):
         with contextlib.suppress(ProcessLookupError):      # one of its steps, which has ended
             os.kill(one.pid, signal.SIGSTOP)      # as one that goes on for longer
     maker.kill()
     maker.wait()
     try:
         assert rows(cluster.start(), "SELECT 1") == [(1,)]
-        assert all("initdb" not in one.title for one in leftovers.inside(cluster.data))
+        assert all("initdb" not in one.title for one in stale_processes.inside(cluster.data))
     finally:
         cluster.stop()
 
@@ -321,7 +321,7 @@ def test_a_cluster_that_belongs_to_no_account_is_told(made):
 NAMELESS = """
 import os, sys
 from pathlib import Path
-from queend.service.embedded import Embedded, EmbeddedError
+from queend.postgres.embedded import Embedded, EmbeddedError
 os.chdir("/")
 os.setuid(int(sys.argv[2]))
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from support.command import command
 
-from queend import connect
+from queend.daemon.core_settings import core_settings
 from queend.settings.keyring import key_id, keyring
 from queend.settings.load import load
 from queend.settings.messages import ConfigError
@@ -31,7 +31,7 @@ def test_the_first_seals_and_the_single_one_comes_last(monkeypatch):
     assert ring(monkeypatch, "", f"a:{A},b.2:{B}") == [("a", A), ("b.2", B.lower())]
     assert ring(monkeypatch, C, f"a:{A}, b:{B} ") == [("a", A), ("b", B.lower()), (IDS, C)]
     assert ring(monkeypatch, C, f"{IDS}:{C},a:{A}") == [(IDS, C), ("a", A)]
-    flat = connect.core_settings(load())
+    flat = core_settings(load())
     assert flat["seal_keys"] == f"{IDS}:{C},a:{A}"
 
 

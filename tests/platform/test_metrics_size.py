@@ -9,7 +9,7 @@ import pytest
 from support.frozen import frozen
 from support.wait import until
 
-from queend import session
+from queend.postgres import session
 from queend.service.metrics import PORTION
 
 QUEUES, AT_ONCE = 50_000, 2000

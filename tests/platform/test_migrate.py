@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from support.wait import PATIENCE, until
 
-from queend.service.embedded import Embedded
-from queend.service.migrate import FUNCTION, LOCK, MigrationBusy, MigrationError, migrate, sql_folder
+from queend.postgres.embedded import Embedded
+from queend.postgres.migrate import FUNCTION, LOCK, MigrationBusy, MigrationError, migrate, sql_folder
 
 
 @pytest.fixture(scope="module")

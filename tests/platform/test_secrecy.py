@@ -15,8 +15,8 @@ from queend.service import metrics
 KEYS = {"QUEEND_ENCRYPTION_KEYS": "a:" + "5a" * 32}
 PRINTED = """
 import ctypes, resource
-from queend import secrecy
-secrecy.close(%s)
+from queend.daemon import hardening
+hardening.close(%s)
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)[0])
 """
 

@@ -15,8 +15,8 @@ from support.client import Client
 from support.daemon import ROOT, Daemon
 from support.wait import PATIENCE, until
 
-from queend.service.embedded import Embedded
-from queend.service.migrate import migrate
+from queend.postgres.embedded import Embedded
+from queend.postgres.migrate import migrate
 
 ITEM = {"items": [{"queue": "kept", "payload": {"n": 1}, "transactionId": "one"}]}
 

@@ -22,8 +22,10 @@ from support.postgres import running
 from support.tokens import SECRET, bearer, token
 from support.wait import until
 
-from queend import connect, session
 from queend.auth.token import Verifier
+from queend.daemon.core_settings import core_settings
+from queend.postgres import session
+from queend.postgres.conninfo import conninfo
 from queend.settings.load import load
 from queend.settings.model import Settings
 from queend.settings.sources import NO_EFFECT
@@ -479,9 +481,9 @@ def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, (_, value) in {**SESSION, **SOCKET}.items():
             monkeypatch.setenv(name, str(value))
         monkeypatch.setenv("DB_CONNECTION_TIMEOUT", "7001")
-        flat = connect.core_settings(load())
+        flat = core_settings(load())
         assert conninfo_to_dict(flat["conninfo"])["connect_timeout"] == "8", "whole seconds"
-        with session.connect(connect.conninfo(load())) as connection:
+        with session.connect(conninfo(load())) as connection:
             for name, (word, value) in SESSION.items():
                 assert connection.execute("SELECT setting::int FROM pg_settings WHERE name = %s",
                                           (word,)).fetchone() == (value,), name
@@ -499,7 +501,7 @@ def test_a_setting_of_the_core(monkeypatch: pytest.MonkeyPatch, name: str) -> No
     flat, file = CORE[name]
     assert f"{flat}=" in (TESTS / file).read_text()
     monkeypatch.setenv(name, str(200 << 20))
-    assert connect.core_settings(load())[flat] == 200 << 20
+    assert core_settings(load())[flat] == 200 << 20
 
 
 @pytest.mark.parametrize(("name", "member", "value", "becomes"), LIMITS)

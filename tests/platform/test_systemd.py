@@ -10,7 +10,7 @@ import pytest
 from support.client import Client, data
 from support.wait import PATIENCE
 
-from queend.notify import notify, watchdog_seconds
+from queend.daemon.systemd import notify, watchdog_seconds
 
 ROOT = Path(__file__).parent.parent.parent
 UNITS = ROOT / "systemd"

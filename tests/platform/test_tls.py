@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from support.ports import free_port
 
-from queend import connect
-from queend.service.embedded import Embedded
+from queend.postgres.conninfo import conninfo
+from queend.postgres.embedded import Embedded
 from queend.settings.load import load
 
 
@@ -62,7 +62,7 @@ def connection(monkeypatch, server, **variables: str) -> bool:
     monkeypatch.setenv("HOME", str(folder))
     for name, value in {"PG_HOST": "localhost", "PG_PORT": str(port), **variables}.items():
         monkeypatch.setenv(name, value)
-    with psycopg.connect(connect.conninfo(load())) as one:
+    with psycopg.connect(conninfo(load())) as one:
         return one.execute("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").fetchone()[0]
 
 

@@ -49,5 +49,5 @@ def test_tokens(spark: SparkSession, guarded: Daemon, queue: str, tmp_path: Path
 
 def test_queend_needs_no_spark() -> None:
     code = ("import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; import queend.cli, "
-            "queend.control.app, queend.supervisor")
+            "queend.control.app, queend.daemon.supervisor")
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(PACKAGE)}, timeout=120)

@@ -9,7 +9,7 @@ import pytest
 from sql.calls import ACK_LEASED, MINUTE, PUSH_CLAIM, PUSH_ONE, Waiting, claim
 from sql.records import Session, batch, id7, new_lease, push_arrays
 
-from queend.connect import HOT_PLANS
+from queend.postgres.conninfo import HOT_PLANS
 
 STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consumed_at > 0, retries, attempt, lease_id"
          " FROM queend.cursors"

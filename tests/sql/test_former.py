@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from queend.service.edition import edition_in, edition_of
-from queend.service.migrate import sql_folder
+from queend.postgres.edition import edition_in, edition_of
+from queend.postgres.migrate import sql_folder
 
 EDITION = edition_in(sql_folder())
 STATEMENTS = json.loads((Path(__file__).parent / f"edition_{EDITION.serves}.json").read_text())

@@ -17,7 +17,7 @@ from sql.records import NOTHING, PUSH, batch, id4, id7, new_lease, push_arrays
 from support.callgrind import instructions
 from support.postgres import Postgres, running
 
-from queend.connect import HOT_PLANS
+from queend.postgres.conninfo import HOT_PLANS
 
 pytestmark = pytest.mark.counted
 BUDGETS = tomllib.loads(Path(__file__).with_name("instructions.toml").read_text())

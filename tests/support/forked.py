@@ -27,7 +27,7 @@ from pathlib import Path
 import queend
 
 PACKAGE = Path(queend.__file__).parent.parent   # the build under test: in the checkout, or the sanitizers' one
-IMPORTED = ("queend.cli.serve", "queend.supervisor", "prometheus_client")
+IMPORTED = ("queend.cli.serve", "queend.daemon.supervisor", "prometheus_client")
 MOST = 1 << 17      # bytes of an environment
 # What counts when an interpreter starts; who has another one needs a new interpreter.
 AT_START = ("LD_", "PYTHON", "MALLOC", "LANG", "LC_", "TZ")

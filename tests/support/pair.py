@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from queend.service import binaries
+from queend.postgres import binaries
 
 from .ports import free_port
 from .postgres import Postgres

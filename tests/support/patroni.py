@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from queend.service import binaries
+from queend.postgres import binaries
 
 from .ports import free_port
 from .wait import until

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from queend.service.embedded import Embedded
-from queend.service.migrate import migrate
+from queend.postgres.embedded import Embedded
+from queend.postgres.migrate import migrate
 
 from .ports import free_port
 from .wait import until

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import namedtuple_row
 
-from ... import session
+from ...postgres import session
 from ...settings.dsn import words_of
 
 QUEUE_MODE = "__QUEUE_MODE__"

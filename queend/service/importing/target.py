@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from psycopg.rows import namedtuple_row
 
-from ... import session
 from ..._core import record_key, record_row, rows_merge
+from ...postgres import session
 
 WINDOW_US = 60_000_000       # largest distance of a version-7 id from its storage that lets the log prove it
 ROW_RECORDS, ROW_BYTES = 1000, 65_536

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import resource
 
-from . import log
+from .. import log
 
 PR_SET_DUMPABLE = 4
 

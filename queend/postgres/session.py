@@ -97,8 +97,8 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
 
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Waits for a statement. A cancelled statement ends at once, and its connection with it: the server notices
-        that (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
-        holds the interpreter meanwhile: a server that hangs would stop the whole control plane."""
+        that (`conninfo.PAGES`). psycopg would ask the server to cancel it, by a call of libpq that waits for an
+        answer and holds the interpreter meanwhile: a server that hangs would stop the whole control plane."""
         limit = asyncio.timeout(self.patience)
         if self.pulse is not None:
             self.pulse.began(limit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from .. import session
+from . import session
 
 PID = "SELECT pg_backend_pid()"
 REFUSED = ("between the daemon and PostgreSQL is a pooler that shares server connections between transactions ({}). "

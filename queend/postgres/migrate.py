@@ -2,7 +2,7 @@
 surface when they changed.
 
 All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date
-costs a few small queries and no lock. Parts installed by a newer release are never replaced (service/edition).
+costs a few small queries and no lock. Parts installed by a newer release are never replaced (postgres/edition).
 
 A step that changes a table needs a lock that waits for every transaction which has even read it, and blocks all later
 ones meanwhile. So it waits at most LOCK_MS for the lock, and tries again after PAUSE_S.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from .. import session
+from . import session
 from .edition import Edition, edition_in, edition_of
 
 # Session lock of migrations; an arbitrary number ("queend" in ASCII).

@@ -18,19 +18,22 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from . import __version__, activation, connect, log, secrecy, session
-from .control.app import Control
-from .notify import notify, notify_address, watchdog_seconds
+from .. import __version__, log
+from ..control.app import Control
+from ..postgres import pooler, session
+from ..postgres.conninfo import PAGES, conninfo, verifies_server
+from ..postgres.embedded import Embedded, EmbeddedError
+from ..postgres.identity import identity_of
+from ..postgres.migrate import MigrationBusy, MigrationError, editions, migrate
+from ..service.buffer import Folder, FolderError, holds_messages
+from ..service.surroundings import surroundings
+from ..settings.keyring import keyring
+from ..settings.model import Settings
+from ..settings.origins import origins, uses_embedded, without_effect
+from . import activation, hardening
+from .core_settings import core_settings
 from .reload import reload
-from .service import pooler
-from .service.buffer import Folder, FolderError, holds_messages
-from .service.embedded import Embedded, EmbeddedError
-from .service.identity import identity_of
-from .service.migrate import MigrationBusy, MigrationError, editions, migrate
-from .service.surroundings import surroundings
-from .settings.keyring import keyring
-from .settings.model import Settings
-from .settings.origins import origins, uses_embedded, without_effect
+from .systemd import notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
@@ -49,7 +52,7 @@ RESTART_LEAST_S, RESTART_MOST_S = 0.1, 5.0      # the first of these pauses, whi
 def refusal_of(conninfo: str) -> str | None:
     """Returns why every attempt will fail until the configuration changes; None if a later attempt may succeed.
     Blocks."""
-    from ._core import refusal  # here, as in _serve
+    from .._core import refusal  # here, as in _serve
 
     address = session.parted(conninfo)[0]
     words = conninfo_to_dict(address)
@@ -112,7 +115,7 @@ class Supervisor:
         if keys := [name for name, _ in keyring(self.settings)]:
             log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
         if keys or self.settings.jwt_secret or self.settings.queen_sync_secret:
-            secrecy.close(self.settings.queend_core_dumps)
+            hardening.close(self.settings.queend_core_dumps)
         for name, why in without_effect().items():
             log.line("warn", "setting_without_effect", f"{name} is accepted and has no effect: {why}")
         return asyncio.run(self._run())
@@ -128,7 +131,7 @@ class Supervisor:
         try:
             local = await self._embed(stop)
             # Migrations may take longer than a request may.
-            target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
+            target = conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
             identity = await self._reach(
                 target, stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
@@ -160,7 +163,7 @@ class Supervisor:
                      f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
                      pid=pid, ms=round((time.monotonic() - begin) * 1000))
             self.served_at = time.monotonic() if there else None
-        elif not connect.verifies_server(self.settings):
+        elif not verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS without a check of the server's certificate: "
                      "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string says no sslmode=verify-full")
         return local
@@ -217,16 +220,16 @@ class Supervisor:
     async def _serve(self, local: str | None, target: str, identity: str | None, stop: asyncio.Event) -> int:
         """Serves until `stop`. identity: of the database. None: it is away, and the daemon buffers pushes until it is
         back."""
-        from ._core import Core, log_write  # here, so that the command line works without the compiled part
+        from .._core import Core, log_write  # here, so that the command line works without the compiled part
         log.through(log_write)
 
         try:
             folder = Folder(self.settings, identity)
-            core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or ""), self.sockets))
+            core = self.core = Core(core_settings(self.settings, local, str(folder.path or ""), self.sockets))
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
-        control = Control(self.settings, core, connect.conninfo(
-            self.settings, local, application_name="queend control", options=connect.PAGES), folder)
+        control = Control(self.settings, core, conninfo(
+            self.settings, local, application_name="queend control", options=PAGES), folder)
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []

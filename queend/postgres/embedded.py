@@ -6,7 +6,7 @@ runs as; its socket lies there too), `postgres.log`, and `creating` or `created`
 
 A start may find everything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of
 one, files that name ended processes. Only one daemon gets the lock; then it ends all processes that run in the folder
-(service/leftovers).
+(postgres/stale_processes).
 
 Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link
 without walking the real path. So the account needs no access to the folders above (a checkout below /root stays
@@ -29,11 +29,10 @@ from pathlib import Path
 
 import psycopg
 
-from .. import session
-from . import binaries, leftovers
+from ..disk import reason, sync
+from . import binaries, session, stale_processes
 from .binaries import Account, Binaries, BinariesError
-from .disk import reason, sync
-from .leftovers import LeftoverError
+from .stale_processes import LeftoverError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
 DATABASE = "postgres"
@@ -233,7 +232,7 @@ class Embedded:
                 raise EmbeddedError(f"{self.data} exists and was not made by queend; set QUEEND_DATA_DIR")
             # an interrupted initdb, which may go on: no message was ever stored in it
             if (self.folder / "creating").exists():
-                leftovers.kill(self.data)
+                stale_processes.kill(self.data)
                 shutil.rmtree(self.data)
         self.programs = binaries.find(self.account, self.major)
         self._create()
@@ -297,17 +296,17 @@ class Embedded:
     def _clear(self) -> None:
         """Ends what a killed daemon or a dead server left in the folder: our lock proves that no other daemon uses
         it."""
-        leftovers.end(self.data)
+        stale_processes.end(self.data)
         # No process is left: a remaining file names an ended process, or a number that another process has by now.
         for path in (self.data / "postmaster.pid", *self.data.glob(".s.PGSQL.*.lock")):
             path.unlink(missing_ok=True)
 
-    def _halt(self, timeout: float = leftovers.FAST_S) -> None:
+    def _halt(self, timeout: float = stale_processes.FAST_S) -> None:
         server, self._server = self._server, None
         if server is None:
             return
         try:
-            leftovers.end(self.data, timeout, reap=server.poll)
+            stale_processes.end(self.data, timeout, reap=server.poll)
         finally:
             with contextlib.suppress(subprocess.TimeoutExpired):      # one that has not come as far as its folder
                 server.wait(1)

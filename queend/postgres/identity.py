@@ -1,7 +1,7 @@
 """The identity of a database, by which the failover buffer knows the database that its messages belong to."""
 from __future__ import annotations
 
-from .. import session
+from . import session
 
 IDENTITY = """
 SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'),

@@ -8,12 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from . import log, secrecy
-from .control.app import Control
-from .notify import notify
-from .settings.load import load
-from .settings.messages import ConfigError, told
-from .settings.model import Settings, is_live
+from .. import log
+from ..control.app import Control
+from ..settings.load import load
+from ..settings.messages import ConfigError, told
+from ..settings.model import Settings, is_live
+from . import hardening
+from .core_settings import changing
+from .systemd import notify
 
 
 def differing(before: Settings, after: Settings) -> set[str]:
@@ -50,9 +52,10 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
     if changed:
         settings.take(mixed, changed)
         if settings.jwt_secret:
-            secrecy.close(settings.queend_core_dumps)
+            hardening.close(settings.queend_core_dumps)
         if "log_level" in changed:
             log.level_set(settings.log_level)
+        control.core.change(**changing(settings))
         await control.changed(changed)
     log.line("info", "reloaded", changed=sorted(name.upper() for name in changed))
     return True

@@ -1,0 +1,1 @@
+"""PostgreSQL as the daemon needs it: connection strings, sessions, migrations, the embedded server."""
