@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from .. import __version__
+from .aliases import hint
 from .completion import VARIABLE, rejoin
-from .habits import hint
 from .plain import parameter, plain
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 from .terminal import clean

@@ -26,8 +26,8 @@ def backup(
     The daemon may run meanwhile; messages that were answered before the backup began are in it. Run it where the daemon
     runs, with its settings and as its account. Settings and encryption keys are not part of it.
     """
-    from ..service.backup import make
-    from ..service.buffer import root_of
+    from ..services.backup import make
+    from ..services.buffer import root_of
 
     settings = settings_or_exit()
     with database(settings, running=True) as (conninfo, ours), Progress("dumping", bytes_=True) as progress:
@@ -49,10 +49,10 @@ def restore(
     this version. No daemon may run on the database. A database that has tables of queend already is refused, unless
     --replace says that they may go. A backup runs as SQL with the daemon's rights: trust it like a program.
     """
-    from ..service import restore as work
-    from ..service.backup import BackupError, told, whole
-    from ..service.buffer import root_of
-    from ..service.buffer_restore import checked, copied
+    from ..services import restore as work
+    from ..services.backup import BackupError, told, whole
+    from ..services.buffer import root_of
+    from ..services.buffer_restore import checked, copied
 
     settings = settings_or_exit()
     try:

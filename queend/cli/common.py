@@ -53,8 +53,8 @@ def database(settings: Settings, running: bool = False,
     from ..postgres.conninfo import conninfo
     from ..postgres.embedded import Embedded, EmbeddedError
     from ..postgres.migrate import MigrationError
-    from ..service.backup import BackupError
-    from ..service.buffer import FolderError
+    from ..services.backup import BackupError
+    from ..services.buffer import FolderError
     from ..settings.origins import uses_embedded
 
     cluster = None

@@ -62,7 +62,7 @@ def rejoin() -> None:
 
 
 def contexts(incomplete: str) -> list[str]:
-    from .saved import ContextError, load
+    from .contexts import ContextError, load
 
     try:
         return offered(incomplete, load()["contexts"])

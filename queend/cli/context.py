@@ -7,9 +7,9 @@ from typing import Annotated, Optional
 import typer
 
 from .client import Server
+from .contexts import chosen, load, path, save
 from .output import Format, Output, show
 from .remote import NOT_FOUND, Stop, ending
-from .saved import chosen, load, path, save
 from .terminal import say
 
 context = typer.Typer(no_args_is_help=True, help="Saved servers and their tokens.")

@@ -35,8 +35,8 @@ def adopt(
     adopted.
     """
     from ..postgres.identity import identity_of
-    from ..service.adopt import adopt as take, find
-    from ..service.buffer import root_of
+    from ..services.adopt import adopt as take, find
+    from ..services.buffer import root_of
 
     settings = settings_or_exit()
     with database(settings) as (target, _):

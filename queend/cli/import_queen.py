@@ -24,9 +24,9 @@ def import_queen(
     twice. Ends with status 3 when the counts of both sides do not agree.
     """
     from ..postgres.migrate import migrate
-    from ..service.importing.run import ImportRefused, bring
-    from ..service.importing.source import Source, SourceError
-    from ..service.importing.target import Target
+    from ..services.importing.run import ImportRefused, bring
+    from ..services.importing.source import Source, SourceError
+    from ..services.importing.target import Target
 
     settings = settings_or_exit()
     with database(settings, also=(SourceError, ImportRefused, RuntimeError)) as (here, _):

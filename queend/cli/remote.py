@@ -15,7 +15,7 @@ from typer.models import OptionInfo
 from .. import log
 from .client import Server, ServerError
 from .completion import contexts
-from .saved import ContextError, chosen
+from .contexts import ContextError, chosen
 from .terminal import clean, say
 
 Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .common import fail
+from .contexts import ContextError
 from .remote import USAGE, Stop, given, like, meant, tell
-from .saved import ContextError
 from .terminal import say
 
 spark = typer.Typer(no_args_is_help=True,

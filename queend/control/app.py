@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 from .. import __version__, log
 from .._core import verdict, verdict_meaning
 from ..postgres.conninfo import bounds, with_options
-from ..service.buffer import Folder
-from ..service.erasure import Eraser
-from ..service.maintenance import Maintenance
-from ..service.metrics import Metrics
-from ..service.peers import Peers
-from ..service.relay import Relay
-from ..service.retention import Retention
-from ..service.stats import Stats
-from ..service.summary import Summary
-from ..service.tracing import Tracing
-from ..service.transfer import Transfer
+from ..services.buffer import Folder
+from ..services.erasure import Eraser
+from ..services.maintenance import Maintenance
+from ..services.metrics import Metrics
+from ..services.peers import Peers
+from ..services.relay import Relay
+from ..services.retention import Retention
+from ..services.stats import Stats
+from ..services.summary import Summary
+from ..services.tracing import Tracing
+from ..services.transfer import Transfer
 from ..settings.model import Settings
 from . import known
 from .answer import FULL, Json, Refusal, full

@@ -1,6 +1,6 @@
 """Families of /metrics/prometheus about backlogs: per queue and per group, never per partition. They are the kept
-figures (`service/stats`). At most QUEEND_METRICS_QUEUES queues and as many groups are shown, those furthest behind. The
-number of those left out is shown, too, and sums are of all."""
+figures (`services/stats`). At most QUEEND_METRICS_QUEUES queues and as many groups are shown, those furthest behind.
+The number of those left out is shown, too, and sums are of all."""
 from __future__ import annotations
 
 from typing import Any

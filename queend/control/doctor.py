@@ -14,7 +14,7 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from ..auth.levels import READ
-from ..service.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
+from ..services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from ..settings.origins import uses_embedded
 from .answer import Json
 from .health import FATAL

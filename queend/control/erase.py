@@ -16,7 +16,7 @@ from psycopg.rows import namedtuple_row
 
 from .._core import record_key, row_records, seal_opened
 from ..auth.levels import ADMIN
-from ..service.erasure import settle
+from ..services.erasure import settle
 from .answer import Json, PathName, Refusal, not_found
 from .body import body_object
 from .database import rows

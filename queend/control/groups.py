@@ -1,5 +1,5 @@
 """/api/v1/consumer-groups: positions and lag of groups, moving and deleting them. Lags are differences of offsets: live
-for one group, kept figures for all groups (`service/stats`)."""
+for one group, kept figures for all groups (`services/stats`)."""
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""History of daemons and queues, read from the minutes they wrote (`service/metrics`)."""
+"""History of daemons and queues, read from the minutes they wrote (`services/metrics`)."""
 from __future__ import annotations
 
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from ..service.metrics import COUNTS, MINUTE_US
+from ..services.metrics import COUNTS, MINUTE_US
 from .database import rows
 from .moments import ts3
 from .query import Query

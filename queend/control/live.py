@@ -12,7 +12,7 @@ from fastapi import Request
 
 from .. import __version__
 from ..auth.levels import ADMIN, MANAGE, POP, PUSH, READ, READS, WRITE
-from ..service.metrics import memory
+from ..services.metrics import memory
 from .answer import Json
 from .backlogs import OLDEST
 from .database import rows

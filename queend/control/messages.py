@@ -8,7 +8,7 @@ from psycopg.errors import UndefinedObject
 
 from .._core import read_partition_id, record_key
 from ..auth.levels import MANAGE, READ, READS, WRITE
-from ..service.erasure import settle
+from ..services.erasure import settle
 from .answer import Json, PathName, Refusal, not_found
 from .body import body_object
 from .database import QUEUE_MODE, rows, seed_of

@@ -18,8 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from starlette.responses import Response
 
 from ..auth.levels import READ
-from ..service.metrics import memory
-from ..service.retention import KINDS, Figures
+from ..services.metrics import memory
+from ..services.retention import KINDS, Figures
 from .answer import Json
 from .backlogs import backlogs
 from .counters import JOB, WORKER

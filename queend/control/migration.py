@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN
-from ..service.elsewhere import Address, Crowded
-from ..service.transfer import EXCLUDABLE, Occupied, Transfer, TransferError
+from ..services.copy_target import Address, Crowded
+from ..services.transfer import EXCLUDABLE, Occupied, Transfer, TransferError
 from .answer import Json, Refusal
 from .body import body_object
 from .route import Routes

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request
 
 from ..auth.levels import ADMIN
-from ..service.peers import NOTICES
+from ..services.peers import NOTICES
 from .answer import Json, Refusal
 from .body import body_object
 from .route import Routes

@@ -1,5 +1,5 @@
 """Overview of everything: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums come from the kept
-figures (`service/stats`), rates from the minutes that daemons wrote (history.py)."""
+figures (`services/stats`), rates from the minutes that daemons wrote (history.py)."""
 from __future__ import annotations
 
 import statistics
@@ -10,7 +10,7 @@ from fastapi import Request
 
 from .._core import read_queue_id
 from ..auth.levels import READ
-from ..service.metrics import COUNTS
+from ..services.metrics import COUNTS
 from .answer import Json, Refusal
 from .backlogs import OLDEST
 from .database import rows, seed_of

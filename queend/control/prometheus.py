@@ -8,7 +8,7 @@ import psycopg
 from prometheus_client.core import CounterMetricFamily
 from psycopg.rows import namedtuple_row
 
-from ..service.metrics import COUNTS, MINUTE_US
+from ..services.metrics import COUNTS, MINUTE_US
 from .families import Families
 from .history import LEVELS, average, lag_ms, or_zero
 from .shared_state import REFUSED, dropped

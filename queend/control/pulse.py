@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from .. import log
 from ..postgres import session
-from ..service.running import Running
+from ..services.running import Running
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane
 PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent

@@ -1,6 +1,6 @@
 """/api/v1/resources/queues: list, one with its partitions, delete, clear.
 
-A list shows kept figures (`service/stats`); the partitions of one queue are live: read from heads and cursors.
+A list shows kept figures (`services/stats`); the partitions of one queue are live: read from heads and cursors.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SELECT p.name, p.created_at, f.*,
 PARTITIONS = PARTITIONS_BY.format("WHERE x.queue_id = %s ORDER BY x.queue_id, x.name", "p.name")
 PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
 
-# most partitions for live totals of a queue; those of a larger one are kept figures (`service/stats`)
+# most partitions for live totals of a queue; those of a larger one are kept figures (`services/stats`)
 SUMMED = 5000
 SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
 TOTALS = """

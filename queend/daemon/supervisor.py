@@ -25,8 +25,8 @@ from ..postgres.conninfo import PAGES, conninfo, verifies_server
 from ..postgres.embedded import Embedded, EmbeddedError
 from ..postgres.identity import identity_of
 from ..postgres.migrate import MigrationBusy, MigrationError, editions, migrate
-from ..service.buffer import Folder, FolderError, holds_messages
-from ..service.surroundings import surroundings
+from ..services.buffer import Folder, FolderError, holds_messages
+from ..services.surroundings import surroundings
 from ..settings.keyring import keyring
 from ..settings.model import Settings
 from ..settings.origins import origins, uses_embedded, without_effect

@@ -188,7 +188,7 @@ def test_a_restore_that_is_killed_changes_nothing(database, tmp_path, killed):
 
 
 def test_a_database_with_a_daemon_is_refused(start_daemon, tmp_path, monkeypatch):
-    monkeypatch.setattr("queend.service.restore.GONE_S", 0.0)
+    monkeypatch.setattr("queend.services.restore.GONE_S", 0.0)
     daemon = start_daemon()
     cli = at(daemon.conninfo, tmp_path)
     cli.ok("backup", str(tmp_path / "kept"))

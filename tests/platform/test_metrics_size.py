@@ -10,7 +10,7 @@ from support.frozen import frozen
 from support.wait import until
 
 from queend.postgres import session
-from queend.service.metrics import PORTION
+from queend.services.metrics import PORTION
 
 QUEUES, AT_ONCE = 50_000, 2000
 

@@ -15,7 +15,7 @@ from support.client import Client, data
 from support.postgres import Postgres, running
 from support.wait import until
 
-from queend.service.elsewhere import MOST, Address
+from queend.services.copy_target import MOST, Address
 from queend.settings.lists import targets_read
 
 BASE = "/api/v1/migration"

@@ -10,7 +10,7 @@ from support.daemon import Daemon
 from support.wait import until
 
 from queend import log
-from queend.service import metrics
+from queend.services import metrics
 
 KEYS = {"QUEEND_ENCRYPTION_KEYS": "a:" + "5a" * 32}
 PRINTED = """

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
 
-from queend.service.summary import PAGES, Summary
+from queend.services.summary import PAGES, Summary
 
 FILL = """INSERT INTO queend.log
           SELECT %s + i, queend.now_us(), 1, 1, '00000000-0000-0000-0000-000000000000', false,

@@ -13,7 +13,7 @@ WAITING = "SELECT record_offset FROM queend.erasures WHERE partition_id = %s ORD
 
 
 def settle(db, part: int, most: int = 1000) -> None:
-    """As service/erasure does."""
+    """As services/erasure does."""
     while found := db.rows("SELECT * FROM queend.erase_rows(%s, %s)", part, most):
         for row in found[:-1]:
             db.rows("SELECT queend.erase_put(%s, %s, %s, %s, %s::int[])", part, row.copy, row.base,

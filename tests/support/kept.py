@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 
-from queend.service.stats import LOCK, PAGE, PAGE_ROWS
+from queend.services.stats import LOCK, PAGE, PAGE_ROWS
 
 from .truth import TABLES, Truth, differences
 
-# What the daemon does before it answers a page (service/stats): a look, and the walks it marked.
+# What the daemon does before it answers a page (services/stats): a look, and the walks it marked.
 LOOK = f"""SELECT queend.stats_visit(c.queues, c.parts), queend.stats_keep(c.since, false), queend.stats_walk({PAGE}),
     queend.stats_walk({PAGE}), queend.stats_walk({PAGE})
     FROM queend.stats_changed({PAGE_ROWS}, false, true) AS c WHERE c.since IS NOT NULL"""

@@ -1,7 +1,7 @@
 """A backup of everything a daemon keeps: a dump of its database by PostgreSQL's own program, and its failover buffer.
 
 The buffer is copied first. So messages drained while the dump is made are in both. They are stored once when they are
-drained again, because ids of buffered messages are always looked up. service/restore is the way back.
+drained again, because ids of buffered messages are always looked up. services/restore is the way back.
 """
 from __future__ import annotations
 

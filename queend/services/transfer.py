@@ -16,7 +16,7 @@ from psycopg import sql
 from .. import log
 from ..postgres import session
 from ..postgres.migrate import MigrationError, migrate_over
-from .elsewhere import UNREACHABLE, Address, Crowded, Cut, Work
+from .copy_target import UNREACHABLE, Address, Crowded, Cut, Work
 
 # names that clients know → tables left empty
 EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"),

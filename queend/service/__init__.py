@@ -1,1 +1,0 @@
-"""Background services of the daemon, besides answering requests."""
