@@ -7,9 +7,9 @@ from typing import Any
 
 from queend.auth import levels
 from queend.control.app import application
-from queend.control.hot_routes import OWN
-from queend.control.openapi import whole_document
-from queend.control.route import ROUTES
+from queend.control.http.hot_routes import OWN
+from queend.control.http.route import ROUTES
+from queend.control.routes.openapi import whole_document
 
 HEAD = """# HTTP routes
 

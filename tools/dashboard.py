@@ -33,7 +33,7 @@ def belongs() -> dict[str, str]:
 def main() -> None:
     sys.path.insert(0, str(ROOT))
     from queend.control.app import application
-    from queend.control.openapi import whole_document
+    from queend.control.routes.openapi import whole_document
 
     (ROOT / "build").mkdir(exist_ok=True)
     bare = SimpleNamespace(settings=SimpleNamespace(webapp_root="", queend_dashboard=False))

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from .. import log
-from ..control.notify import has_notices
-from ..control.static import open_files
+from ..control.http.static import open_files
+from ..control.routes.notify import has_notices
 from ..settings.model import Settings
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
@@ -99,7 +99,7 @@ class Guard:
         if scope["method"] == "OPTIONS" or self._skips(path):
             return
         bearer = bearer_of(scope["headers"])
-        # packets of other daemons carry their own proof of origin; the route checks it (control/notify)
+        # packets of other daemons carry their own proof of origin; the route checks it (control/routes/notify)
         if bearer is None and path == "/internal/api/notify" and self.vouched and has_notices(scope["headers"]):
             return
         if route.level == PUBLIC and (path != "/health" or bearer is None):

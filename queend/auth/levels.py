@@ -14,8 +14,8 @@ PUBLIC, READ, WRITE, ADMIN = 0, 1, 2, 3
 PUSH, POP, READS, MANAGE = 1, 2, 4, 8
 EVERY_QUEUE = "*"
 
-# Rows of files: level, method, path below /. The routes of the control plane declare theirs (control/route); those of
-# the core stand in its table (core/run/jobtypes). Paths are matched whole, a parameter is one segment.
+# Rows of files: level, method, path below /. The routes of the control plane declare theirs (control/http/route); those
+# of the core stand in its table (core/run/jobtypes). Paths are matched whole, a parameter is one segment.
 ROUTES = """
 public GET  :nothing
 public GET  assets/*

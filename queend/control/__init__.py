@@ -1,1 +1,1 @@
-"""The control plane: an ASGI application behind the core's bridge; one file per resource."""
+"""The control plane: an ASGI application behind the core's bridge."""

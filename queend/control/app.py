@@ -25,17 +25,18 @@ from ..services.summary import Summary
 from ..services.tracing import Tracing
 from ..services.transfer import Transfer
 from ..settings.model import Settings
-from . import known
-from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge
-from .compressed import Compressed
-from .etag import Tagged
-from .holds import Holds
+from .http import known
+from .http.answer import FULL, Json, Refusal, full
+from .http.compressed import Compressed
+from .http.etag import Tagged
+from .long_reads import Holds
 from .pulse import Pool, Pulse
-from .route import routers
+from .routes import routers
 from .sweeper import Sweeper
 
-# Says why there is no connection to the database, for each doubt of control/health. The first one that holds is shown.
+# Says why there is no connection to the database, for each doubt of `routes/health`. The first one that holds is
+# shown.
 AWAY = {"read_only": "the database is read-only", "refused": "the database refuses connections",
         "crowded": "the database has no connection left", "away": "the database is not reachable",
         "silent": "the database does not answer"}
@@ -45,9 +46,10 @@ class Control:
     """The control plane of one daemon. Requires `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
-        from . import live, log_read  # here, as below: it needs the compiled part, which the command line does not
-        from .rounds import Rounds
-        from .search import Searches
+        # here, as below: they need the compiled part, which the command line does not
+        from .metrics.rounds import Rounds
+        from .routes import live, log_read
+        from .routes.search import Searches
         from .stream_calls import Streams
 
         self.settings = settings
@@ -144,7 +146,7 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
-    from . import static
+    from .http import static
 
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)

@@ -10,7 +10,7 @@ from support.http import Wire
 from support.tokens import SECRET, bearer, token, writer
 
 from queend.auth.levels import ADMIN, READ, TABLE, UNKNOWN, WRITE, route_of
-from queend.control.route import routers
+from queend.control.routes import routers
 
 routers()      # they declare their routes
 

@@ -15,7 +15,7 @@ from support.streams import Stream
 from support.tokens import SECRET, bearer, token
 
 from queend.auth.levels import TABLE
-from queend.control.route import routers
+from queend.control.routes import routers
 
 routers()      # declares the routes of the control plane
 MINE, FOREIGN = "page-1", "payment"

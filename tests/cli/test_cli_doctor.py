@@ -4,9 +4,9 @@ import pytest
 from support.cli import Cli
 from support.wait import until
 
-from queend.control import doctor
-from queend.control.doctor import CHECKS
-from queend.control.plans import LANES
+from queend.control.routes import doctor
+from queend.control.routes.doctor import CHECKS
+from queend.control.routes.plans import LANES
 
 
 def found(cli, check):

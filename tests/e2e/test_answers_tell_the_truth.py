@@ -14,8 +14,8 @@ from support.daemon import Daemon
 from support.http import Answer
 
 from queend.control import app  # noqa: F401 - it declares the routes
-from queend.control.hot_routes import HOT
-from queend.control.route import ROUTES
+from queend.control.http.hot_routes import HOT
+from queend.control.http.route import ROUTES
 
 # What a change is seen by. Moments, versions and hints are no change.
 SHOWN = {

@@ -10,7 +10,8 @@ from support.cli import Cli
 from support.client import Client
 
 from queend.auth.levels import READ, route_of
-from queend.control.route import ROUTES, routers
+from queend.control.http.route import ROUTES
+from queend.control.routes import routers
 
 QUEUE, GROUP = "kept", "billing"
 # Routes that change something and are not exact: none of them has a filter. What each of them does instead.

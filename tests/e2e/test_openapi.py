@@ -13,12 +13,12 @@ from support.postgres import running
 
 from queend import _core as core
 from queend.control.app import application
-from queend.control.hot_routes import OWN
-from queend.control.migration import TARGET
-from queend.control.openapi import whole_document
-from queend.control.route import ROUTES
-from queend.control.streams import QUERY
-from queend.control.words import MESSAGE
+from queend.control.http.hot_routes import OWN
+from queend.control.http.route import ROUTES
+from queend.control.http.schema import MESSAGE
+from queend.control.routes.migration import TARGET
+from queend.control.routes.openapi import whole_document
+from queend.control.routes.streams import QUERY
 
 # as /openapi.json has it: a test says so
 BARE = SimpleNamespace(settings=SimpleNamespace(webapp_root="", queend_dashboard=False))

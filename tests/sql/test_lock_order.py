@@ -105,7 +105,7 @@ def test_a_subscription_leaves_who_has_consumed_meanwhile(three, partitions, gro
 
 
 def test_a_redrive_and_the_deletion_of_its_queue(three, partitions, group):
-    """The locks of queend/control/redrive.py in their order."""
+    """The locks of queend/control/routes/redrive.py in their order."""
     a, b, _, watcher = three
     part, = partitions()
     who = group(part, "g")

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from queend.control.moments import ts3
+from queend.control.http.moments import ts3
 
 from .cli import Cli
 from .client import Client

@@ -104,7 +104,7 @@ def main(number: int) -> None:
     asks = socket.socket(fileno=number)
     for name in IMPORTED:
         importlib.import_module(name)
-    importlib.import_module("queend.control.route").routers()   # imports all of its folder
+    importlib.import_module("queend.control.routes").routers()   # imports all of its folder
     gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     while True:

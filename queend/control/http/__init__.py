@@ -1,0 +1,1 @@
+"""Requests and answers of the control plane: how a route is declared, what it reads, how it answers."""

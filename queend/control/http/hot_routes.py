@@ -1,0 +1,236 @@
+"""The routes that the core answers itself, as OpenAPI describes them: written by hand, with schemas and examples."""
+from __future__ import annotations
+
+from typing import Any
+
+from .schema import (ANY, BYTES, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
+                     TRACEPARENT, array, body, parameter, record, ref, whole)
+from .schemas import ORIGIN
+
+DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
+VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": DELAY,
+           "status": {"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}}
+SOMETHING = {**TEXT, "minLength": 1}
+SCHEMAS = {
+    "Error": record(["error"], error=TEXT, code=TEXT),
+    "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
+                      detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
+    "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
+                       transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
+                       deliverAt={"oneOf": [TIME, INTEGER]}, delayMs=DELAY),
+    "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
+                         status={"enum": ["queued", "duplicate", "duplicate_of_deleted", "buffered", "failed"]},
+                         message_id=ID, partition_id=ID, trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
+    "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER,
+                         error=INTEGER),
+    "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
+                       "offset"], id=ID, transactionId=TEXT, traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME,
+                      partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT, queue=TEXT,
+                      deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT, tracestate=TEXT,
+                      cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME,
+                      **ORIGIN),
+    "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
+                        leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
+                        messages=array(ref("Message")),
+                        reason={"enum": ["queue_not_found", "partition_not_found", "paused", "leased", "empty"]},
+                        autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
+    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
+                  **VERDICT),
+    "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
+    "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT, messages=INTEGER,
+                        success=FLAG, error=MAYBE, queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
+    "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
+                            {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
+    "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
+                                failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
+    "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
+                    expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
+    "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
+                         source={**SOMETHING, "format": "uri-reference"}, type=SOMETHING, subject=SOMETHING, time=TIME,
+                         datacontenttype=SOMETHING, dataschema={**TEXT, "format": "uri"},
+                         partitionkey={**NAME, "minLength": 1}, data=ANY,
+                         data_base64={**TEXT, "contentEncoding": "base64"}),
+}
+
+
+def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
+    meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
+                "404": "there is nothing of this name",
+                "403": "the token allows something else, or a page of another site asks",
+                "409": "a name would be made, and there are as many as are allowed", "413": "body too large",
+                "415": "a media type nobody reads here", "default": "refused; the error says why",
+                "503": "too much is waiting, or no database: try again after Retry-After"}
+    described: dict[str, Any] = {status: {"description": text}}
+    if schema:
+        described[status]["content"] = {"application/json": {"schema": schema}}
+    for code in (*errors, "default"):
+        described[code] = {"description": meanings[code]}
+        if code != "204":
+            described[code]["content"] = {"application/json": {"schema": ref("Error")},
+                                          "application/problem+json": {"schema": ref("Problem")}}
+        if code == "503":
+            described[code]["headers"] = {"Retry-After": {"description": "seconds", "schema": INTEGER}}
+    return described
+
+
+def post(summary: str, request: dict[str, Any], responses: dict[str, Any],
+         parameters: list[dict] | None = None) -> dict[str, Any]:
+    return {"post": {"summary": summary, "tags": ["messages"], "parameters": parameters or [], "requestBody": request,
+                     "responses": responses}}
+
+
+POP = [parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answer"),
+       parameter("partitions", {**INTEGER, "minimum": 1, "maximum": 1000}, "most partitions of the answer"),
+       parameter("wait", FLAG, "park until there is something or the timeout is over"),
+       parameter("timeout", {**INTEGER, "default": 30000},
+                 "milliseconds, with wait; from 1000 on the answer leaves 50 ms before, to arrive in time"),
+       parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
+       parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400},
+                 "length of this pop's leases; default: the queue's leaseTime"),
+       parameter("autoAck", FLAG, "consume on delivery"),
+       parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
+       parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]},
+                 "where a new group starts"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
+       parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
+       parameter("frames", FLAG, "framed, for the 2.x client")]
+EVENTS = "application/cloudevents-batch+json"
+ITEM = {"queue": "orders", "partition": "customer-7", "transactionId": "order-17", "payload": {"n": 1}}
+STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"],
+          "partition_id": MESSAGE["partitionId"], "trace_id": None, "queueName": "orders"}
+ACK = {"transactionId": "order-17", "partitionId": MESSAGE["partitionId"], "leaseId": MESSAGE["leaseId"],
+       "consumerGroup": "billing", "status": "completed"}
+ACKED = {"index": 0, "transactionId": "order-17", "success": True, "error": None, "queueName": "orders",
+         "partitionName": "customer-7", "leaseReleased": True, "dlq": False}
+EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.placed",
+         "time": "2026-01-02T03:04:05.678Z", "partitionkey": "customer-7", "data": {"n": 1}}
+
+
+def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
+    responses = answers("200", "messages, oldest first in each partition", ref("PopResult"), "204", "400", "409", "503")
+    responses["200"]["content"] |= {EVENTS: {"schema": array(ref("CloudEvent"))},
+                                    "application/x-queen-pop": {"schema": BYTES}}
+    responses["200"]["content"]["application/json"]["example"] = {
+        "success": True, **{key: MESSAGE[key] for key in ("queue", "partition", "partitionId", "leaseId",
+                                                          "consumerGroup")}, "partitionsClaimed": 1,
+                                                          "messages": [MESSAGE]}
+    return {"get": {"summary": summary, "tags": ["messages"], "parameters": [*more, *POP], "responses": responses}}
+
+
+def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
+    described = {"200": {"description": "server-sent events, for as long as the client stays: one per message, its data"
+                         " a message as a pop has it, its id `partitionId:offset`. With `Upgrade: websocket`: 101",
+                         "content": {"text/event-stream": {"schema": TEXT}}},
+                 **{code: one for code, one in answers("200", "", None, "400", "403", "503").items() if code != "200"}}
+    named = ("batch", "consumerGroup", "autoAck", "partitions", "subscriptionMode", "subscriptionFrom", "format",
+             "leaseSeconds")
+    own = [parameter("credit", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 100},
+                     "messages that may be out without an acknowledgment"),
+           parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},
+                     "seconds of silence before a sign of life"),
+           parameter("release", {**FLAG, "default": False}, "leases end with the stream"),
+           parameter("window", {**INTEGER, "minimum": 1, "maximum": 10000},
+                     "messages of a partition that come as one event and are acknowledged by one id, at most")]
+    return {"get": {"summary": summary, "tags": ["messages"], "responses": described,
+                    "parameters": [*more, *(one for one in POP if one["name"] in named), *own]}}
+
+
+def shown(operation: dict[str, Any], request: Any, status: str, answer: Any) -> dict[str, Any]:
+    """Returns the operation with an example of request and answer."""
+    operation["post"]["requestBody"]["content"]["application/json"]["example"] = request
+    operation["post"]["responses"][status]["content"]["application/json"]["example"] = answer
+    return operation
+
+
+def queue() -> dict[str, Any]:
+    return parameter("queue", NAME, place="path")
+
+
+ACKED_ONE = {"anyOf": [ref("Ack"), ref("WindowAck")]}
+PUSHED = {"oneOf": [array(ref("PushResult")), ref("PushCounts")]}
+KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string",
+    "pattern": "^[!-~]{1,255}$"}, "description": "the same push again stores nothing twice"}
+CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT,
+           "description": "W3C trace context of what is stored"}
+FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is wanted")
+WHERE_AND_WHEN = [
+    parameter("queue", NAME, "of lines and rows that name none"),
+    parameter("partition", NAME, "the same"),
+    parameter("payload", {"enum": ["item", "line"]}, "of application/x-ndjson: what a line is"),
+    parameter("deliverAt", TEXT, "of items that say nothing themselves: a time with its zone, or ms since 1970"),
+    parameter("delayMs", DELAY, "the same: ms from now on")]
+EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
+    "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
+
+CYCLE = record(["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME, release_lease=FLAG,
+               state_ops=array(record(["type", "key"], type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
+               push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY, transactionId=NAME,
+                                       traceId=TEXT, namespace=NAME, task=NAME)),
+               ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE,
+                          status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT))
+CYCLED = whole("error", success=FLAG, query_id=TEXT, partition_id=TEXT, queueName=MAYBE, state_ops_applied=INTEGER,
+               push_results=array(ref("PushResult")), error=TEXT, ack_result={
+                   "oneOf": [{"type": "null"}, whole(success=FLAG, count=INTEGER, lease_released=FLAG, dlq=FLAG)]})
+CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
+                 "state_ops": [{"type": "upsert", "key": "total", "value": {"n": 1}}],
+                 "push_items": [{"queue": "totals", "payload": {"n": 1}}]}
+CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["partitionId"], "queueName": "orders",
+                  "state_ops_applied": 1, "push_results": [{**STORED, "queueName": "totals"}], "ack_result": None}
+
+# Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
+# not know 405.
+OWN = {"/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
+       "/api/v1/stream/{queue}/partition/{partition}"}
+HOT = {
+    "/api/v1/push": shown(post(
+        "Store messages", body(record(["items"], items=array(ref("PushItem")))),
+        answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
+        [KEY, CONTEXT, FORMAT, *WHERE_AND_WHEN]), {"items": [ITEM]}, "201", [STORED]),
+    "/api/v1/events/{queue}": post(
+        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED,
+                                                  "400", "409", "413", "415", "503"),
+        [queue(), parameter("partition", NAME, "of events without a partitionkey"), FORMAT]),
+    "/api/v1/pop/queue/{queue}": pop("Take messages of any partition of a queue", queue()),
+    "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Take messages of one partition", queue(),
+                                                           parameter("partition", NAME, place="path")),
+    "/api/v1/pop": pop("Take messages of the queues of a namespace or task", parameter("namespace", NAME),
+                       parameter("task", NAME)),
+    "/api/v1/stream/{queue}": stream("Messages of any partition of a queue as they come", queue()),
+    "/api/v1/stream/{queue}/partition/{partition}": stream("Messages of one partition as they come", queue(),
+                                                           parameter("partition", NAME, place="path")),
+    "/api/v1/ack": shown(post("Acknowledge one message, or a window of a stream", body(ACKED_ONE),
+                              answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200",
+                              [ACKED]),
+    "/api/v1/ack/batch": shown(post(
+        "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE,
+                                            acknowledgments=array(ACKED_ONE))),
+        answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")),
+        {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
+    "/api/v1/transaction": shown(post(
+        "Acknowledge and store, all or nothing", body(record(["operations"], operations=array(ref("Operation")),
+                                                             requiredLeases=array(TEXT))),
+        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "409", "413", "503"),
+        [CONTEXT]),
+        {"operations": [{"type": "ack", **ACK}, {"type": "push", "items": [{"queue": "bills", "payload": {"n": 1}}]}],
+         "requiredLeases": [MESSAGE["leaseId"]]}, "200",
+        {"transactionId": "019b7d3c-1f2e-7000-8000-0000000000aa", "success": True,
+         "results": [{"index": 0, "type": "ack", "success": True, "transactionId": "order-17", "error": None,
+                      "dlq": False}]}),
+    "/api/v1/lease/{leaseId}/extend": shown(post(
+        "Keep a lease longer", body(record([], seconds={**INTEGER, "minimum": 1, "maximum": 31536000, "default": 60}),
+                                    required=False), answers("200", "the earliest new expiry", ref("Lease"), "400",
+                                                             "503"),
+        [parameter("leaseId", TEXT, place="path")]), {"seconds": 60}, "200",
+        {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
+         "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
+    "/streams/v1/cycle": {"post": {**shown(post(
+        "State, messages for the sink and the acknowledgment of what they were made of: all, or with success false "
+        "nothing", body(CYCLE), answers("200", "success tells whether anything was done", CYCLED, "400", "409", "413",
+                                        "503")), CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},
+    "/livez": {"get": {"summary": "The process answers", "tags": ["health"],
+                       "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
+    "/readyz": {"get": {"summary": "Pushes are accepted", "description": "Pushes are accepted. `status` is "
+                        "`buffering` while they go into the failover buffer and everything else is refused or waits; "
+                        "`reason` says why. `/health` is 503 then.",
+                        "tags": ["health"], "responses": answers("200", "pushes are accepted", record(
+                            ["status"], status={"enum": ["ready", "buffering"]}, reason=TEXT), "503")}},
+}

@@ -1,0 +1,40 @@
+"""Parameters and parts of answers that several routes share, described with the pieces of `words`."""
+from __future__ import annotations
+
+from typing import Any
+
+from .schema import FLAG, ID, INTEGER, NAME, NUMBER, TEXT, TIME, parameter, whole
+
+FROM, TO = (parameter(name, TIME, "ISO 8601; without a zone UTC") for name in ("from", "to"))
+QUEUE, PARTITION, GROUP = parameter("queue", NAME), parameter("partition", NAME), parameter("consumerGroup", NAME)
+PAGINATION = whole(limit=INTEGER, offset=INTEGER)
+DONE = {"const": True}
+SIX_COUNTS = whole(total=INTEGER, pending=INTEGER, processing=INTEGER, completed=INTEGER, failed=INTEGER,
+                   deadLetter=INTEGER)
+HEAD = {"id": ID, "name": TEXT, "namespace": TEXT, "task": TEXT, "createdAt": TIME}
+MESSAGES = whole(total=INTEGER, pending=INTEGER, processing=INTEGER)
+PLACE = {"id": ID, "transactionId": TEXT, "partitionId": ID, "queuePath": TEXT, "queue": TEXT, "partition": TEXT}
+# origin of a redriven message
+ORIGIN = {"originTransactionId": TEXT, "originQueue": TEXT, "originPartition": TEXT, "originOffset": INTEGER}
+WAS = {"timestamp": "2026-01-02T03:04:05.678Z"}
+
+
+def each(kind: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Returns members of one kind."""
+    return dict.fromkeys(names, kind)
+
+
+def integers(*names: str) -> dict[str, Any]:
+    return each(INTEGER, *names)
+
+
+SPAN = {"timeRange": whole(**{"from": TIME, "to": TIME}), "bucketMinutes": INTEGER}
+WORKER = {"hostname": TEXT, **integers("port", "workerId", "avgEventLoopLagMs", "maxEventLoopLagMs", "freeSlots",
+                                       "dbConnections", "jobQueueSize", "messagesProcessed")}
+LAG = {"avgLagMs": NUMBER, "maxLagMs": INTEGER}
+OPS = ("push", "pop", "ack")
+PEERLESS = whole(enabled=FLAG, running=FLAG, server_id=TEXT,
+                 queue_config_cache=whole(**integers("size", "hits", "misses"), hit_rate=NUMBER),
+                 server_health=whole(**integers("servers_tracked", "servers_alive", "servers_dead",
+                                                "heartbeats_received", "restarts_detected")),
+                 maintenance_mode=FLAG, pop_maintenance_mode=FLAG)

@@ -1,0 +1,1 @@
+"""Families of /metrics/prometheus, and the history from which pages draw."""

@@ -1,0 +1,47 @@
+"""The doctor's findings as metrics."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from ..routes.doctor import CHECKS, LEVELS, examined
+from .families import Families
+
+EVERY_S = 60.0      # between two rounds
+
+
+class Rounds:
+    """Runs rounds of all checks: one at a time, at most one a minute, and only while scrapes come. A scrape shows the
+    last round and starts the next one without waiting for it."""
+
+    def __init__(self, control: Any):
+        self.control = control
+        self.findings: list[dict[str, str]] = []
+        self.seconds = self.ended = 0.0
+        self._began = -EVERY_S
+        self._task: asyncio.Task | None = None
+
+    def tell(self, families: Families) -> None:
+        now = time.monotonic()
+        if now - self._began >= EVERY_S and (self._task is None or self._task.done()):
+            self._began = now
+            self._task = asyncio.create_task(self._round(), name="doctor")
+        if not self.ended:
+            return
+        for check in CHECKS:
+            for level in LEVELS[1:]:
+                families.add("queend_doctor_finding", "What queend doctor finds: how many of a check and level.",
+                             {"check": check, "level": level},
+                             sum((one["check"], one["level"]) == (check, level) for one in self.findings))
+        families.gauge("queend_doctor_round_seconds", "How long its last round took.", round(self.seconds, 6))
+        families.gauge("queend_doctor_round_timestamp_seconds", "When that round ended.", self.ended)
+
+    async def _round(self) -> None:
+        self.findings = await examined(self.control)
+        self.seconds, self.ended = time.monotonic() - self._began, time.time()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -1,0 +1,200 @@
+"""/api/v1/dlq: dead letters listed, purged, redriven. They are copies: they outlive the message and its retention."""
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import Request
+
+from ..._core import read_partition_id, read_partition_number
+from ...auth.levels import ADMIN, READ
+from ..database import rows, seed_of
+from ..http.answer import Json, Refusal, is_whole, not_found
+from ..http.body import body_object
+from ..http.moments import ts3
+from ..http.paged import Page
+from ..http.query import Query, moment_of
+from ..http.route import Paged, Routes
+from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, parameter, record, whole
+from ..http.schemas import DONE, FROM, GROUP, ORIGIN, PAGINATION, PARTITION, QUEUE, TO
+from .record import embedded, opened
+from .redrive import origin_of, redrive
+from .sealing import revealed
+
+router = Routes("dead letters")
+
+PAGE_MOST = 1000
+TOTAL_MOST = 100_000      # largest count; there may be more
+CHUNK = 200               # dead letters per transaction
+REDRIVE_MOST = 10_000     # per request
+
+ERROR = parameter("error", TEXT, "a text that the error has in it")
+FILTERS = (GROUP, PARTITION, FROM, TO, ERROR)
+
+QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
+FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s, %s) AS d"
+COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s, %s)"
+SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
+            FROM queend.dead_show(%s)"""
+DELETE = "SELECT queend.dead_delete(%s)"
+# One pass over the dead letters of the named partitions, however many are wanted of each.
+NAMED = """SELECT d.id, u.ord FROM queend.dead_letters d
+     JOIN unnest(%s::int[], %s::bigint[], %s::text[]) WITH ORDINALITY AS u (part, at, name, ord)
+        ON u.part = d.partition_id AND u.at = d.record_offset LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
+     WHERE d.queue_id = %s AND d.partition_id = ANY (%s) AND COALESCE(d.group_name, g.name) = u.name
+     ORDER BY d.failed_at, d.id"""
+
+
+async def _queue(request: Request, name: str) -> int:
+    found = await rows(request, QUEUE_ID, name)
+    return found[0].id if found else 0      # 0 is the number of no queue
+
+
+def _filters(query: Query) -> tuple[str | None, str | None, int | None, int | None]:
+    """Returns partition, group, and the moments of the failure, as dead_find and dead_count take them."""
+    return query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to")
+
+
+class Letter:
+    """A row of dead_show in the form that `opened` takes."""
+
+    def __init__(self, row: Any):
+        self.payload, self.body, self.n, self.place = row.payload, row.body, row.n, row.place
+        self.transaction_id, self.id = row.transaction_id, row.message_id
+
+
+@router.declare("GET /api/v1/dlq", READ, whole(
+    messages=array(whole(*ORIGIN, id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
+                         consumerGroup=TEXT,
+                         errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
+                         failedAt=TIME, offset=INTEGER, **ORIGIN)), total=INTEGER, pagination=PAGINATION),
+                [QUEUE, *FILTERS], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
+async def dead_list(request: Request) -> Json:
+    """Dead letters with their payloads, newest failure first; `from` and `to` are of the failure. `total` counts to
+    100 000."""
+    page = Page(request)
+    name, error = page.text("queue"), page.text("error")
+    wanted = (None if name is None else await _queue(request, name), *_filters(page))
+    found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset, error)]
+    ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST, error)
+    seed = await seed_of(request)
+    messages = []
+    for row in await rows(request, SHOW, found):
+        payload, text, id = opened(Letter(row))
+        messages.append({"id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id),
+                         "queue": row.queue, "partition": row.partition, "consumerGroup": row.group_name,
+                         "errorMessage": row.error, "retryCount": row.retries,
+                         "data": embedded(revealed(row, payload)[0]), "producerSub": row.producer_sub,
+                         "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset,
+                         **origin_of(row.headers)})
+    return Json({"messages": messages, "total": total, "pagination": page.shown})
+
+
+@router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
+                [{**QUEUE, "required": True}, *FILTERS], where="query", exact=True)
+async def dead_purge(request: Request) -> Json:
+    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from, to and error
+    leave; 400 without a queue."""
+    query = Query(request)
+    name = query.text("queue")
+    if name is None:
+        raise Refusal(400, "queue is required", "queue_required")
+    wanted = (await _queue(request, name), *_filters(query))
+    if not wanted[0]:
+        raise not_found("Queue")
+    deleted = 0
+    while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0, query.text("error"))]:
+        ((gone,),) = await rows(request, DELETE, found)
+        deleted += gone
+        if not gone:
+            break
+    return Json({"success": True, "queue": name, "deleted": deleted})
+
+
+@router.declare("POST /api/v1/dlq/redrive", ADMIN, whole(success=DONE, queue=TEXT, redriven=INTEGER, left=FLAG),
+                body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
+                                 error=TEXT,
+                                 limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
+                                 messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
+                                                       offset=INTEGER, consumerGroup=NAME, payload=ANY)))),
+                example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True,
+                exact=True)
+async def dead_redrive(request: Request) -> Json:
+    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit`
+    (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a dead
+    letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of filters
+    names them one by one, as the list does; one with `payload` comes back with that instead of its own. 404 for an
+    unknown queue."""
+    wanted = await body_object(request, strict=True)
+    names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
+                                                 "targetPartition")}
+    if not names["queue"]:
+        raise Refusal(400, "queue is required", "queue_required")
+    from_, to = (None if wanted.get(key) is None else moment_of(key, wanted[key]) for key in ("from", "to"))
+    limit = wanted.get("limit", REDRIVE_MOST)
+    if not is_whole(limit) or not 1 <= limit <= REDRIVE_MOST:
+        raise Refusal(400, f"limit must be a whole number from 1 to {REDRIVE_MOST}", "invalid_request")
+    queue = await _queue(request, names["queue"])
+    if not queue:
+        raise not_found("Queue")
+    if "messages" in wanted:
+        if {"consumerGroup", "partition", "from", "to", "error", "limit"} & set(wanted):
+            raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
+        payloads = await _named(request, queue, wanted["messages"])
+        ids, left = list(payloads), False
+    else:
+        ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to,
+                                           limit + 1, 0, _error(wanted))]
+        left = len(ids) > limit
+        ids = ids[:limit][::-1]
+        payloads = {}
+    control = request.app.state.control
+    redriven, queues = 0, set()
+    for at in range(0, len(ids), CHUNK):
+        async with control.pool.connection() as connection:
+            made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"],
+                                       payloads)
+        redriven += len(made)
+        queues |= into
+    for name in queues:
+        control.core.notify(name)
+    return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
+
+
+async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes | None]:
+    """Returns dead letters by partition, offset and group, in the order they failed, with their new payloads. Skips
+    messages that are not dead letters any more."""
+    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(
+            isinstance(one, dict) for one in messages):
+        raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
+                      "invalid_request")
+    seed = await seed_of(request)
+    parts, offsets, groups = [], [], []
+    for place, one in enumerate(messages):
+        partition, offset, group = one.get("partitionId"), one.get("offset"), _name(one, "consumerGroup")
+        number = read_partition_number(seed, partition.encode()) if isinstance(partition, str) else None
+        if number is None or group is None or not is_whole(offset) or not 0 <= offset < 2**63:
+            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead "
+                               f"letters shows them", "invalid_request")
+        parts.append(number)
+        offsets.append(offset)
+        groups.append(group)
+    found = await rows(request, NAMED, parts, offsets, groups, queue, list(set(parts)))
+    return {row.id: orjson.dumps(one["payload"]) if "payload" in (one := messages[row.ord - 1]) else None
+            for row in found}
+
+
+def _error(wanted: dict[str, Any]) -> str | None:
+    """Returns the text of a body that the errors must contain."""
+    value = wanted.get("error")
+    if value is not None and (not isinstance(value, str) or "\0" in value or not value):
+        raise Refusal(400, "error must be a text without NUL that is not empty", "invalid_request")
+    return value
+
+
+def _name(wanted: dict[str, Any], key: str) -> str | None:
+    value = wanted.get(key)
+    if value is not None and (not isinstance(value, str) or len(value.encode()) > 255 or "\0" in value or not value
+                              and key != "partition"):
+        raise Refusal(400, f"{key} must be a text of 1 to 255 bytes without NUL", "invalid_name")
+    return value

@@ -1,0 +1,264 @@
+"""GET /api/v1/system/doctor: problems, present or approaching, with the observation and the remedy.
+
+A check is a function that yields findings. Each queries the database once, for figures that are kept anyway. A check
+that fails is a finding itself, and the others go on."""
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import psycopg
+from fastapi import Request
+from psycopg.rows import dict_row
+
+from ...auth.levels import READ
+from ...services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
+from ...settings.origins import uses_embedded
+from ..http.answer import Json
+from ..http.moments import now_us, ts3
+from ..http.route import Routes
+from ..http.schema import TEXT, TIME, array, whole
+from .health import FATAL
+from .maintenance import NONE
+from .plans import lanes, plans
+from .standbys import standbys
+
+router = Routes("system")
+LEVELS = ("ok", "notice", "warning", "critical")
+Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
+Finding = tuple[str, str, str, str]      # level, title, observation, remedy
+FORGOTTEN_S, SKEW_S = 3600, 1.0
+MOST = 20      # findings of one check
+REASONS = {"read_only", "refused", "crowded"}      # why a database is away
+TITLES = {"commits_hang": "the database commits nothing", "buffer_full": "the failover buffer has no room"}
+
+HORIZON = """
+SELECT 'session ' || a.pid || coalesce(' of ' || nullif(a.application_name, ''), '') || ', '
+       || coalesce(a.state, 'unknown') AS who, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
+       age(a.backend_xmin)::bigint AS xids
+  FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
+   AND a.backend_type <> 'autovacuum worker' AND clock_timestamp() - a.xact_start > make_interval(secs => 300)
+UNION ALL
+SELECT 'prepared transaction ' || p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::float8,
+       age(p.transaction)::bigint
+  FROM pg_prepared_xacts p WHERE clock_timestamp() - p.prepared > make_interval(secs => 300)
+ ORDER BY 2 DESC LIMIT 20"""
+SLOTS = """
+SELECT s.slot_name AS name, s.active, s.wal_status AS status, s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL AS holds,
+       CASE WHEN pg_is_in_recovery() THEN 0
+            ELSE coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0) END::bigint AS kept
+  FROM pg_replication_slots s ORDER BY 5 DESC LIMIT 20"""
+TABLES = """
+SELECT s.relname AS name, s.n_live_tup AS live, s.n_dead_tup AS dead, s.n_tup_upd AS updates, s.n_tup_hot_upd AS hot,
+       coalesce(to_char(greatest(s.last_vacuum, s.last_autovacuum) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'),
+                'never') AS vacuumed,
+       pg_relation_size(s.relid) AS bytes
+  FROM pg_stat_user_tables s WHERE s.schemaname = 'queend'"""
+SERVER = """
+SELECT current_setting('autovacuum') = 'on' AS autovacuum, current_setting('max_connections')::int AS most,
+       (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend')::int AS used,
+       age(d.datfrozenxid)::bigint AS age, pg_database_size(d.oid) AS bytes,
+       extract(epoch FROM clock_timestamp())::float8 AS clock, current_setting('max_wal_size') AS wal,
+       current_setting('server_version_num')::int / 10000 AS major
+  FROM pg_database d WHERE d.datname = current_database()"""
+CHECKPOINTS = """SELECT num_timed AS timed, num_requested AS requested FROM pg_stat_checkpointer"""
+CHECKPOINTS_OLD = """SELECT checkpoints_timed AS timed, checkpoints_req AS requested FROM pg_stat_bgwriter"""
+LOCKED = """
+SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS seconds,
+       pg_blocking_pids(a.pid)::text AS by
+  FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
+   AND clock_timestamp() - a.query_start > make_interval(secs => 5) ORDER BY 2 DESC LIMIT 20"""
+# Numbers of 32 bits: how many are in use. Counted like names: a few rows for each queue.
+NUMBERS = """
+SELECT c.kind, sum(c.n)::bigint AS used FROM queend.name_counts c GROUP BY c.kind
+HAVING sum(c.n) > 1073741823 ORDER BY c.kind"""
+STANDING = """
+SELECT s.queue, s.name, count(*) AS partitions, min(s.since) AS since, max(s.lapses) AS lapses
+  FROM queend.standing_list(NULL) AS s GROUP BY 1, 2 ORDER BY 4 LIMIT 20"""
+LAGGING = """
+SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() AS g
+ WHERE g.oldest < queend.now_us() - 3600000000
+   AND COALESCE(g.consumed_at, 0) < queend.now_us() - 3600000000 ORDER BY g.oldest LIMIT 20"""
+
+
+def size(count: float) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
+
+
+def span(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.1f} s"
+
+
+async def horizon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(HORIZON):
+        yield ("critical" if row["seconds"] > FORGOTTEN_S else "warning",
+               f"{row['who']} keeps PostgreSQL from removing dead rows",
+               f"open for {span(row['seconds'])}, {row['xids'] or 0} transactions old",
+               "End it (pg_terminate_backend, ROLLBACK PREPARED); idle_in_transaction_session_timeout ends those "
+               "that are forgotten")
+
+
+async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(SLOTS):
+        lost = row["status"] in ("unreserved", "lost")
+        if lost or not row["active"] and (row["kept"] > 1 << 30 or row["holds"]):
+            yield ("critical" if lost or row["kept"] > 16 << 30 else "warning",
+                   f"the replication slot {row['name']} {'has lost its WAL' if lost else 'is not read'}",
+                   f"{size(row['kept'])} of WAL kept{', dead rows too' if row['holds'] else ''}",
+                   "Start its reader, or drop it: SELECT pg_drop_replication_slot(…)")
+
+
+async def tables(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(TABLES):
+        if row["dead"] > 100_000 and row["dead"] > 0.2 * row["live"]:
+            yield ("warning", f"the table {row['name']} has many dead rows",
+                   f"{row['dead']} dead beside {row['live']} live, {size(row['bytes'])}, vacuumed {row['vacuumed']}",
+                   "Look for who holds the horizon, and for cancelled vacuums in the server's log")
+        if row["updates"] > 100_000 and row["hot"] < 0.8 * row["updates"] and row["name"] == "cursors":
+            yield ("notice", f"updates of the table {row['name']} touch its indexes",
+                   f"{100 * row['hot'] // row['updates']} % of {row['updates']} were HOT",
+                   "Dead rows that cannot be removed fill its pages: look for who holds the horizon")
+
+
+async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    before = time.time()
+    (row,) = await ask(SERVER)
+    middle = (before + time.time()) / 2
+    if not row["autovacuum"]:
+        yield ("critical", "automatic vacuum is off", "autovacuum = off", "Turn it on: without it tables only grow")
+    if row["used"] > 0.8 * row["most"]:
+        yield ("critical" if row["used"] >= row["most"] - 3 else "warning", "connections are running out",
+               f"{row['used']} of {row['most']}", "Raise max_connections, or lower QUEEND_SLOTS and NUM_WORKERS")
+    if abs(row["clock"] - middle) > SKEW_S:
+        yield ("warning", "the clocks of database and daemon differ", f"{row['clock'] - middle:+.1f} s",
+               "Have both set by NTP; delays and leases go by the database's clock")
+    if row["age"] > 1_000_000_000:
+        yield ("critical", "transaction ids are running out", f"the oldest is {row['age']} old, 2 000 000 000 end it",
+               "VACUUM FREEZE, and look for who holds the horizon")
+    (count,) = await ask(CHECKPOINTS if row["major"] >= 17 else CHECKPOINTS_OLD)
+    if count["requested"] > 20 and count["requested"] > count["timed"]:
+        yield ("notice", "checkpoints come before their time",
+               f"{count['requested']} requested, {count['timed']} timed",
+               f"Raise max_wal_size ({row['wal']}): each checkpoint makes the next write of a page a full page of WAL")
+
+
+async def numbers(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(NUMBERS):
+        yield ("critical" if row["used"] > 1_932_735_282 else "warning", f"numbers of {row['kind']}s are running out",
+               f"{row['used']} of 2147483647 are in use",
+               "Delete queues that nobody needs, or have idle partitions removed sooner (PARTITION_CLEANUP_DAYS)")
+
+
+async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(LOCKED):
+        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
+               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend stops traffic")
+
+
+async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    known = control.core.database()
+    for doubt in known["doubts"]:
+        if doubt == "away" and REASONS.intersection(known["doubts"]):
+            continue      # the reason is a finding
+        yield ("critical" if doubt in FATAL | REASONS else "warning",
+               TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
+               f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
+    for risk in known["risks"]:
+        name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
+        yield ("critical", "a crash may take what was answered",
+               f"{name} is {'not as it should be' if name == risk else 'local'}", f"Set {name} to on")
+    buffer = control.core.buffer() or NONE
+    if buffer["pending"]:
+        age = time.time() - buffer["oldest"]
+        yield ("warning", "messages wait in the failover buffer",
+               f"{buffer['pending']} in {size(buffer['bytes'])}, the oldest for {span(age)}",
+               "They are stored when the database is back and push maintenance is off")
+    if buffer["failed"]:
+        yield ("critical", "messages of the failover buffer could not be stored", f"{buffer['failed']} in quarantine",
+               "See docs/failover.md")
+    if control.folder.foreign:
+        yield ("warning", "the failover buffer holds messages for other databases",
+               ", ".join(map(str, control.folder.foreign[:MOST])), "queend failover adopt stores them in this one")
+
+
+async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    places = {"of the failover buffer": control.folder.path}
+    if uses_embedded(control.settings):
+        places["of the database"] = control.settings.queend_data_dir
+    for what, path in places.items():
+        if path is not None:
+            used = shutil.disk_usage(path)
+            if used.free < 0.1 * used.total:
+                yield ("critical" if used.free < 0.03 * used.total else "warning", f"the disk {what} is nearly full",
+                       f"{size(used.free)} of {size(used.total)} are free", "Make room, or set retention for queues")
+
+
+async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for row in await ask(STANDING):
+        yield ("warning", f"partitions of {row['queue']} stand for the group {row['name']}",
+               f"{row['partitions']} of them, since {ts3(row['since'])}, {row['lapses']} leases ran out",
+               "A message ends its consumers; a lower deliveryLimit or leaseTime puts it aside sooner")
+
+
+async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    await control.stats.fresh()
+    for row in await ask(LAGGING):
+        yield ("notice", f"nobody reads {row['queue']} for the group {row['name']}",
+               f"{row['lag']} messages wait, the first since {ts3(row['oldest'])}; the group "
+               + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "never consumed any"),
+               f"Start its consumers, or delete it: queend group delete {row['name']} --queue {row['queue']}. It keeps "
+               "what others have completed")
+
+
+async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for service in control.services:
+        for event, one in service.failing.items():
+            seconds = time.time() - one.since
+            yield ("critical" if seconds > FORGOTTEN_S else "warning",
+                   f"the service {type(service).__name__.lower()} fails: {event}",
+                   f"{one.passes} passes one after the other, for {span(seconds)}: {one.error[:200]}",
+                   "Repair what the error names; what the service does waits until a pass succeeds")
+
+
+async def surroundings(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    for one in (*of_tables(await ask(FOREIGN)), *of_settings(await ask(SETTINGS))):
+        yield one.level, one.title, one.seen, one.advice
+
+
+CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
+          "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
+          "unread": unread, "services": services, "surroundings": surroundings}
+SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
+              findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
+                                   advice=TEXT)))
+
+
+async def examined(control: Any) -> list[dict[str, str]]:
+    """Returns the findings of all checks, worst first."""
+    findings: list[dict[str, str]] = []
+
+    async def ask(query: str) -> list[dict[str, Any]]:
+        async with control.pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            return await (await cursor.execute(query)).fetchall()
+
+    for name, check in CHECKS.items():
+        try:
+            async for level, title, evidence, advice in check(control, ask):
+                findings.append({"check": name, "level": level, "title": title, "evidence": evidence, "advice": advice})
+        except (psycopg.Error, OSError) as error:
+            findings.append({"check": name, "level": "warning", "title": f"the check {name} could not be made",
+                             "evidence": str(error).strip()[:200], "advice": "Look at /health"})
+    return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
+
+
+@router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
+async def doctor(request: Request) -> Json:
+    """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
+    at."""
+    findings = await examined(request.app.state.control)
+    return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(now_us()),
+                 "checks": list(CHECKS), "findings": findings})

@@ -1,0 +1,297 @@
+"""/api/v1/consumer-groups: positions and lag of groups, moving and deleting them. Lags are differences of offsets: live
+for one group, kept figures for all groups (`services/stats`)."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import Request
+
+from ..._core import read_partition_id
+from ...auth.levels import ADMIN, EVERY_QUEUE, READ, READS, WRITE
+from ...auth.permits import allows, reads_group
+from ...auth.refused import lacking
+from ..database import rows, seed_of
+from ..http.answer import Json, PathName, Refusal, is_whole, not_found
+from ..http.body import body_object
+from ..http.moments import age_s, ts3
+from ..http.paged import Page
+from ..http.query import Query, moment_of
+from ..http.read_request import entries_of
+from ..http.rights import limits
+from ..http.route import Paged, Routes
+from ..http.schema import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body,
+                           parameter, record, whole)
+from ..http.schemas import DONE, QUEUE, WAS, integers
+
+router = Routes("groups")
+GROUP_NAME = {**TEXT, "examples": ["billing"]}
+
+
+def mapping(values: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values}
+
+
+PAGE = 1000             # partitions moved per transaction, which locks their cursors
+SHOWN = Paged(500, far=0, least=1)
+LAGGING_S = 300         # a group is Lagging if a message has waited longer for it
+HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
+OFFSET_MOST = 2**63 - 1
+
+LIST = "SELECT *, queend.now_us() AS now FROM queend.group_list() LIMIT %s OFFSET %s"
+SEARCH = """SELECT *, queend.now_us() AS now FROM queend.group_list() g
+             WHERE (%s::text IS NULL OR strpos(lower(g.name), lower(%s)) > 0)
+               AND (%s::text IS NULL OR g.queue = %s) LIMIT %s OFFSET %s"""
+LAGGING = "SELECT *, queend.now_us() AS now FROM queend.group_lagging(queend.now_us() - %s * 1000000::bigint, %s)"
+SHOW = "SELECT *, queend.now_us() AS now FROM queend.group_show(%s, %s)"
+PAUSED = """SELECT q.name AS queue, g.name FROM queend.paused p JOIN queend.consumer_groups g ON g.id = p.group_id
+              JOIN queend.queues q ON q.id = p.queue_id WHERE p.group_id <> 0"""
+STANDING = "SELECT * FROM queend.standing_list(%s)"
+DELETE = "SELECT * FROM queend.group_delete(%s, %s, %s)"
+SUBSCRIBE = "SELECT queend.group_subscribe(%s, %s)"
+FIND = """SELECT q.id AS queue_id, g.id AS group_id, p.id AS partition_id
+            FROM queend.queues q
+            LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = %s
+            LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = %s
+           WHERE q.name = %s"""
+COMMIT = "SELECT * FROM queend.group_commit(%s, %s::text[], %s::text[], %s::bigint[])"
+SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
+
+
+async def tell(request: Request, *queues: str, moved: bool = True) -> None:
+    """Notifies this daemon that these queues were changed, and waits until it has read the change, so that a client
+    with the answer finds the new state. moved: positions of groups were changed, not only options or pauses. Other
+    daemons see it within a second. Waits at most a second if a daemon cannot reload now."""
+    core = request.app.state.control.core
+    if not queues:
+        return
+    ((version,),) = await rows(request, "SELECT version FROM queend.catalog")
+    for i in range(HEARD_TRIES):
+        if i % (HEARD_TRIES // 4) == 0:      # a running reload may be older than the change
+            for queue in queues:
+                core.notify(queue, moved=moved)
+        if core.version() >= version:
+            return
+        await asyncio.sleep(HEARD_PAUSE_S)
+
+
+@router.declare("GET /api/v1/consumer-groups", READ,
+                array(whole("paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
+                            **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
+                            state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
+                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
+                            pausedBy={"enum": ["group", "queue"]})),
+                [QUEUE], where="query", page=Paged(search="the group's name"))
+async def group_list(request: Request) -> Json:
+    """Consumer groups of every queue, by name and queue; a group is listed from its first request on. `members` are
+    its cursors; `totalLag` and `partitionsWithLag` count partitions without a cursor, too. `maxTimeLag` is how long the
+    first message that is due has waited; above 300 s the state is `Lagging`. It is `Dead` if messages are
+    due and the group, which has cursors, never took any. A group that is paused says whether it is
+    itself (`pausedBy` `group`) or with all of its queue. The header `Link` names the next page where there is one."""
+    page = Page(request)
+    search, queue = page.search, page.text("queue")
+    await request.app.state.control.stats.fresh()
+    found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, *page.asked)
+                                    if search or queue else rows(request, LIST, *page.asked)))
+    themselves = ({(row.queue, row.name) for row in await rows(request, PAUSED)}
+                  if any(row.paused for row in found) else set())
+    return Json([{
+        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
+        "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.oldest, row.now),
+        "state": _state(row),
+        "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
+        **({"paused": True, "pausedBy": "group" if (row.queue, row.name) in themselves else "queue"}
+           if row.paused else {})} for row in found],
+        headers=headers)
+
+
+def _state(row: Any) -> str:
+    if age_s(row.oldest, row.now) > LAGGING_S:
+        return "Lagging"
+    due = row.oldest is not None and row.oldest <= row.now
+    return "Dead" if due and row.members and not row.consumed else "Stable"
+
+
+@router.declare("GET /api/v1/consumer-groups/lagging", READ, array(
+    whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
+          offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER, oldest_unconsumed_at=SOME_TIME,
+          last_consumed_at=SOME_TIME)),
+    [parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 3600})], page=SHOWN)
+async def group_lagging(request: Request) -> Json:
+    """Partitions whose first message to consume has waited longer than `minLagSeconds`, longest first. A message that
+    is delivered later counts from then."""
+    page = Page(request)
+    await request.app.state.control.stats.fresh()
+    seed = await seed_of(request)
+    return Json([{
+        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition,
+        "partition_id": read_partition_id(seed, row.partition_id),
+        "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag,
+        "time_lag_seconds": age_s(row.waiting_since, row.now),
+        "lag_hours": round(age_s(row.waiting_since, row.now) / 3600, 2),
+        "oldest_unconsumed_at": ts3(row.oldest),
+        "last_consumed_at": ts3(row.consumed_at)}
+        for row in await rows(request, LAGGING, page.whole("minLagSeconds", 3600, 0, 2**31), page.limit)])
+
+
+@router.declare("GET /api/v1/consumer-groups/{group}", READ, mapping(
+    whole(partitions=array(whole(
+        "standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER,
+        offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
+        leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
+async def group_show(request: Request, group: PathName) -> Json:
+    """Where the group stands, by queue: partitions where it has a cursor or messages to consume, at most `limit` of
+    each queue. {} where there is none, and when there is no such group. A token that is limited to queues or groups
+    sees those it may read; 403 where it may read none for this group."""
+    queues: dict[str, Any] = {}
+    rules = limits(request)
+    if not reads_group(rules, group):
+        raise Refusal(403, lacking(READS, EVERY_QUEUE, group), "forbidden")
+    await request.app.state.control.stats.fresh()
+    standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
+    for row in await rows(request, SHOW, group, Page(request).limit):
+        if not allows(rules, row.queue, READS, group):
+            continue
+        queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
+            "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
+            "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
+            "offsetLag": row.lag, "timeLagSeconds": age_s(row.waiting_since, row.now),
+            "leaseActive": row.leased, **(
+                {"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id))
+                else {})})
+    return Json(queues)
+
+
+@router.declare("DELETE /api/v1/consumer-groups/{group}", ADMIN,
+                whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG),
+                [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
+async def group_delete(request: Request, group: PathName) -> Json:
+    """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when
+    used again."""
+    metadata, partitions, existed = await _delete(request, group, None)
+    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata,
+                 "existed": existed})
+
+
+@router.declare("DELETE /api/v1/consumer-groups/{group}/queues/{queue}", ADMIN,
+                whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG,
+                      existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
+async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
+    """The same in one queue."""
+    metadata, partitions, existed = await _delete(request, group, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions,
+                 "metadataDeleted": metadata, "existed": existed})
+
+
+async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool, int, bool]:
+    metadata = Query(request).flag("deleteMetadata", True)
+    gone = await rows(request, DELETE, group, queue, metadata)
+    await tell(request, *(row.queue for row in gone))
+    return metadata, sum(row.partitions for row in gone), bool(gone)
+
+
+@router.declare("POST /api/v1/consumer-groups/{group}/subscription", WRITE,
+                whole(success=DONE, consumerGroup=TEXT, newTimestamp=TEXT, rowsUpdated=INTEGER),
+                body=body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT)),
+                example={"subscriptionTimestamp": WAS["timestamp"]}, exact=True)
+async def group_subscribe(request: Request, group: PathName) -> Json:
+    """Moves the start of the group's recorded subscriptions; what was consumed already stays consumed."""
+    wanted = (await body_object(request, strict=True)).get("subscriptionTimestamp")
+    if wanted is None:
+        raise Refusal(400, "Missing subscriptionTimestamp in request body", "invalid_request")
+    moved = await rows(request, SUBSCRIBE, group, moment_of("subscriptionTimestamp", wanted))
+    await tell(request, *(queue for (queue,) in moved))
+    return Json({"success": True, "consumerGroup": group, "newTimestamp": wanted, "rowsUpdated": len(moved)})
+
+
+SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum": 0})
+
+
+@router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/seek", WRITE,
+                whole("targetOffset", success=DONE, consumerGroup=TEXT, queueName=TEXT, seekToEnd=FLAG,
+                      targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
+                body=body(SEEK_BODY), example={"toEnd": True}, exact=True)
+async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
+    """Moves the group in all partitions of a queue, those it has not read and those to come included: to the end,
+    behind a time, or to an offset. 404 when there is no such queue or group."""
+    to_end, at, offset = _target(await body_object(request, strict=True))
+    if not to_end and at is None and offset is None:
+        raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
+    updated, after = 0, 0
+    found = await _found(request, group, queue)
+    while after is not None:
+        ((moved, _, after),) = await rows(request, SEEK, found.queue_id, found.group_id, None, after, PAGE, at, offset)
+        updated += moved
+    await tell(request, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end,
+                 "targetTimestamp": ts3(at), **({} if offset is None else {"targetOffset": offset}),
+                 "partitionsUpdated": updated})
+
+
+@router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", WRITE,
+                whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, partitionName=TEXT, updated=FLAG,
+                      cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0},
+                exact=True)
+async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
+    """Moves the group in one partition; to the end where the body names nothing. `updated` is false where it stood
+    there, without a lease or a pause. 404 when there is no such queue, partition or group."""
+    _, at, offset = _target(await body_object(request, strict=True, required=False))
+    found = await _found(request, group, queue, partition)
+    ((moved, moved_to, _),) = await rows(request, SEEK, found.queue_id, found.group_id, found.partition_id, 0, 1, at,
+                                         offset)
+    await tell(request, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition,
+                 "updated": moved > 0, "cursorMovedTo": ts3(moved_to)})
+
+
+@router.declare("POST /api/v1/consumer-groups/{group}/offsets", WRITE,
+                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, error=TEXT))),
+                where="body.entries", body=body(
+                    record(["entries"], entries=array(
+                        record(["queue", "offset"], queue=NAME,
+                               partition={"oneOf": [NAME, INTEGER], "default": "Default"},
+                               offset={**INTEGER, "minimum": 0})))),
+                example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]})
+async def group_commit(request: Request, group: PathName) -> Json:
+    """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move
+    forward, never back."""
+    _, items = await entries_of(request)
+    wanted = [(one.queue(), one.partition(), one.whole("offset", None)) for one in items]
+    found = await rows(request, COMMIT, group, *map(list, zip(*wanted, strict=True)))
+    return Json({"entries": [
+        {"queue": queue, "partition": partition, "offset": row.committed,
+         **({"error": "UNKNOWN_TOPIC_OR_PARTITION"} if row.committed is None else {})}
+        for (queue, partition, _), row in zip(wanted, found, strict=True)]})
+
+
+async def _found(request: Request, group: str, queue: str, partition: str | None = None) -> Any:
+    """Returns the numbers of a queue, a group and a partition (None: no partition). Refuses names that do not exist."""
+    found = await rows(request, FIND, group, partition, queue)
+    if partition is not None and (not found or found[0].partition_id is None):
+        raise not_found("Partition", success=False)
+    if not found:
+        raise not_found("Queue", success=False)
+    if found[0].group_id is None:
+        raise not_found("Consumer group", success=False)
+    return found[0]
+
+
+def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
+    """Returns (to the end, behind this moment in µs, to this offset), of which the body names at most one. Refuses two
+    of them, and `toEnd: false` alone."""
+    to_end, offset = wanted.get("toEnd"), wanted.get("offset")
+    if to_end is not None and not isinstance(to_end, bool):
+        raise Refusal(400, "toEnd must be true or false", "invalid_request")
+    named = [name for name in ("toEnd", "timestamp", "offset") if wanted.get(name, False) is not False]
+    if len(named) > 1:
+        raise Refusal(400, f"{' and '.join(named)} contradict each other: name one of them", "invalid_request")
+    if to_end is False and not named:
+        raise Refusal(400, "toEnd is false: name 'toEnd': true, 'timestamp' or 'offset'", "invalid_request")
+    if to_end:
+        return True, None, None
+    if wanted.get("timestamp") is not None:
+        return False, moment_of("timestamp", wanted["timestamp"]), None
+    if offset is not None and not (is_whole(offset) and 0 <= offset <= OFFSET_MOST):
+        raise Refusal(400, "offset must be a whole number of at least 0", "invalid_request")
+    return False, None, offset

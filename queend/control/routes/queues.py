@@ -1,0 +1,199 @@
+"""/api/v1/resources/queues: list, one with its partitions, delete, clear.
+
+A list shows kept figures (`services/stats`); the partitions of one queue are live: read from heads and cursors.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from ..._core import read_partition_id, read_queue_id
+from ...auth.levels import ADMIN, READ
+from ..database import rows, seed_of
+from ..http.answer import Json, PathName, not_found
+from ..http.moments import ts3
+from ..http.paged import Page
+from ..http.query import Query
+from ..http.route import Paged, Routes
+from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, whole
+from ..http.schemas import DONE, HEAD, MESSAGES, PARTITION, SIX_COUNTS
+from ..options import BY_NAME, shown
+from .groups import tell
+
+router = Routes("queues")
+OPTION = whole(value=ANY, inForce=ANY, unit=TEXT, default=ANY, asked=FLAG)
+
+PARTITIONS_PAGE = Paged(500)
+CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions read per transaction
+
+ROW = """
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
+    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
+    queend.is_paused(q.id, 0) AS paused"""
+LIST = f"""{ROW}
+ FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
+ LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
+# Over all queues: each is read.
+SEARCH = ROW + """
+ FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
+SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}
+
+ONE = """
+SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, queend.options_in_force(q) AS in_force, s.total,
+       s.pending, s.processing, s.completed, s.dead,
+       queend.is_paused(q.id, 0) AS paused
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
+
+PARTITIONS_BY = """
+SELECT p.name, p.created_at, f.*,
+       CASE WHEN f.total < f.head - f.floor
+            THEN (SELECT n.stored FROM queend.newest_stored(f.partition_id) AS n) ELSE f.newest END AS newest_message,
+       (SELECT count(*) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
+  FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x {} LIMIT %s OFFSET %s)) AS f
+  JOIN queend.partitions p ON p.id = f.partition_id ORDER BY {}"""
+PARTITIONS = PARTITIONS_BY.format("WHERE x.queue_id = %s ORDER BY x.queue_id, x.name", "p.name")
+PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
+
+# most partitions for live totals of a queue; those of a larger one are kept figures (`services/stats`)
+SUMMED = 5000
+SOME = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s"
+TOTALS = """
+SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
+    coalesce(sum(f.processing), 0)::bigint AS processing, coalesce(sum(f.completed), 0)::bigint AS completed,
+    coalesce(sum((SELECT count(*) FROM queend.dead_letters d
+    WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
+ FROM queend.partition_figures(%s) AS f"""
+
+CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, -%s::bigint, 0, 0)"      # whatever their delivery moment
+
+COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
+
+
+@router.declare("GET /api/v1/resources/queues", READ,
+                whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES))),
+                page=Paged(search="the name", sorts=tuple(SORTS)))
+async def queue_list(request: Request) -> Json:
+    """Queues, newest first; by `pending` those with the largest backlog first. The header `Link` names the next page
+    where there is one."""
+    page = Page(request)
+    await request.app.state.control.stats.fresh()
+    seed = await seed_of(request)
+    if page.search is None and page.sort == "newest":
+        found, headers = page.of(await rows(request, LIST, *page.asked))
+    else:
+        found, headers = page.of(await rows(request, SEARCH.format(SORTS[page.sort]), page.search, page.search,
+                                            *page.asked, prepare=False))
+    return Json({"queues": [queue_line(row, seed) for row in found]}, headers=headers)
+
+
+@router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
+    "paused", **HEAD, paused=FLAG, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
+    partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS, oldestMessage=SOME_TIME,
+                           newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
+async def queue_show(request: Request, queue: PathName) -> Json:
+    """One queue, its options and its partitions by name, a page of them; 404 if there is none. The totals are of all
+    partitions: of this moment where there are at most 5000, else as they were kept."""
+    head, partitions, totals = await queue_partitions(request, queue)
+    seed = await seed_of(request)
+    return Json({**queue_head(head, seed), "partitions": [{
+        "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at),
+        "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
+        "newestMessage": ts3(row.newest_message)} for row in partitions], "totals": totals, "options": shown(head)})
+
+
+async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:
+    """Returns the queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an
+    unknown queue."""
+    page = Page(request)
+    head = await queue_row(request, queue)
+    partitions = await rows(request, PARTITIONS, head.id, page.limit, page.offset)
+    if not page.offset and len(partitions) < page.limit:      # these are all partitions
+        return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
+    every = [row.id for row in await rows(request, SOME, head.id, SUMMED + 1)]
+    if len(every) <= SUMMED:
+        return head, partitions, counts_of((await rows(request, TOTALS, every))[0])
+    await request.app.state.control.stats.fresh()
+    return head, partitions, counts_of(await queue_row(request, queue))
+
+
+async def queue_row(request: Request, queue: str) -> Any:
+    """Returns the queue with its options and kept figures; refuses an unknown one."""
+    found = await rows(request, ONE, queue)
+    if not found:
+        raise not_found("Queue")
+    return found[0]
+
+
+def counts_of(row: Any) -> dict[str, int]:
+    """Returns the six counts of a partition or queue."""
+    return {"total": row.total or 0, "pending": row.pending or 0, "processing": row.processing or 0,
+            "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
+
+
+@router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG),
+                exact=True)
+async def queue_delete(request: Request, queue: PathName) -> Json:
+    """Deletes the queue with everything in it; deleting one that is not there succeeds."""
+    control = request.app.state.control
+    async with control.pool.connection() as connection:
+        row = await (await connection.execute("SELECT queend.queue_delete(%s)", (queue,))).fetchone()
+    await tell(request, queue)
+    control.sweeper.wake()
+    return Json({"deleted": True, "queue": queue, "existed": row[0]})
+
+
+@router.declare("DELETE /api/v1/queues/{queue}/partitions/{partition}", ADMIN,
+                whole(deleted=DONE, queue=TEXT, partition=TEXT), own=True, exact=True)
+async def partition_delete(request: Request, queue: PathName, partition: PathName) -> Json:
+    """Deletes the partition with everything in it: messages, leases, cursors, dead letters, traces. A push that names
+    it again makes a new one, from offset 0. 404 for an unknown queue or partition."""
+    await queue_row(request, queue)
+    control = request.app.state.control
+    async with control.pool.connection() as connection:
+        row = await (await connection.execute("SELECT queend.partition_delete(%s, %s)", (queue, partition))).fetchone()
+    if not row[0]:
+        raise not_found("Partition")
+    await tell(request, queue)
+    control.sweeper.wake()
+    return Json({"deleted": True, "queue": queue, "partition": partition})
+
+
+@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
+                whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True,
+                exact=True)
+async def queue_clear(request: Request, queue: PathName) -> Json:
+    """Removes the messages stored so far, consumed or not, also those that wait for their moment; queue, partitions
+    and groups stay. All of them, or those of `partition`; 404 for an unknown one."""
+    partition = Query(request).text("partition")
+    head = await queue_row(request, queue)
+    after, last, removed = 0, None, 0
+    if partition is not None:
+        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s",
+                           head.id, partition)
+        if not found:
+            raise not_found("Partition")
+        after, last = found[0].id - 1, found[0].id
+    ((now,),) = await rows(request, "SELECT queend.now_us()")
+    while after is not None and (last is None or after < last):
+        *told, end = await rows(request, CLEAR, head.id, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
+        removed += sum(one.records for one in told)
+        emptied = [one.partition_id for one in told if one.rows]
+        ((ended,),) = await rows(request, "SELECT queend.leases_moot(%s::int[])", emptied)
+        if ended:
+            await tell(request, queue)
+        after = end.partition_id
+    return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
+
+
+def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
+    """Returns the first members of a queue in every list."""
+    return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task,
+            "createdAt": ts3(row.created_at), **({"paused": True} if getattr(row, "paused", False) else {})}
+
+
+def queue_line(row: Any, seed: bytes) -> dict[str, Any]:
+    """Returns a queue as an element of a list."""
+    return {**queue_head(row, seed), "partitions": row.partitions,
+            "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
