@@ -14,6 +14,12 @@ import pytest
 
 QUEEND = Path(__file__).resolve().parents[2] / "queend"
 LEAST = 150      # modules, and imports between them
+# Layers: a module imports from its own and from those before it (docs/inside/decisions/packages.md). The first one has
+# the modules that stand in no package; the connector of Spark imports from that one alone.
+ORDER = ("", "settings", "postgres", "services", "auth", "control", "daemon", "cli")
+# Imports against the order.
+AGAINST = {("queend.settings.checks", "queend.auth.keys"), ("queend.auth.guard", "queend.control.http.static"),
+           ("queend.auth.guard", "queend.control.routes.notify")}
 
 
 def sources() -> dict[str, str]:
@@ -68,6 +74,21 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+def layer(module: str, folders: set[str]) -> str:
+    """Returns the package below queend that a module belongs to, an empty text for modules that lie there loose."""
+    return module.split(".")[1] if ".".join(module.split(".")[:2]) in folders - {"queend"} else ""
+
+
+def against(graph: dict[str, set[str]]) -> set[tuple[str, str]]:
+    """Returns the imports from a package that stands later in ORDER. `queend.__main__` is the command line's."""
+    folders = packages(set(graph))
+    places = {module: layer(module, folders) for module in graph} | {"queend.__main__": "cli"}
+    allowed = {place: set(ORDER[:ORDER.index(place) + 1]) for place in ORDER} | {"spark": {"", "spark"}}
+    allowed["cli"].add("spark")
+    return {(module, other) for module, others in graph.items() for other in others
+            if places[other] not in allowed[places[module]]}
+
+
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     return sources()
@@ -77,6 +98,20 @@ def test_imports_form_no_circle(texts: dict[str, str]) -> None:
     graph = edges(texts)
     assert len(graph) > LEAST and sum(map(len, graph.values())) > LEAST
     assert circle(graph) == []
+
+
+def test_packages_import_in_one_order(texts: dict[str, str]) -> None:
+    assert against(edges(texts)) == AGAINST
+
+
+@pytest.mark.parametrize(("module", "line"), [
+    ("queend.log", "from .settings.model import Settings"), ("queend.postgres.session", "from ..services import peers"),
+    ("queend.services.peers", "def later():\n    from ..control.app import Control"),
+    ("queend.control.app", "from ..daemon.reload import reload"), ("queend.spark.link", "from .. import log, cli"),
+    ("queend.spark.link", "from ..settings.model import Settings")])
+def test_a_planted_import_against_the_order_is_seen(texts: dict[str, str], module: str, line: str) -> None:
+    planted = texts | {module: f"{texts[module]}\n{line}\n"}
+    assert len(against(edges(planted)) - AGAINST) == 1
 
 
 @pytest.mark.parametrize(("line", "seen"), [

@@ -1,4 +1,4 @@
-"""Parameters and parts of answers that several routes share, described with the pieces of `words`."""
+"""Parameters and parts of answers that several routes share, described with the pieces of `schema`."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
-"""/api/v1/analytics: what daemons, workers and queues did over time, read from the minutes they wrote (history.py)."""
+"""/api/v1/analytics: what daemons, workers and queues did over time, read from the minutes they wrote
+(`metrics/history`)."""
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
 """Overview of everything: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums come from the kept
-figures (`services/stats`), rates from the minutes that daemons wrote (history.py)."""
+figures (`services/stats`), rates from the minutes that daemons wrote (`metrics/history`)."""
 from __future__ import annotations
 
 import statistics
