@@ -33,7 +33,7 @@ def make_newer(folder: Path, former: bool) -> Path:
             core = part.read_bytes()
             assert core.count(OLD_CALL) == 2      # alone, and with claims
             (package / part.name).write_bytes(core.replace(OLD_CALL, NEW_CALL))
-        elif part.name == "service":      # it finds its SQL files by where it is
+        elif part.name == "postgres":      # it finds its SQL files by where it is
             shutil.copytree(part, package / part.name, ignore=shutil.ignore_patterns("__pycache__"))
         elif part.name not in ("sql", "__pycache__"):
             (package / part.name).symlink_to(part)

@@ -53,7 +53,7 @@ def test_image_and_chart_agree():
 
 def test_the_metric_that_adds_daemons_is_one_of_ours():
     metric = yaml.safe_load((CHART / "values.yaml").read_text())["autoscaling"]["metric"]
-    assert any(f'"{metric}"' in path.read_text() for path in (ROOT / "queend/control").glob("*.py"))
+    assert any(f'"{metric}"' in path.read_text() for path in (ROOT / "queend/control").rglob("*.py"))
 
 
 def test_the_release_builds_what_can_be_built():
