@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -26,6 +27,13 @@ SELECT min(c.lease_until - queend.now_us()) FROM queend.cursors c JOIN queend.pa
 CONSUMED = """
 SELECT c.committed FROM queend.cursors c JOIN queend.partitions p ON p.id = c.partition_id
   JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s"""
+
+
+def half_closed(local: int, remote: int) -> bool:
+    """Returns True if the other side has closed a connection between these ports (state CLOSE_WAIT)."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(line[1].endswith(f":{local:04X}") and line[2].endswith(f":{remote:04X}") and line[3] == "08"
+               for line in lines)
 
 
 class Stage:
@@ -171,7 +179,9 @@ def test_a_client_that_left_meanwhile(stage: Stage, client: Client, queue: str, 
     try:
         stage.free()
         assert stage.sent.wait(PATIENCE)
+        port = waiting.wire.socket.getsockname()[1]
         waiting.close()
+        until(lambda: half_closed(stage.daemon.port, port), "the kernel has told the daemon's side")
     finally:
         os.kill(stage.daemon.pid, signal.SIGCONT)
     if way == "push":

@@ -46,10 +46,14 @@ def test_what_was_done_is_told_at_the_time_of_the_database(right: Daemon, wrong:
     with right.client() as one, wrong.client() as other:
         for client, count in ((one, 3), (other, 4)):
             client.push(queue, *range(count), partition="a")
-            client.get("/api/v1/resources/overview")      # it has written what it did
-        for client in (one, other):
+
+        def ingested(client: Client) -> int:
+            """Asks for it, and so has the daemon write what it counted, unless it has just done so."""
             page = client.get(f"/api/v1/status?queue={quote(queue)}").json
-            assert sum(point["ingested"] for point in page["throughput"]) == 7
+            return sum(point["ingested"] for point in page["throughput"])
+
+        until(lambda: [ingested(client) for client in (one, other)] == [7, 7], "both have written what they did")
+        for client in (one, other):
             series = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue)}").json["series"]
             assert sum(row["pushMessages"] for row in series) == 7
             assert all(row["pushPerSecond"] <= row["pushMessages"] for row in series)
