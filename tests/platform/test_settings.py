@@ -18,7 +18,7 @@ from support.daemon import Daemon
 from support.flat import core_limit
 from support.http import request
 from support.ports import free_port
-from support.postgres import running
+from support.postgres import running, stand
 from support.tokens import SECRET, bearer, token
 from support.wait import until
 
@@ -422,7 +422,7 @@ def test_room_for_packets(start: Callable[..., Daemon]) -> None:
     so much gets what `rmem_max` says."""
     port = free_port()
     daemon = start(QUEEN_UDP_NOTIFY_PORT=port, QUEEN_UDP_PEERS="127.0.0.1:9", QUEEN_SYNC_RECV_BUFFER_MB=1)
-    daemon.process.send_signal(signal.SIGSTOP)
+    stand(daemon.process.pid)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             for _ in range(8000):
