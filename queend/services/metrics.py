@@ -47,6 +47,7 @@ KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::big
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
         WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1) SELECT count(*)
      FROM old"""
+EXISTING = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s)"
 
 
 def memory() -> tuple[int, int]:
@@ -137,6 +138,9 @@ class Metrics(Running):
         self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → counts already in minutes
         # queue → its sums of Core.tallies since the start; they never fall while the queue exists
         self.totals: dict[str, list[int]] = {}
+        # queues of totals that Core.tallies does not list, as after a restart of the server; those that still exist
+        self._unlisted: set[str] = set()
+        self._existing: set[str] = set()
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task] = set()
@@ -248,7 +252,9 @@ class Metrics(Running):
                 more = [*counts]      # the core forgot the queue, with its server, and counts from 0
             minute.add(key, more, lag_most)
             total[:] = map(add, total, more)
-        self.totals = totals
+        self._unlisted = had.keys() - totals.keys()
+        self._existing &= self._unlisted
+        self.totals = totals | {name: had[name] for name in self._unlisted}
         workers = self._workers()
         for mine, now, before in zip(
             minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
@@ -290,6 +296,7 @@ class Metrics(Running):
                         except BaseException:
                             self._put_back(bucket, one)
                             raise
+                    await self._drop_deleted(connection)
             except psycopg.Error as error:
                 self._failed("metrics_not_kept", error)
                 return
@@ -309,6 +316,14 @@ class Metrics(Running):
             one.drop(keys)
             self.steps += 1
 
+    async def _drop_deleted(self, connection: Any) -> None:
+        """Removes the sums of deleted queues. Asks the database once for each queue that the core no longer lists."""
+        if asked := self._unlisted - self._existing:
+            found = await (await connection.execute(EXISTING, ([*asked],))).fetchall()
+            self._existing |= {name for (name,) in found}
+            for name in (asked & self._unlisted) - self._existing:
+                self.totals.pop(name, None)
+
     def _put_back(self, bucket: int, one: Minute) -> None:
         meanwhile = self._minutes.pop(bucket, None)
         if meanwhile is not None:
@@ -326,6 +341,7 @@ class Metrics(Running):
         return result
 
     async def _clean(self) -> None:
+        self._existing.clear()      # a queue that the core does not list may have been deleted since
         try:
             async with self.pool.connection() as connection:
                 await self._hear(connection)

@@ -12,6 +12,7 @@ import pytest
 from support.client import Client, ack_of
 from support.clock import clock_of
 from support.daemon import Daemon
+from support.postgres import running
 from support.wait import until
 
 
@@ -300,3 +301,32 @@ def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[...
         assert seen["queend_queue_push_requests_total"] == 2
         assert seen["queen_queue_push_messages_per_minute"] in (0, 4)
         assert 60 <= seen["queen_queue_metrics_age_seconds"] <= 121
+
+
+def test_counters_of_queues_survive_a_restart_of_the_database(request) -> None:
+    """The daemon forgets its queues with the server, and counts on; a counter of a deleted queue goes."""
+    def pushed(client: Client) -> dict[str, float]:
+        found = {}
+        for line in client.get("/metrics/prometheus").body.decode().splitlines():
+            if line.startswith("queend_queue_push_messages_total{"):
+                found[line.split('"')[1]] = float(line.rpartition(" ")[2])
+        return found
+
+    with running(request.config.getoption("--postgres")) as server:
+        daemon = Daemon(server.database())
+        with daemon.client() as client:
+            client.push("kept", 1, 2, 3)
+            client.push("deleted", 1)
+            until(lambda: pushed(client) == {"kept": 3, "deleted": 1}, "both are counted")
+            server.restart()
+            until(lambda: daemon.line("server_changed") and client.get("/health").status == 200, "it is back")
+            until(lambda: "queend_queue_stored_messages" in client.get("/metrics/prometheus").body.decode(),
+                  "figures of the database are told again")
+            assert pushed(client) == {"kept": 3, "deleted": 1}
+            until(lambda: client.request("DELETE", "/api/v1/resources/queues/deleted").status == 200, "it is deleted")
+            client.push("kept", 4)
+            until(lambda: pushed(client).get("kept") == 4, "it counts on")
+            client.push("deleted", 2)
+            client.request("DELETE", "/api/v1/resources/queues/deleted")
+            until(lambda: pushed(client) == {"kept": 4}, "the counter of a deleted queue goes")
+        daemon.stop()
