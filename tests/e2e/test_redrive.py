@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from support.client import QUEUE_MODE, Client, data
+from support.client import QUEUE_MODE, Client, ack_of, data
 from support.daemon import Daemon
 from support.wait import until
 
@@ -310,3 +311,25 @@ def test_a_dead_letter_that_is_moved_by_hand_as_well_comes_back_once(client: Cli
     assert redrive(client, queue) == 1
     for group in ("billing", "shipping"):
         assert take(client, queue, group) == [1]
+
+
+def buried(client: Client, queue: str, number: int) -> None:
+    """Makes so many dead letters, which fail one after the other."""
+    client.push(queue, *range(number))
+    while some := client.pop(queue, batch=500):
+        client.ack_batch([{**ack_of(one), "status": "dlq"} for one in some])
+
+
+def test_a_purge_goes_on_behind_what_others_deleted(daemon: Daemon, client: Client, queue: str) -> None:
+    """A whole page of it is deleted by another session while it waits for the lock."""
+    buried(client, queue, 1005)
+    with psycopg.connect(daemon.conninfo) as other, psycopg.connect(daemon.conninfo, autocommit=True) as watcher:
+        other.execute("SELECT queend.dead_delete(ARRAY(SELECT d FROM queend.queues q, queend.dead_find(q.id, NULL,"
+                      " NULL, NULL, NULL, 1000, 0, NULL) AS d WHERE q.name = %s))", (queue,))
+        with ThreadPoolExecutor(1) as pool, daemon.client() as second:
+            purged = pool.submit(second.request, "DELETE", f"/api/v1/dlq?queue={queue}")
+            until(lambda: watcher.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE"
+                                          " '%dead_delete%'").fetchall(), "the purge waits")
+            other.commit()
+            answer = purged.result()
+    assert (answer.status, answer.json["deleted"], client.dead(queue)) == (200, 5, 0)
