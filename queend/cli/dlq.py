@@ -71,7 +71,8 @@ dlq.command("show", help="A dead letter with its error and its payload.")(messag
 def redrive(
     server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
     error: Error = None,
-    limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Only the newest so many.")] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Only the newest so many. Of more than "
+                                                 "10 000 the newest 10 000 go first.")] = None,
     to_queue: Annotated[Optional[str], typer.Option(help="Into this queue, for all groups there.")] = None,
     to_partition: Annotated[Optional[str], typer.Option(help="Into this partition.")] = None,
     yes: Yes = False, dry_run: DryRun = False,
@@ -79,7 +80,8 @@ def redrive(
     """Send dead letters back, in the order they failed."""
     found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to, error)
-    total = counted(server, queue=queue, **wanted)
+    now = server.get("/api/v1/dlq", limit=1, queue=queue, **wanted) or {}
+    total = int(now.get("total", 0))
     if not total:
         known(server, queue, partition, group)
     count = total if limit is None else min(total, limit)
@@ -93,6 +95,9 @@ def redrive(
     sure(f"Send {shown(count)} of {queue!r} back into {where} at {server.url}?", yes)
     body = {"queue": queue, **wanted, **({"targetQueue": to_queue} if to_queue else {}),
             **({"targetPartition": to_partition} if to_partition else {})}
+    if limit is None:
+        # Messages that fail again meanwhile stay. The list cuts microseconds off.
+        body = {"to": now["messages"][0]["failedAt"].replace("Z", "999Z"), **body, "oldest": True}
     done = 0
     with Progress("sending back", count, "dead letters") as progress:
         while limit is None or done < limit:
@@ -100,9 +105,10 @@ def redrive(
             answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
             done += answer["redriven"]
             progress.add(answer["redriven"])
-            # Messages that fail again meanwhile are not redriven again.
-            if not answer["left"] or not answer["redriven"] or (limit is None and total < 100_000 and done >= total):
+            if not answer["left"] or not answer["redriven"]:
                 break
+    if limit is None and answer["left"]:
+        raise Stop(f"{done} sent back; others are sending these back as well: run this again for the rest")
     say(f"{done} sent back")
 
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 import pytest
-from support.client import data
+from support.client import ack_of, data
 from support.wait import PATIENCE, until
 
 # What a process that was forked from a large one has used counts from that one's size on.
@@ -231,3 +231,17 @@ def test_dead_letters(cli, client, queue):
     assert cli.ok("dlq", "purge", queue, "--dry-run").out == f"would delete 4 dead letters of {queue}\n"
     assert cli.ok("dlq", "purge", queue, "--yes").out == "4 deleted\n"
     assert cli.ok("dlq", "list", queue, "-o", "json").json == []
+
+
+def test_dead_letters_keep_their_order_beyond_one_request(cli, client, queue):
+    """A request redrives at most 10 000 of them."""
+    number = 10_020
+    for first in range(0, number, 1002):
+        client.push(queue, *range(first, first + 1002))
+    while some := client.pop(queue, batch=1000):
+        client.ack_batch([{**ack_of(one), "status": "dlq"} for one in some])
+    assert cli.ok("dlq", "redrive", queue, "--yes").out == f"{number} sent back\n"
+    got = []
+    while some := client.pop(queue, batch=1000, autoAck=True):
+        got += data(some)
+    assert got == list(range(number))

@@ -320,6 +320,18 @@ def buried(client: Client, queue: str, number: int) -> None:
         client.ack_batch([{**ack_of(one), "status": "dlq"} for one in some])
 
 
+def test_the_oldest_first(client: Client, queue: str) -> None:
+    """So that many redrives together keep the order in which the messages failed."""
+    buried(client, queue, 7)
+    lefts = []
+    while client.dead(queue):
+        answer = client.post("/api/v1/dlq/redrive", {"queue": queue, "oldest": True, "limit": 3}).json
+        lefts.append((answer["redriven"], answer["left"]))
+    assert lefts == [(3, True), (3, True), (1, False)] and take(client, queue, QUEUE_MODE) == list(range(7))
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, "oldest": 1})
+    assert (answer.status, answer.json["error"]) == (400, "oldest must be true or false")
+
+
 def test_a_purge_goes_on_behind_what_others_deleted(daemon: Daemon, client: Client, queue: str) -> None:
     """A whole page of it is deleted by another session while it waits for the lock."""
     buried(client, queue, 1005)

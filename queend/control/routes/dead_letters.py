@@ -33,6 +33,9 @@ FILTERS = (GROUP, PARTITION, FROM, TO, ERROR)
 
 QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
 FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s, %s) AS d"
+# All that match are looked through: the index gives the newest first.
+FIND_OLDEST = """SELECT f.d FROM queend.dead_find(%s, %s, %s, %s, %s, NULL, 0, %s) WITH ORDINALITY AS f (d, place)
+     ORDER BY f.place DESC LIMIT %s"""
 COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
@@ -116,17 +119,18 @@ async def dead_purge(request: Request) -> Json:
 @router.declare("POST /api/v1/dlq/redrive", ADMIN, whole(success=DONE, queue=TEXT, redriven=INTEGER, left=FLAG),
                 body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
                                  error=TEXT,
-                                 limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
+                                 limit={**INTEGER, "default": REDRIVE_MOST}, oldest=FLAG,
+                                 targetQueue=NAME, targetPartition=NAME,
                                  messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
                                                        offset=INTEGER, consumerGroup=NAME, payload=ANY)))),
                 example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True,
                 exact=True)
 async def dead_redrive(request: Request) -> Json:
-    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit`
-    (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a dead
-    letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of filters
-    names them one by one, as the list does; one with `payload` comes back with that instead of its own. 404 for an
-    unknown queue."""
+    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: the newest `limit`
+    (10 000) that the filters leave, or with `oldest` the oldest. Into their own queue and partition, where each is for
+    the group it was a dead letter of, or the target named, for all groups there. `left`: whether there are more.
+    `messages` instead of filters names them one by one, as the list does; one with `payload` comes back with that
+    instead of its own. 404 for an unknown queue."""
     wanted = await body_object(request, strict=True)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}
@@ -136,19 +140,22 @@ async def dead_redrive(request: Request) -> Json:
     limit = wanted.get("limit", REDRIVE_MOST)
     if not is_whole(limit) or not 1 <= limit <= REDRIVE_MOST:
         raise Refusal(400, f"limit must be a whole number from 1 to {REDRIVE_MOST}", "invalid_request")
+    if not isinstance(oldest := wanted.get("oldest", False), bool):
+        raise Refusal(400, "oldest must be true or false", "invalid_request")
     queue = await _queue(request, names["queue"])
     if not queue:
         raise not_found("Queue")
     if "messages" in wanted:
-        if {"consumerGroup", "partition", "from", "to", "error", "limit"} & set(wanted):
+        if {"consumerGroup", "partition", "from", "to", "error", "limit", "oldest"} & set(wanted):
             raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
         payloads = await _named(request, queue, wanted["messages"])
         ids, left = list(payloads), False
     else:
-        ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to,
-                                           limit + 1, 0, _error(wanted))]
+        filters, error = (queue, names["partition"], names["consumerGroup"], from_, to), _error(wanted)
+        ids = [row.d for row in (await rows(request, FIND_OLDEST, *filters, error, limit + 1) if oldest else
+                                 await rows(request, FIND, *filters, limit + 1, 0, error))]
         left = len(ids) > limit
-        ids = ids[:limit][::-1]
+        ids = ids[:limit] if oldest else ids[:limit][::-1]
         payloads = {}
     control = request.app.state.control
     redriven, queues = 0, set()
