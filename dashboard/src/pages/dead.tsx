@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { getText, post, remove, send, type Answer } from "../api";
+import { get, getText, post, remove, send, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { elements, member, pretty } from "../raw";
 import { alter, place, to } from "../route";
@@ -63,8 +63,12 @@ export function DeadLetters(): JSX.Element {
       <Pager offset={offset} shown={letters.length} page={PAGE} more={offset + letters.length < total} />
       {dialog === "all" && <Ask title="Retry all that match" verb="Retry" onClose={close} onDo={async (form) => {
         let done = 0;
+        // What fails again meanwhile stays: the loop would never end with messages that always fail.
+        const [last] = (await get("/api/v1/dlq", { query: { ...filter, limit: 1 } })).messages;
+        if (!last) return "None matches any more.";
+        const until = last.failedAt.replace("Z", "999Z");      // the list cuts microseconds off
         for (let left = true; left;) {
-          const answer = await post("/api/v1/dlq/redrive", { body: { ...body, limit: STEP, targetQueue: text(form, "target") || undefined } });
+          const answer = await post("/api/v1/dlq/redrive", { body: { to: until, ...body, oldest: true, limit: STEP, targetQueue: text(form, "target") || undefined } });
           done += answer.redriven;
           left = answer.left && answer.redriven > 0;
           setProgress(`${count(done)} of ${total >= COUNTED ? "at least" : "about"} ${count(total)} stored again.`);
