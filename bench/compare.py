@@ -3,9 +3,10 @@
     python bench/compare.py CHECKOUT [--only push1,cycle] [--turns N] [--seconds N]
 
 CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own.
-Turns of a second or so change between the two, so what else the machine does meets both. A ratio is CPU per message
-here over there, daemon and PostgreSQL together: the median of all turns, and the range that holds it in 95 of 100
-draws. One JSON line per scenario."""
+Turns of a second or so change between the two, so what else the machine does meets both. After half of the turns both
+are started anew in the other order: the one started last spends some percent more in PostgreSQL. A ratio is CPU per
+message here over there, daemon and PostgreSQL together: the median of all turns, and the range that holds it in 95 of
+100 draws. One JSON line per scenario."""
 
 import argparse
 import json
@@ -34,7 +35,7 @@ class Side(Lab):
         self.load(0, 60, dict(kind="push", name="fill", queue=queue, count=count, **PUSHES["push100"]))
 
     def turn(self, name: str, seconds: float) -> list[float]:
-        """[daemon, PostgreSQL] CPU per message of one turn, in µs."""
+        """[daemon, PostgreSQL] CPU per message of one turn, in µs; empty if no message came through."""
         queue = "compare-" + name
         if name == "cycle":
             roles = [dict(kind="pop", name=name, queue=queue, group="cycle", conns=16, batch=50, lease=1, wait=1,
@@ -48,7 +49,7 @@ class Side(Lab):
             self.prepare(queue, PUSHES[name]["partitions"])
             roles = [dict(kind="push", name=name, queue=queue, count=10**8, **PUSHES[name])]
         point = self.point(0.3, seconds, *roles)
-        return [point[cost] for cost in COSTS]
+        return [point[cost] for cost in COSTS if cost in point]
 
 
 def interval(pairs: list[tuple[float, float]]) -> list[float]:
@@ -62,6 +63,30 @@ def ratio(pairs: list[tuple[float, float]]) -> float:
     return statistics.median(here for here, _ in pairs) / statistics.median(there for _, there in pairs)
 
 
+def compared(sides: list[Side], name: str, turns: int, seconds: float) -> list[list[list[float]]]:
+    """The costs of a scenario, [turn][side][part], in µs per message."""
+    for side in sides if name == "cycle" else ():
+        side.fill("compare-cycle", int(turns * (seconds + 0.3) * 400_000))
+    found = []
+    for number in range(turns):
+        order = sides if number % 2 else sides[::-1]
+        spent = {side: side.turn(name, seconds) for side in order}
+        if all(spent.values()):
+            found.append([spent[side] for side in sides])
+        else:
+            print(f"{name}: a turn without a message is left out", file=sys.stderr)
+    return found
+
+
+def line_of(name: str, turns: list[list[list[float]]]) -> dict:
+    parts = {cost: [(here[i], there[i]) for here, there in turns] for i, cost in enumerate(COSTS)}
+    both = [(sum(here), sum(there)) for here, there in turns]
+    return dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both),
+                here_us=round(statistics.median(h for h, _ in both), 2),
+                there_us=round(statistics.median(t for _, t in both), 2),
+                **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3) for cost, part in parts.items()})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="What a change costs, against another checkout.")
     parser.add_argument("checkout", type=Path)
@@ -71,34 +96,27 @@ def main() -> int:
     parser.add_argument("--postgres", type=int, metavar="MAJOR")
     words = parser.parse_args()
     names = words.only.split(",")
-    if words.seconds < 0.5 or words.turns < 1:
-        parser.error("a turn of less than half a second is shorter than the kernel's ticks can tell")
+    if words.seconds < 0.5 or words.turns < 2:
+        parser.error("at least 2 turns, of half a second or more: the kernel's ticks tell no less")
     if unknown := set(names) - set(NAMES):
         parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
-    with ExitStack() as stack:
-        sides = [stack.enter_context(Side.opened(words.postgres, checkout))
-                 for checkout in (ROOT, words.checkout.resolve())]
-        for name in names:
-            turns = []
-            for side in sides if name == "cycle" else ():
-                side.fill("compare-cycle", int(words.turns * (words.seconds + 0.3) * 400_000))
-            for number in range(words.turns):
-                order = sides if number % 2 else sides[::-1]
-                spent = {side: side.turn(name, words.seconds) for side in order}
-                turns.append([spent[side] for side in sides])
-            parts = {cost: [(here[i], there[i]) for here, there in turns] for i, cost in enumerate(COSTS)}
-            both = [(sum(here), sum(there)) for here, there in turns]
-            line = dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both),
-                        here_us=round(statistics.median(h for h, _ in both), 2),
-                        there_us=round(statistics.median(t for _, t in both), 2),
-                        **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3)
-                           for cost, part in parts.items()})
-            print(json.dumps(line), flush=True)
-        faults = [fault for side in sides for fault in side.faults]
-        for fault in faults:
-            print(f"FAULT {fault}", file=sys.stderr)
-        return 1 if faults else 0
+    checkouts = [ROOT, words.checkout.resolve()]
+    turns: dict[str, list[list[list[float]]]] = {name: [] for name in names}
+    faults = []
+    for half, opened in enumerate((checkouts, checkouts[::-1])):
+        with ExitStack() as stack:
+            by_checkout = {at: stack.enter_context(Side.opened(words.postgres, at)) for at in opened}
+            sides = [by_checkout[at] for at in checkouts]
+            for name in names:
+                number = words.turns // 2 if half else words.turns - words.turns // 2
+                turns[name] += compared(sides, name, number, words.seconds)
+            faults += [fault for side in sides for fault in side.faults]
+    for name in names:
+        print(json.dumps(line_of(name, turns[name])), flush=True)
+    for fault in faults:
+        print(f"FAULT {fault}", file=sys.stderr)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
 
 
 def test_a_checkout_costs_what_it_costs():
-    done = subprocess.run([sys.executable, BENCH / "compare.py", BENCH.parent, "--turns", "1", "--seconds", "1",
+    done = subprocess.run([sys.executable, BENCH / "compare.py", BENCH.parent, "--turns", "2", "--seconds", "1",
                            "--only", "push100,cycle"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
