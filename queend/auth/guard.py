@@ -56,6 +56,10 @@ class Guard:
         await before.quiet()      # requests may still wait for its keys
         await before.close()
 
+    def refresh(self) -> None:
+        """Fetches the key set again, without waiting for it. A key that is no longer in it ends all grants."""
+        self.verifier.refresh()
+
     def _end(self) -> None:
         """Ends all grants: every token is verified again, those of streams and parked pops within a second."""
         self.core.grants_clear()

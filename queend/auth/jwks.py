@@ -54,12 +54,27 @@ class KeySet:
         if self.fetching and self.keys is None:
             await asyncio.shield(self.fetching)
         key = self._known(algorithm, kid)
-        if key is None and (self.fetching or time.monotonic() - self.begun >= self.pause_s):
-            await asyncio.shield(self._fetch_soon())
+        if key is None:
+            await self._fetch_within_limits()
             key = self._known(algorithm, kid)
         if self.keys is None:
             raise Refused(503, "The keys that verify tokens cannot be fetched")
         return key
+
+    async def find_instead(self, wrong: Key, algorithm: str, kid: str | None) -> Key | None:
+        """Returns the key that has replaced `wrong` under the same id, None if none has. `wrong` did not verify a
+        signature: starts a new fetch, at most once every pause_s."""
+        await self._fetch_within_limits()
+        key = self._known(algorithm, kid)
+        return None if key is None or key.same(wrong) else key
+
+    def refresh(self) -> None:
+        """Starts a fetch, whatever pause_s says."""
+        self._fetch_soon()
+
+    async def _fetch_within_limits(self) -> None:
+        if self.fetching or time.monotonic() - self.begun >= self.pause_s:
+            await asyncio.shield(self._fetch_soon())
 
     def _known(self, algorithm: str, kid: str | None) -> Key | None:
         return next((key for key in self.keys or () if key.algorithm == algorithm and kid in (None, key.id)), None)

@@ -38,5 +38,8 @@ def lacking(verb: int, queue: str | None, group: str | None = None) -> str:
 EXPIRED = "Token has expired"
 
 
+VERIFICATION_FAILED = "Token verification failed: "
+
+
 def unverified(why: str) -> Refused:
-    return Refused(401, f"Token verification failed: {why}")
+    return Refused(401, VERIFICATION_FAILED + why)

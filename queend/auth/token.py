@@ -13,10 +13,10 @@ from jwt.warnings import InsecureKeyLengthWarning
 
 from .. import log
 from .jwks import KeySet
-from .keys import HS256, SPELLED, key_of_pem
+from .keys import HS256, SPELLED, Key, key_of_pem
 from .levels import ADMIN, READ, WRITE
 from .permits import Rules, rules_of
-from .refused import EXPIRED, Refused, unverified
+from .refused import EXPIRED, VERIFICATION_FAILED, Refused, unverified
 
 if TYPE_CHECKING:
     from ..settings.model import Settings
@@ -47,6 +47,17 @@ def why_refused(error: jwt.InvalidTokenError) -> str:
     if isinstance(error, jwt.ImmatureSignatureError) and "(iat)" in str(error):
         return "Token is not valid yet: its iat is in the future"
     return WORDS.get(type(error), "Malformed token")
+
+
+class WrongSignature(Refused):
+    """The key does not verify the signature of the token."""
+
+
+def usable(key: Key | None, spelled: str) -> Key:
+    """Returns a key of the key set if it is known and may be used with this algorithm. Raises Refused."""
+    if key is None or key.only not in (None, spelled):
+        raise unverified("Unknown key")
+    return key
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,11 @@ class Verifier:
         if self.set:
             await self.set.close()
 
+    def refresh(self) -> None:
+        """Fetches the key set again, if there is one, without waiting for it."""
+        if self.set:
+            self.set.refresh()
+
     async def verify(self, bearer: bytes) -> Grant:
         """Returns the grant of a token. Raises Refused. Waits only if a key set has to be fetched."""
         if len(bearer) > TOKEN_BYTES:
@@ -113,16 +129,36 @@ class Verifier:
         spelled = header.get("alg")
         if spelled not in self.algorithms if isinstance(spelled, str) else True:
             raise self._wrong(spelled)
-        key = await self._key(self.algorithms[spelled], spelled, header.get("kid"))
+        algorithm, kid = self.algorithms[spelled], header.get("kid")
+        if algorithm == HS256:
+            return self._grant(self._claims(bearer, self.secret, spelled))
+        if self.key:
+            return self._grant(self._claims(bearer, self.key.public, spelled))
+        assert self.set
+        kid = kid if isinstance(kid, str) else None
+        key = usable(await self.set.find(algorithm, kid), spelled)
+        try:
+            claims = self._claims(bearer, key.public, spelled)
+        except WrongSignature:
+            # The issuer may have given the id to another key since the last fetch.
+            other = await self.set.find_instead(key, algorithm, kid)
+            if other is None:
+                raise
+            claims = self._claims(bearer, usable(other, spelled).public, spelled)
+        return self._grant(claims)
+
+    def _claims(self, bearer: bytes, key: Any, spelled: str) -> dict[str, Any]:
+        """Returns the claims of a token that this key verifies. Raises Refused, WrongSignature."""
         settings = self.settings
         try:
-            claims = self.reader.decode(bearer, key, algorithms=[spelled], audience=settings.jwt_audience or None,
-                                        issuer=settings.jwt_issuer or None, leeway=settings.jwt_clock_skew)
+            return self.reader.decode(bearer, key, algorithms=[spelled], audience=settings.jwt_audience or None,
+                                      issuer=settings.jwt_issuer or None, leeway=settings.jwt_clock_skew)
+        except jwt.InvalidSignatureError as error:
+            raise WrongSignature(401, VERIFICATION_FAILED + why_refused(error)) from None
         except jwt.InvalidTokenError as error:
             raise unverified(why_refused(error)) from None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise unverified("Malformed token") from None
-        return self._grant(claims)
 
     def _wrong(self, spelled: Any) -> Refused:
         # The header comes from the client: the answer quotes only what looks like the name of an algorithm.
@@ -131,17 +167,6 @@ class Verifier:
         if self.settings.jwt_algorithm == "auto":
             return Refused(401, f"Unsupported algorithm: {name}")
         return Refused(401, f"Token uses {name}, expected {self.settings.jwt_algorithm}")
-
-    async def _key(self, algorithm: str, spelled: str, kid: Any) -> Any:
-        if algorithm == HS256:
-            return self.secret
-        if self.key:
-            return self.key.public
-        assert self.set
-        key = await self.set.find(algorithm, kid if isinstance(kid, str) else None)
-        if key is None or key.only not in (None, spelled):
-            raise unverified("Unknown key")
-        return key.public
 
     def _grant(self, claims: dict[str, Any]) -> Grant:
         settings = self.settings

@@ -120,6 +120,11 @@ class Control:
         if self.guard and any("jwt" in name for name in names):
             await self.guard.change(self.settings)
 
+    def reload(self) -> None:
+        """Fetches again what the settings only name: the key set."""
+        if self.guard:
+            self.guard.refresh()
+
     def release(self) -> None:
         """Answers requests that only wait, because the daemon is about to stop."""
         self.holds.release()

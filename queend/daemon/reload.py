@@ -57,5 +57,6 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
             log.level_set(settings.log_level)
         control.core.change(**changing(settings))
         await control.changed(changed)
+    control.reload()
     log.line("info", "reloaded", changed=sorted(name.upper() for name in changed))
     return True

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -168,6 +169,46 @@ def test_rotation_without_anybody_asking(start_daemon, server, certificate):
         server.status = 500
         until(lambda: daemon.line("key_set_not_fetched"), "a fetch has failed")
         assert told(old, "POST", "/api/v1/push", ITEM)[0] == 201
+    daemon.stop()
+
+
+@pytest.mark.parametrize("kid", ["k", None])
+def test_a_wrong_signature_fetches_the_set(start_daemon, server, certificate, kid):
+    """An issuer that gives the id to another key, or uses none, is understood before the next regular fetch."""
+    server.keys = [jwk(rsa_key(), kid or "one")]
+    daemon = start_daemon(**settings(server, certificate, QUEEND_JWT_JWKS_PAUSE_MS="0"))
+    with Caller(daemon, signed(kid)) as old, Caller(daemon, signed(kid, rsa_key("two"))) as new:
+        wrong = (401, "Token verification failed: Invalid token signature")
+        assert told(old, "POST", "/api/v1/push", ITEM)[0] == 201
+        assert told(new, "POST", "/api/v1/push", ITEM) == wrong
+        server.keys = [jwk(rsa_key("two"), kid or "two")]
+        assert told(new, "POST", "/api/v1/push", ITEM)[0] == 201
+        assert told(old, "POST", "/api/v1/push", ITEM) == wrong
+    daemon.stop()
+
+
+def test_wrong_signatures_do_not_make_it_ask_again_and_again(start_daemon, server, certificate):
+    server.keys = [jwk(rsa_key(), "k")]
+    daemon = start_daemon(**settings(server, certificate))
+    with Caller(daemon, signed("k")) as good, Caller(daemon, signed("k", rsa_key("two"))) as bad:
+        assert told(good, "POST", "/api/v1/push", ITEM)[0] == 201
+        assert {told(bad, "POST", "/api/v1/push", ITEM)[0] for _ in range(50)} == {401}
+        assert server.asked == 1
+    daemon.stop()
+
+
+def test_a_reload_fetches_the_set(start_daemon, server, certificate):
+    """A key that was withdrawn ends with a reload, although no setting has changed."""
+    server.keys = [jwk(rsa_key(), "one"), jwk(ed_key(), "two")]
+    daemon = start_daemon(**settings(server, certificate))
+    with Caller(daemon, signed("one")) as one, Caller(daemon, signed("two", ed_key())) as two:
+        assert told(one, "POST", "/api/v1/push", ITEM)[0] == 201
+        server.keys.pop(0)
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: daemon.line("keys_changed"), "the set is fetched")
+        assert told(one, "POST", "/api/v1/push", ITEM) == (401, "Token verification failed: Unknown key")
+        assert told(two, "POST", "/api/v1/push", ITEM)[0] == 201
+        assert server.asked == 2
     daemon.stop()
 
 
