@@ -18,7 +18,7 @@ from .. import __version__
 from .aliases import hint
 from .completion import VARIABLE, rejoin
 from .plain import parameter, plain
-from .remote import CaFile, Context, Timeout, TokenFile, Url, given
+from .remote import CaFile, Context, Timeout, TokenFile, Url, given, unwritten
 from .terminal import clean
 
 # by heading: the name of each command, its file below queend/cli, its purpose
@@ -174,6 +174,5 @@ def main() -> None:
         rejoin()
     try:
         app(prog_name="queend")
-    except BrokenPipeError:      # the reader of the output is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        sys.exit(unwritten(error))

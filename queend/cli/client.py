@@ -42,7 +42,9 @@ class Server:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
-        except ValueError:      # a bracket that is not closed, a port that is not a number
+            (host or "").encode("idna")
+            self.base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+        except ValueError:      # a bracket that is not closed, a port or a name that is none, not UTF-8
             raise wrong from None
         if parts.scheme not in ("http", "https") or not host:
             raise wrong
@@ -52,7 +54,6 @@ class Server:
             raise ServerError("the token has characters that no token has", 2)
         self.token, self.timeout, self.ca, self.secure = token, timeout, ca, parts.scheme == "https"
         self.host, self.port = host, port or (443 if self.secure else 80)
-        self.base = parts.path.rstrip("/")
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{self.base}"
         self.answered = False      # a successful answer was read

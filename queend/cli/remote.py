@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import inspect
 import os
+import re
 import sys
 import typing
 from collections.abc import Callable
@@ -30,6 +31,7 @@ Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS"
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
 # parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
+SURROGATE = re.compile("[\ud800-\udfff]")      # how Python reads bytes of arguments that are not UTF-8
 given: dict[str, Any] = {}      # those given before the command
 
 # Exit statuses, as docs/cli.md lists them.
@@ -95,22 +97,30 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
             except ContextError as error:
                 tell(str(error))
                 raise typer.Exit(USAGE) from None
-        except BrokenPipeError:
-            _unread()
-            raise typer.Exit(CLOSED) from None
+            except UnicodeEncodeError:
+                words = [word for value in arguments.values()
+                         for word in (value if isinstance(value, list) else [value])]
+                wrong = next((word for word in words if isinstance(word, str) and SURROGATE.search(word)), None)
+                if wrong is None:
+                    raise
+                tell(f"the argument {wrong!r} is not UTF-8")
+                raise typer.Exit(USAGE) from None
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
-                raise
-            _unread()
-            tell(f"what was to be printed could not be written: {error.strerror}")
-            raise typer.Exit(REFUSED) from None
+            raise typer.Exit(unwritten(error)) from None
 
     return like(run, function, {})
 
 
-def _unread() -> None:
-    """Discards all further output."""
+def unwritten(error: OSError) -> int:
+    """Discards all further output, because standard output takes none. Returns the exit status. Raises errors that are
+    not about standard output again."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
+        raise error
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:      # the reader of the output is gone
+        return CLOSED
+    tell(f"what was to be printed could not be written: {error.strerror}")
+    return REFUSED
 
 
 def remote(function: Callable[..., Any]) -> Callable[..., Any]:

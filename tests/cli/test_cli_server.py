@@ -60,6 +60,11 @@ def http(status: str, body: bytes, kind: str = "application/json") -> bytes:
     ("ftp://127.0.0.1", 2, "is no address of a server"),
     ("http://127.0.0.1:port", 2, "is no address of a server"),
     ("http://[::1", 2, "is no address of a server"),
+    ("http://a..b", 2, "is no address of a server"),
+    (f"http://{'a' * 64}.example", 2, "is no address of a server"),
+    ("http://\udcff", 2, "is no address of a server"),
+    ("http://127.0.0.1:1/\udcff", 2, "is no address of a server"),
+    ("http://127.0.0.1:1/ä b", 6, "no server answers at http://127.0.0.1:1/%C3%A4%20b"),
     ("http://me:secret@127.0.0.1", 2, "holds a password"),
 ])
 def test_an_address_where_nobody_is(nowhere, url, status, told):
@@ -258,12 +263,25 @@ def test_a_closed_standard_input_is_an_empty_one(nowhere):
     assert asked.returncode == 2 and "there is no token in it" in asked.stderr, asked.stderr
 
 
+@pytest.mark.parametrize("words", ["context list -o json", "--help", "queue --help", "completion bash",
+                                   "completion fish", "config", "config --json", "--version"])
 @pytest.mark.parametrize("where, status, told", [
     (">/dev/full", 1, "queend: what was to be printed could not be written: No space left on device\n"),
     (">&-", 0, "")])
-def test_a_standard_output_that_takes_nothing(nowhere, where, status, told):
+def test_a_standard_output_that_takes_nothing(nowhere, words, where, status, told):
     """Also one that is closed: what is connected next must not take its place."""
-    listed = [sys.executable, "-m", "queend", "context", "list", "-o", "json"]
+    listed = [sys.executable, "-m", "queend", *words.split()]
     done = subprocess.run(["sh", "-c", f'exec "$@" {where}', "-", *listed], env=nowhere.clean(), cwd="/",
                           stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (status, told)
+
+
+@pytest.mark.parametrize("words", [
+    "queue show {}", "queue configure {}", "queue delete {} --yes", "group show {}", "group seek {q} {} --end",
+    "pop {}", "pop {q} --group {}", "message list {q} --partition {}", "message search {q} {}",
+    "dlq list {q} --error {}", "dlq purge {q} --error {} --yes", "erase {q} --text {}", "erase {q} --id {}",
+    "trace named {}", "tail {q} --partition {}", "export {}"])
+def test_an_argument_that_is_not_utf8(cli, queue, words):
+    cli.ok("push", queue, "1")
+    done = cli(*(word.format("\udcff", q=queue) for word in words.split()))
+    assert (done.status, done.err) == (2, "queend: the argument '\\udcff' is not UTF-8\n"), done
