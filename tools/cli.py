@@ -1,4 +1,4 @@
-"""Prints docs/cli.md: what the commands themselves say. A test compares the two."""
+"""Prints docs/cli.md, made of the help texts of the commands. A test compares the two."""
 import runpy
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from queend.cli.remote import SHARED
 
 HEAD = """# The command line
 
-`queend` runs the daemon, and talks to one that runs. `make run` puts it into the path; in a checkout it is
+`queend` runs the daemon and manages a running server. `make run` puts the command into the path; in a checkout it is
 `bin/queend`.
 
 ```
@@ -25,17 +25,24 @@ queend tail -f orders
 
 ## Which server
 
-`--url`, else the saved server (`queend context`) that `--context` names, else `QUEEND_URL`, else the saved server that
-`QUEEND_CONTEXT` names, else the one that was chosen, else `http://127.0.0.1:6632`. `--ca` is a file of certificates for
-https. An answer is waited for 30 seconds, or as `--timeout` says. These options may stand before the command or behind
-it; `--context` of a job of `queend spark` stands before it. Any server of the protocol will do; where it lacks a route,
-the command says so.
+The first of these that is set decides:
 
-A token comes from `--token-file`, else from the saved server that `--context` names, else from `QUEEND_TOKEN`, else
-from the file `QUEEND_TOKEN_FILE` names, else from the saved server. The token of a saved server goes to that server and
-to no other. There is no option for the token itself: others on the machine could read it. Saved servers are in
-`contexts.json`, in the folder `queend` of `XDG_CONFIG_HOME` (`~/.config` unless it is set). Only its owner may read the
-file; one that others may read is refused.
+1. `--url`
+2. the saved server (`queend context`) that `--context` names
+3. `QUEEND_URL`
+4. the saved server that `QUEEND_CONTEXT` names
+5. the current context (`queend context use`)
+6. `http://127.0.0.1:6632`
+
+`--ca` is a file with CA certificates for https. `--timeout` limits the wait for an answer; the default is 30 seconds.
+These options may come before or after the command. For the jobs of `queend spark`, `--context` must come before the
+command. The commands work with any server of the protocol; if the server lacks a route, the command says so.
+
+The token comes from the first of `--token-file`, the saved server that `--context` names, `QUEEND_TOKEN`, the file that
+`QUEEND_TOKEN_FILE` names, and the saved server. The token of a saved server is sent only to that server. No option
+takes the token itself, because other users of the machine could read it in the list of processes. Saved servers are in
+`contexts.json`, in the directory `queend` of `XDG_CONFIG_HOME` (default `~/.config`). The file must be readable by its
+owner only; otherwise it is refused.
 
 ## Completion
 
@@ -46,33 +53,33 @@ queend completion fish | source
 ```
 
 Commands, options, and names of queues, groups and saved servers are completed. Names come from the server that the
-command would ask, by the options of the line (`--url`, `--context`, `--token-file`, `--ca`) and the environment, if the
-whole answer is there within a second. Where these options hold a `$` or cannot be read, no names are offered. Names
-with signs other than ASCII letters, digits and `_ . / @ + -` are left out: a shell might run a part of such a name as a
-command. Type these names in quotes.
+command would use, according to the options of the line (`--url`, `--context`, `--token-file`, `--ca`) and the
+environment. If the server does not answer within one second, no names are offered. The same holds if one of these
+options contains a `$` or cannot be read. Names with characters other than ASCII letters, digits and `_ . / @ + -` are
+left out, because a shell might run a part of such a name as a command. Type these names in quotes.
 
-## What is printed
+## Output
 
-Lists take `-o`: `table` (aligned for people), `json` (one array), `ndjson` (one object a line), `names` (one name a
-line). Of an empty one, the table says so on standard error; `json` is `[]`, the others are empty. Answers go to
-standard output, questions, hints and progress to standard error. In tables and names, characters that would move the
-cursor are spelled out; JSON has every name as it is.
+Lists take `-o`: `table` (aligned columns), `json` (one array), `ndjson` (one object per line), `names` (one name per
+line). An empty list prints a note on standard error as a table, `[]` as `json`, and nothing in the other formats.
+Results go to standard output; questions, hints and progress go to standard error. In tables and names, control
+characters are escaped; JSON contains every name unchanged.
 
-What destroys something asks first. `--yes` answers; without a terminal and without `--yes` it is refused. `--dry-run`
-says what would be done, with counts.
+Commands that delete data ask for confirmation. `--yes` skips the question. Without a terminal and without `--yes`, the
+command is refused. `--dry-run` prints what would change, with counts.
 
 | status | meaning |
 |---|---|
-| 0 | done |
-| 1 | the server refused, or it failed |
+| 0 | success |
+| 1 | the server refused the request, or the command failed |
 | 2 | wrong arguments or settings; nothing was done |
-| 3 | counts of both sides differ (`import-queen`) |
-| 4 | there is no such thing, the server has no such route, or is no server of the protocol |
+| 3 | the counts of both databases differ (`import-queen`) |
+| 4 | not found: the object, the route, or a server of the protocol at this address |
 | 5 | `pop` found no message |
-| 6 | no server, no answer, or it cannot serve now |
-| 7 | the token is missing, wrong, or may not do this |
-| 130 | Ctrl-C |
-| 141 | the reader of standard output has left |
+| 6 | no server, no answer, or the server is unavailable |
+| 7 | the token is missing, invalid, or lacks the right |
+| 130 | interrupted with Ctrl-C |
+| 141 | the reader of standard output closed it |
 """
 
 
@@ -97,7 +104,7 @@ def described(name: str, command: Any) -> str:
         safe = [(word.replace("|", "\\|"), text.replace("|", "\\|")) for word, text in records]
         lines += [f"| `{word}` | {text} |" for word, text in safe]
     if shared.intersection(option for parameter in command.params for option in parameter.opts):
-        lines += ["", "And [which server](#which-server)."]
+        lines += ["", "Also takes the options of [Which server](#which-server)."]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Prints the manual page queend(1): what the commands themselves say, as docs/cli.md does."""
+"""Prints the manual page queend(1), made of the help texts of the commands."""
 from __future__ import annotations
 
 import datetime
@@ -18,9 +18,9 @@ from queend.cli import SECTIONS, app
 
 CLI = runpy.run_path(str(Path(__file__).parent / "cli.py"))
 FILES = {
-    "/etc/queend/queend.toml": "settings of the daemon; systemctl reload queend reads them again",
-    "/etc/queend/queend.env": "the same as environment variables, which win",
-    "/var/lib/queend": "the PostgreSQL of its own and the failover buffer",
+    "/etc/queend/queend.toml": "settings of the daemon; reloaded by systemctl reload queend",
+    "/etc/queend/queend.env": "settings as environment variables, which override queend.toml",
+    "/var/lib/queend": "embedded PostgreSQL and the failover buffer",
     "$XDG_CONFIG_HOME/queend": "contexts.json: saved servers and their tokens",
 }
 
@@ -63,7 +63,7 @@ def page() -> str:
              "queend \\- a message queue daemon on PostgreSQL, and its command line", ".SH SYNOPSIS",
              ".B queend\n[\\fIoptions\\fR] \\fIcommand\\fR [\\fIarguments\\fR]", ".SH DESCRIPTION",
              paragraphs(root.help or ""), ".SH OPTIONS",
-             "These say which server is meant, and may stand before the command or behind it.",
+             "These options choose the server. They may come before or after the command.",
              *options(root, context, set())]
     for heading, names in SECTIONS.items():
         parts.append(f'.SH "COMMANDS: {heading.upper()}"')

@@ -23,45 +23,44 @@ from .terminal import clean
 
 # by heading: the name of each command, its file below queend/cli, its purpose
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "The daemon": {
-        "serve": ("serve", "Run the daemon: with the PostgreSQL that is configured, or with one of its own."),
-        "migrate": ("migrate", "Bring the database the daemon would use to this version's schema and end."),
-        "config": ("config", "Check the settings and print them; secrets are masked."),
-        "import-queen": ("import_queen", "Move queues, undelivered messages, group cursors and dead letters here from "
-                                         "a Queen MQ database."),
-        "failover": ("failover", "The failover buffer's folders."),
-        "backup": ("backup", "Write a backup of the database the daemon uses, and of its failover buffer, into a new "
-                             "folder."),
-        "restore": ("backup", "Bring a backup into the database the daemon would use."),
+    "Daemon": {
+        "serve": ("serve", "Run the daemon, with the configured PostgreSQL or with an embedded one."),
+        "migrate": ("migrate", "Migrate the database to the schema of this version, then exit."),
+        "config": ("config", "Check the daemon's settings and print them; secrets are masked."),
+        "import-queen": ("import_queen", "Import queues, undelivered messages, consumer group cursors and dead letters "
+                                         "from a Queen MQ database."),
+        "failover": ("failover", "Manage the failover buffer."),
+        "backup": ("backup", "Back up the daemon's database and its failover buffer to a new directory."),
+        "restore": ("backup", "Restore a backup into the daemon's database."),
     },
-    "A server that runs": {
-        "status": ("status", "What the server does: health, messages, rates, backlog."),
-        "doctor": ("doctor", "What is wrong with the server or its database, or soon will be."),
-        "queue": ("queue", "Queues: list, show, configure, pause, resume, clear, delete."),
-        "group": ("group", "Consumer groups: list with lag, show, seek, pause, resume, delete."),
-        "export": ("definitions", "Write down queues with the options that were asked for and their groups, for "
-                                  "`queend import`."),
-        "import": ("definitions", "Make the queues and groups of a file that are missing, and change what differs; the "
-                                  "same again does nothing."),
-        "bench": ("bench", "Push and pop as fast as a few connections can, and print rates and latencies."),
+    "Administration": {
+        "status": ("status", "Show health, message counts, rates and lag of the server."),
+        "doctor": ("doctor", "Find problems of the server and its database."),
+        "queue": ("queue", "Manage queues: list, show, configure, pause, resume, clear, delete."),
+        "group": ("group", "Manage consumer groups: list with lag, show, seek, pause, resume, delete."),
+        "export": ("definitions", "Export queues, their configured options and their consumer groups, for `queend "
+                                  "import`."),
+        "import": ("definitions", "Create or update queues and consumer groups from a file that `queend export` "
+                                  "wrote."),
+        "bench": ("bench", "Measure push and pop rates and latencies."),
     },
     "Messages": {
-        "push": ("push", "Store messages: from arguments, standard input or files."),
-        "pop": ("pop", "Take messages."),
+        "push": ("push", "Push messages from arguments, standard input or files."),
+        "pop": ("pop", "Pop messages from a queue."),
         "ack": ("ack", "Acknowledge messages."),
-        "tail": ("tail", "Print messages as they are stored, oldest first."),
-        "message": ("message", "Messages as they are stored: list, search, show, delete, retry, dlq."),
-        "dlq": ("dlq", "Dead letters: list, show, redrive, edit, purge."),
-        "trace": ("trace", "What was noted about messages."),
-        "erase": ("erase", "Overwrite messages for good, also those that were consumed or deleted, with dead letters "
-                           "and traces."),
+        "tail": ("tail", "Print messages as they are stored, oldest first, without consuming them."),
+        "message": ("message", "Manage stored messages: list, search, show, delete, retry, dlq."),
+        "dlq": ("dlq", "Manage dead letters: list, show, redrive, edit, purge."),
+        "trace": ("trace", "Show traces that programs recorded about messages."),
+        "erase": ("erase", "Overwrite messages permanently, consumed and deleted ones included, with their dead "
+                           "letters and traces."),
     },
-    "Others": {
-        "context": ("context", "Saved servers and their tokens."),
-        "token": ("token", "Tokens: mint, inspect."),
-        "completion": ("completion", "Print what a shell reads to complete commands, options and names of queues, "
-                                     "groups and saved servers."),
-        "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
+    "Other": {
+        "context": ("context", "Manage saved servers and their tokens."),
+        "token": ("token", "Create and inspect tokens: mint, inspect."),
+        "completion": ("completion", "Print a shell completion script for commands, options and names of queues, "
+                                     "groups and contexts."),
+        "spark": ("spark", "Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },
 }
 REWORDED = ((r"^Value error, ", ""), (r", unable to (parse|interpret).*", ""), (r"^Input should be ", "it must be "))
@@ -156,8 +155,8 @@ def _version(wanted: bool) -> None:
 def queend(url: Url = None, context: Context = None, token_file: TokenFile = None, ca: CaFile = None,
            timeout: Timeout = None,
            version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
-                                                 help="Print the version.")] = False) -> None:
-    """A message queue daemon on PostgreSQL. Settings of the daemon come from the environment; see `queend config`."""
+                                                 help="Print the version and exit.")] = False) -> None:
+    """A message queue daemon on PostgreSQL. The daemon reads its settings from the environment; see `queend config`."""
     given.clear()
     given.update(url=url, context=context, token_file=token_file, ca=ca, timeout=timeout)
 

@@ -38,15 +38,18 @@ def address(word: str) -> tuple[str, str]:
 @remote
 def ack(
     server: Server,
-    ids: Annotated[Optional[list[str]], typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID", help="Messages; "
-                   "without any, lines of standard input as queend pop -o ndjson prints them.")] = None,
-    lease: Annotated[Optional[str], typer.Option(help="Their lease.")] = None,
+    ids: Annotated[Optional[list[str]], typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID", help="Messages to "
+                   "acknowledge. Default: read lines from standard input, as `queend pop -o ndjson` prints "
+                   "them.")] = None,
+    lease: Annotated[Optional[str], typer.Option(help="Lease id of the messages.")] = None,
     group: Group = None,
-    status: Annotated[Status, typer.Option(help="What became of them.")] = Status.completed,
-    error: Annotated[Optional[str], typer.Option(help="Why they failed; kept with a dead letter.")] = None,
-    delay: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Failed ones come again no sooner.")] = None,
+    status: Annotated[Status, typer.Option(help="Result of processing.")] = Status.completed,
+    error: Annotated[Optional[str], typer.Option(help="Reason of the failure; stored with the dead letter.")] = None,
+    delay: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Minimum delay before a failed message is "
+                     "delivered again.")] = None,
 ) -> None:
-    """Acknowledge messages: completed, failed, to be retried, or into the dead letters."""
+    """Acknowledge messages: as completed or failed, for another delivery (retry), or into the dead letter queue
+    (dlq)."""
     more: dict[str, Any] = {"error": error} if error is not None else {}
     if delay is not None:
         more["delayMs"] = milliseconds(delay)

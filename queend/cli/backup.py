@@ -12,19 +12,20 @@ from .output import Progress, size
 from .remote import Stop, ending, sure
 from .terminal import say
 
-Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
+Folder = Annotated[Path, typer.Argument(help="Directory of the backup.")]
 
 
 @ending
 def backup(
     target: Folder,
-    everything: Annotated[bool, typer.Option("--all", help="Of a database that others use, too: everything in "
-                                             "it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Back up the whole database, including tables of other "
+                          "programs.")] = False,
 ) -> None:
-    """Write a backup of the database the daemon uses, and of its failover buffer, into a new folder.
+    """Back up the daemon's database and its failover buffer to a new directory.
 
-    The daemon may run meanwhile; messages that were answered before the backup began are in it. Run it where the daemon
-    runs, with its settings and as its account. Settings and encryption keys are not part of it.
+    The daemon may keep running. The backup contains every message that the daemon acknowledged before the backup began.
+    Run the command on the daemon's machine, with its settings and its account. Settings and encryption keys are not
+    backed up.
     """
     from ..services.backup import make
     from ..services.buffer import root_of
@@ -39,15 +40,15 @@ def backup(
 @ending
 def restore(
     source: Folder,
-    replace: Annotated[bool, typer.Option("--replace", help="Drop what queend has in the database first, and whatever "
-                                          "else the backup holds.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="First drop queend's objects in the database, and every "
+                       "other object that the backup contains.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Bring a backup into the database the daemon would use, all of it or nothing.
+    """Restore a backup into the daemon's database, in one transaction.
 
-    It happens in one transaction: if it fails, or is killed, the database is as it was. Then the tables are brought to
-    this version. No daemon may run on the database. A database that has tables of queend already is refused, unless
-    --replace says that they may go. A backup runs as SQL with the daemon's rights: trust it like a program.
+    If the restore fails or is killed, the database stays unchanged. After the restore the schema is migrated to this
+    version. Stop all daemons of the database first. A database that already has queend tables is refused without
+    --replace. A backup runs as SQL with the daemon's rights: restore only backups that you trust.
     """
     from ..services import restore as work
     from ..services.backup import BackupError, told, whole

@@ -63,24 +63,28 @@ class Counts:
 @remote
 def bench(
     server: Server,
-    queue: Annotated[Optional[str], typer.Argument(help="A queue that is there; its messages are consumed. Without: "
-                                                   "one that is made, and deleted at the end.",
+    queue: Annotated[Optional[str], typer.Argument(help="An existing queue; its messages are consumed. Default: a "
+                                                        "temporary queue, deleted at the end.",
                                                    autocompletion=queues)] = None,
-    producers: Annotated[int, typer.Option("--producers", min=0, max=MOST, help="Connections that push.")] = 2,
-    consumers: Annotated[int, typer.Option("--consumers", min=0, max=MOST, help="Connections that pop and "
-                                           "acknowledge.")] = 2,
-    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86400, help="So long is pushed.")] = 10,
-    messages: Annotated[Optional[int], typer.Option("--messages", "-m", min=1, help="Or so many messages, "
-                                                    "whichever ends first.")] = None,
-    batch: Annotated[int, typer.Option("--batch", "-n", min=1, max=10_000, help="Messages of a push, and at most of a "
-                                       "pop.")] = 100,
-    payload: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, max=1 << 20, help="Of a payload.")] = 200,
-    partitions: Annotated[int, typer.Option(min=1, max=1_000_000, help="That messages are spread over.")] = 16,
-    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Messages count as consumed with the delivery.")] = False,
+    producers: Annotated[int, typer.Option("--producers", min=0, max=MOST, help="Number of connections that "
+                         "push.")] = 2,
+    consumers: Annotated[int, typer.Option("--consumers", min=0, max=MOST, help="Number of connections that pop and "
+                         "acknowledge.")] = 2,
+    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86400, help="Push for this many "
+                       "seconds.")] = 10,
+    messages: Annotated[Optional[int], typer.Option("--messages", "-m", min=1, help="Stop pushing after this many "
+                        "messages, if --seconds has not ended before.")] = None,
+    batch: Annotated[int, typer.Option("--batch", "-n", min=1, max=10_000, help="Messages per push, and maximum "
+                     "messages per pop.")] = 100,
+    payload: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, max=1 << 20, help="Payload size.")] = 200,
+    partitions: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of partitions that the messages are "
+                          "spread over.")] = 16,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Consume messages with the delivery, without "
+                        "acknowledgments.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Push and pop as fast as a few connections can, and print rates and latencies. This program is Python: with small
-    batches it is the bound before the server is."""
+    """Measure push and pop rates and latencies. With small batches this Python client reaches its limit before the
+    server does."""
     if queue is not None and consumers:
         found(server, queue, "without a name one is made for it", limit=0)
     own = queue is None

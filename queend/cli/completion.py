@@ -34,8 +34,8 @@ class Shell(enum.StrEnum):
     fish = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
-    """Print what a shell reads to complete commands, options and names of queues, groups and saved servers."""
+def completion(shell: Annotated[Shell, typer.Argument(help="Name of the shell.")]) -> None:
+    """Print a shell completion script for commands, options and names of queues, groups and contexts."""
     from typer.completion import get_completion_script
 
     typer.echo(BASH if shell is Shell.bash else

@@ -16,11 +16,12 @@ from .terminal import clean, say
 
 
 def config(
-    show_origin: Annotated[bool, typer.Option("--show-origin", help="Say where each value comes from.")] = False,
-    changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    show_origin: Annotated[bool, typer.Option("--show-origin", help="Also print the origin of each value.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Print only settings that differ from the "
+                       "default.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check the settings and print them; secrets are masked."""
+    """Check the daemon's settings and print them; secrets are masked."""
     settings = settings_or_exit()
     origin = origins(settings)
     shown: dict[str, Any] = {}

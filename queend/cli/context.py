@@ -12,14 +12,14 @@ from .output import Format, Output, show
 from .remote import NOT_FOUND, Stop, ending
 from .terminal import say
 
-context = typer.Typer(no_args_is_help=True, help="Saved servers and their tokens.")
+context = typer.Typer(no_args_is_help=True, help="Manage saved servers and their tokens.")
 NONE = "queend context list shows them"
 
 
 @context.command("list")
 @ending
 def context_list(output: Output = Format.table) -> None:
-    """The saved servers; tokens are not shown."""
+    """List the contexts, without their tokens."""
     state = load()
     show(({"name": name, "url": one["url"], "current": name == state.get("current"),
            "token": "saved" if one.get("token") else one.get("tokenFile", "")}
@@ -31,13 +31,14 @@ def context_list(output: Output = Format.table) -> None:
 @context.command()
 @ending
 def add(
-    name: Annotated[str, typer.Argument(help="How it is to be called.")],
-    url: Annotated[str, typer.Argument(help="Its address.")],
-    token_file: Annotated[Optional[str], typer.Option(help="A file with its token, read at each call.")] = None,
-    ask_token: Annotated[bool, typer.Option("--ask-token", help="Ask for a token and save it.")] = False,
-    ca: Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the context.")],
+    url: Annotated[str, typer.Argument(help="URL of the server.")],
+    token_file: Annotated[Optional[str], typer.Option(help="File with the token; read again for each command.")] = None,
+    ask_token: Annotated[bool, typer.Option("--ask-token", help="Prompt for a token and save it.")] = False,
+    ca: Annotated[Optional[str], typer.Option(help="CA certificates in PEM format, for https.")] = None,
 ) -> None:
-    """Save a server, or change one. The first is chosen. A token in QUEEND_TOKEN is saved with it."""
+    """Save a server as a context, or change one. The first context becomes the current one. A token in QUEEND_TOKEN is
+    saved with it."""
     state = load()
     one = {"url": Server(url).url}
     token = typer.prompt("Token", hide_input=True, err=True) if ask_token else os.environ.get("QUEEND_TOKEN", "")
@@ -55,8 +56,8 @@ def add(
 
 @context.command()
 @ending
-def use(name: Annotated[str, typer.Argument(help="A saved server.")]) -> None:
-    """Choose the server that is meant where nothing else is said."""
+def use(name: Annotated[str, typer.Argument(help="Name of the context.")]) -> None:
+    """Set the current context, which commands use by default."""
     state = load()
     if name not in state["contexts"]:
         raise Stop(f"there is no context {name!r}", NOT_FOUND, NONE)
@@ -65,8 +66,9 @@ def use(name: Annotated[str, typer.Argument(help="A saved server.")]) -> None:
 
 @context.command("show")
 @ending
-def context_show(name: Annotated[Optional[str], typer.Argument(help="A saved server.")] = None) -> None:
-    """The address of a saved server; without a name of the one that is chosen."""
+def context_show(name: Annotated[Optional[str], typer.Argument(help="Name of the context. Default: the current "
+                 "one.")] = None) -> None:
+    """Print the URL of a context."""
     one = chosen(name)
     if one is None:
         raise Stop("no context is chosen", NOT_FOUND, "queend context add saves one")
@@ -75,8 +77,8 @@ def context_show(name: Annotated[Optional[str], typer.Argument(help="A saved ser
 
 @context.command()
 @ending
-def remove(name: Annotated[str, typer.Argument(help="A saved server.")]) -> None:
-    """Forget a server and its token."""
+def remove(name: Annotated[str, typer.Argument(help="Name of the context.")]) -> None:
+    """Delete a context and its token."""
     state = load()
     if state["contexts"].pop(name, None) is None:
         raise Stop(f"there is no context {name!r}", NOT_FOUND, NONE)

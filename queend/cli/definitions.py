@@ -27,14 +27,15 @@ LARGEST = 256 << 20
 @remote
 def export(
     server: Server,
-    names: Annotated[Optional[list[str]], typer.Argument(help="Only these queues.", autocompletion=completed)] = None,
-    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="Into this file, not to standard output.")]
+    names: Annotated[Optional[list[str]], typer.Argument(help="Queues to export. Default: "
+                     "all.", autocompletion=completed)] = None,
+    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="Write to this file instead of standard output.")]
         = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="json; ndjson has a queue a line; names alone.")]
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format; ndjson prints one queue per line.")]
         = Format.json,
 ) -> None:
-    """Write down queues with the options that were asked for and their groups, for `queend import`. No messages, no
-    positions of groups."""
+    """Export queues, their configured options and their consumer groups, for `queend import`. Messages and cursors are
+    not exported."""
     wanted = names or [row["name"] for row in queues_of(server)]
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in groups_of(server):
@@ -82,14 +83,14 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
 @remote
 def import_(
     server: Server,
-    file: Annotated[Path, typer.Argument(help="What `queend export` wrote, as JSON or a queue a line; - is standard "
-                                         "input.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Options that the file does not name return to their "
-                                          "defaults.")] = False,
+    file: Annotated[Path, typer.Argument(help="File that `queend export` wrote, as JSON or NDJSON; - reads standard "
+                                              "input.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Reset options that the file does not contain to their "
+                       "defaults.")] = False,
     dry_run: DryRun = False, output: Output = Format.table,
 ) -> None:
-    """Make the queues and groups of a file that are missing, and change what differs; the same again does nothing.
-    Nothing is deleted. Prints what was done."""
+    """Create or update queues and consumer groups from a file that `queend export` wrote. Repeating an import changes
+    nothing. Nothing is deleted. Prints the changes."""
     wanted = definitions(file)
     there: dict[str, dict[str, dict[str, Any]]] = {}
     for row in groups_of(server):

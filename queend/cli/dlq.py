@@ -18,14 +18,16 @@ from .resources import LONG_S, checked, found, known
 from .server_names import queues
 from .terminal import say
 
-dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
+dlq = typer.Typer(no_args_is_help=True, help="Manage dead letters: list, show, redrive, edit, purge.")
 MOST = 10_000      # dead letters redriven by one request
-Queue = Annotated[str, typer.Argument(help="Their queue.", autocompletion=queues)]
-Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
-From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Failed at or after this time.")]
+Queue = Annotated[str, typer.Argument(help="Queue of the dead letters.", autocompletion=queues)]
+Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only dead letters of this consumer group.")]
+From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Only dead letters that failed at or after "
+                 "this time.")]
 Error = Annotated[Optional[str], typer.Option("--error", metavar="TEXT",
-                                             help="Only those whose error has this text in it.")]
-To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Failed at or before this time.")]
+                                             help="Only dead letters whose error contains this text.")]
+To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Only dead letters that failed at or before "
+               "this time.")]
 
 
 def filters(group: str | None, partition: str | None, from_: str | None, to: str | None,
@@ -53,7 +55,7 @@ def dlq_list(
     server: Server, queue: OfQueue = None, group: Group = None, partition: Partition = None, from_: From = None,
     to: To = None, error: Error = None, limit: Limit = 100, output: Output = Format.table,
 ) -> None:
-    """Dead letters, newest failure first."""
+    """List dead letters, newest failure first."""
     if queue is not None:
         found(server, queue, limit=1)
     rows = letters(server, limit, **filters(group, partition, from_, to, error), queue=queue)
@@ -63,7 +65,7 @@ def dlq_list(
                 "id": "address"}, output, "address", "no dead letters")
 
 
-dlq.command("show", help="A dead letter with its error and its payload.")(message_show)
+dlq.command("show", help="Show a dead letter with its error and its payload.")(message_show)
 
 
 @dlq.command()
@@ -71,13 +73,14 @@ dlq.command("show", help="A dead letter with its error and its payload.")(messag
 def redrive(
     server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
     error: Error = None,
-    limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Only the newest so many. Of more than "
-                                                 "10 000 the newest 10 000 go first.")] = None,
-    to_queue: Annotated[Optional[str], typer.Option(help="Into this queue, for all groups there.")] = None,
-    to_partition: Annotated[Optional[str], typer.Option(help="Into this partition.")] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Redrive only this many of the newest "
+                     "dead letters, by 10 000 from the newest on. Default: all.")] = None,
+    to_queue: Annotated[Optional[str], typer.Option(help="Push to this queue instead; all its consumer groups get the "
+                        "messages.")] = None,
+    to_partition: Annotated[Optional[str], typer.Option(help="Push to this partition instead.")] = None,
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:
-    """Send dead letters back, in the order they failed."""
+    """Push dead letters to their queue again, in the order in which they failed."""
     found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to, error)
     now = server.get("/api/v1/dlq", limit=1, queue=queue, **wanted) or {}
@@ -116,10 +119,10 @@ def redrive(
 @remote
 def edit(
     server: Server, id_: MessageId,
-    payload: Annotated[str, typer.Argument(help="What it is from now on, as JSON; - is standard input.")],
+    payload: Annotated[str, typer.Argument(help="New payload as JSON; - reads standard input.")],
     group: Group = None,
 ) -> None:
-    """Send a dead letter back with another payload."""
+    """Redrive a dead letter with a new payload."""
     text = sys.stdin.read() if payload == "-" else payload
     try:
         json.loads(text)
@@ -142,7 +145,7 @@ def edit(
 @remote
 def purge(server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None,
           to: To = None, error: Error = None, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete dead letters for good."""
+    """Delete dead letters permanently."""
     found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to, error)
     count = counted(server, queue=queue, **wanted)

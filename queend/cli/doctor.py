@@ -15,7 +15,7 @@ COLOURS = {"critical": "red", "warning": "yellow", "notice": "cyan"}
 
 @remote
 def doctor(server: Server, output: Output = Format.table) -> None:
-    """What is wrong with the server or its database, or soon will be. Ends with 1 where something is critical."""
+    """Find problems of the server and its database. Exits with 1 if a finding is critical."""
     answer = server.get("/api/v1/system/doctor", within=max(server.timeout, 60.0))
     findings = answer["findings"]
     if output is not Format.table:

@@ -22,15 +22,15 @@ PLURALS = {"outbox": "messages of the outbox"}
 def erase(
     server: Server, queue: Queue, partition: Partition = None,
     id_: Annotated[Optional[list[str]], typer.Option("--id", metavar="TRANSACTION_ID", help="Only messages with this "
-                                                     "transactionId, or that came back from one; may be repeated."
+                   "transactionId, and their redriven copies; may be repeated."
                                                      )] = None,
-    text: Annotated[Optional[str], typer.Option(help="Only messages whose payload has this text in it, as its JSON is "
-                                                "written; capitals count.")] = None,
-    where: Annotated[Optional[str], typer.Option(metavar="PATH=VALUE", help="Only messages with this value at a place "
-                                                 "of the payload: /customer/email=eve@example.org.")] = None,
+    text: Annotated[Optional[str], typer.Option(help="Only messages whose JSON payload contains this text; "
+                                                     "case-sensitive.")] = None,
+    where: Annotated[Optional[str], typer.Option(metavar="PATH=VALUE", help="Only messages whose payload has this "
+                     "value at a JSON pointer: /customer/email=eve@example.org.")] = None,
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:
-    """Overwrite messages for good, also those that were consumed or deleted, with dead letters and traces."""
+    """Overwrite messages permanently, consumed and deleted ones included, with their dead letters and traces."""
     wanted: dict[str, Any] = {"partition": partition, "transactionIds": id_ or None, "text": text, **placed(where)}
     wanted = {name: value for name, value in wanted.items() if value is not None}
     if not wanted:

@@ -13,7 +13,7 @@ from .output import many
 from .remote import ending
 from .terminal import say
 
-failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
+failover = typer.Typer(no_args_is_help=True, help="Manage the failover buffer.")
 
 
 @failover.callback()
@@ -25,14 +25,15 @@ def _group() -> None:
 @ending
 def adopt(
     yes: Yes = False,
-    strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")]
+    strange: Annotated[bool, typer.Option("--strange", help="Also adopt folders of databases that are not related to "
+                       "the configured one.")]
         = False,
 ) -> None:
-    """Have messages that were buffered for a database which has moved stored in the one that is configured now.
+    """Store messages that were buffered for another database in the configured one.
 
-    After pg_upgrade, or a dump and a restore, the database is another one, and a daemon leaves the folders of the one
-    before alone. Stop the daemons that use the old database first. A daemon that runs or starts there stores what is
-    adopted.
+    After pg_upgrade, or a dump and a restore, PostgreSQL has a new identity, and daemons do not store the messages that
+    were buffered for the old one. Stop the daemons that use the old database first. The daemon that runs or starts on
+    this machine stores the adopted messages.
     """
     from ..postgres.identity import identity_of
     from ..services.adopt import adopt as take, find

@@ -14,18 +14,20 @@ from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, par
 from .server_names import groups, queues
 from .terminal import say
 
-group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
-Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.",
+group = typer.Typer(no_args_is_help=True, help="Manage consumer groups: list with lag, show, seek, pause, resume, "
+                                               "delete.")
+Group = Annotated[str, typer.Argument(help="Consumer group; __QUEUE_MODE__ is the group of consumers that name no "
+                                           "group.",
                                           autocompletion=groups)]
-OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.", autocompletion=queues)]
+OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only this queue.", autocompletion=queues)]
 
 
 @group.command("list")
 @remote
 def group_list(server: Server, queue: OfQueue = None,
-               lagging: Annotated[bool, typer.Option("--lagging", help="Only those that are behind.")] = False,
+               lagging: Annotated[bool, typer.Option("--lagging", help="Only groups with lag.")] = False,
                output: Output = Format.table) -> None:
-    """Groups and how far they are behind, a line for each of their queues."""
+    """List consumer groups with their lag, one line per queue."""
     if queue is not None:
         found(server, queue, limit=1)
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
@@ -40,9 +42,9 @@ def group_list(server: Server, queue: OfQueue = None,
 @group.command("show")
 @remote
 def group_show(server: Server, name: Group, queue: OfQueue = None,
-               limit: Annotated[int, typer.Option(min=1, help="Partitions of each queue that are shown.")] = 500,
+               limit: Annotated[int, typer.Option(min=1, help="Maximum number of partitions per queue to show.")] = 500,
                output: Output = Format.table) -> None:
-    """Where a group stands in each partition, those that are furthest behind first."""
+    """Show a group's cursor in each partition, highest lag first."""
     answer = server.get("/api/v1/consumer-groups/{}", name, limit=limit) or {}
     rows = [{"queue": of, **row} for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
     if not rows and not any(True for _ in groups_of(server, queue, name)):
@@ -64,16 +66,16 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
 def seek(
     server: Server,
     name: Group,
-    queue: Annotated[str, typer.Argument(help="One of its queues.", autocompletion=queues)],
+    queue: Annotated[str, typer.Argument(help="Queue that the group consumes.", autocompletion=queues)],
     partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
-    beginning: Annotated[bool, typer.Option("--beginning", help="To the oldest message.")] = False,
-    end: Annotated[bool, typer.Option("--end", help="Behind the newest message.")] = False,
-    to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Behind what was stored until a time in "
-                                              "ISO 8601.")] = None,
-    offset: Annotated[Optional[int], typer.Option(min=0, help="To this offset.")] = None,
+    beginning: Annotated[bool, typer.Option("--beginning", help="Move to the oldest message.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="Move past the newest message.")] = False,
+    to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Move past the messages stored before this time "
+                  "(ISO 8601).")] = None,
+    offset: Annotated[Optional[int], typer.Option(min=0, help="Move to this offset.")] = None,
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:
-    """Move a group: what is before the new place is consumed, what is behind it comes (again)."""
+    """Move a group's cursors. Moving forward skips messages; moving back delivers them again."""
     if sum((beginning, end, to is not None, offset is not None)) != 1:
         raise Stop("one of --beginning, --end, --to and --offset is needed", USAGE)
     found(server, queue, limit=1)
@@ -116,14 +118,14 @@ def _behind(server: Server, name: str, queue: str, partition: str) -> int | None
 @group.command()
 @remote
 def pause(server: Server, name: Group, queue: OfQueue = None) -> None:
-    """Stop the delivery to a group, in one of its queues or in all of them. Other groups go on."""
+    """Pause delivery to a group, in one of its queues or in all of them. Other groups are not affected."""
     switch(server, name, queue, "pause")
 
 
 @group.command()
 @remote
 def resume(server: Server, name: Group, queue: OfQueue = None) -> None:
-    """Deliver to a group again that was paused."""
+    """Resume delivery to a paused group."""
     switch(server, name, queue, "resume")
 
 
@@ -140,11 +142,11 @@ def switch(server: Server, name: str, queue: str | None, verb: str) -> None:
 @remote
 def delete(
     server: Server, name: Group, queue: OfQueue = None,
-    keep_subscription: Annotated[bool, typer.Option("--keep-subscription", help="Used again, it begins where it was "
-                                                    "told to begin.")] = False,
+    keep_subscription: Annotated[bool, typer.Option("--keep-subscription", help="Keep the start position: if the group "
+                                 "is used again, it begins where it was created to begin.")] = False,
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:
-    """Delete a group, with its cursors. Used again, it starts afresh."""
+    """Delete a group with its cursors. If it is used again, it starts as a new group."""
     rows = list(groups_of(server, queue, name))
     if not rows:
         raise no_group(name, queue)

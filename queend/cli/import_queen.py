@@ -13,15 +13,16 @@ from .terminal import say
 
 @ending
 def import_queen(
-    dsn: Annotated[str, typer.Argument(help="Connection string of the Queen MQ database; it is only read.")],
-    schema: Annotated[str, typer.Option(help="Schema of its tables.")] = "queen",
-    queue: Annotated[list[str] | None, typer.Option(help="Only this queue.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Messages that every group has consumed, too.")] = False,
+    dsn: Annotated[str, typer.Argument(help="Connection string of the Queen MQ database, which is only read.")],
+    schema: Annotated[str, typer.Option(help="Schema of the Queen MQ tables.")] = "queen",
+    queue: Annotated[list[str] | None, typer.Option(help="Import only this queue.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also import messages that every group has "
+                          "consumed.")] = False,
 ) -> None:
-    """Move queues, undelivered messages, group cursors and dead letters here from a Queen MQ database.
+    """Import queues, undelivered messages, consumer group cursors and dead letters from a Queen MQ database.
 
-    Stop its server first, or switch its maintenance modes on. Can be stopped and run again: what was moved is not moved
-    twice. Ends with status 3 when the counts of both sides do not agree.
+    Stop the Queen MQ server first, or switch its maintenance modes on. An interrupted import can be run again: imported
+    messages are skipped. Exits with 3 if the counts of both databases differ.
     """
     from ..postgres.migrate import migrate
     from ..services.importing.run import ImportRefused, bring

@@ -18,9 +18,10 @@ from .resources import EVER, checked, found, known, queues_of
 from .server_names import queues
 from .terminal import say
 
-message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show, delete, retry, dlq.")
-From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
-To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Stored at or before this time.")]
+message = typer.Typer(no_args_is_help=True, help="Manage stored messages: list, search, show, delete, retry, dlq.")
+From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Only messages stored at or after this "
+                 "time.")]
+To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Only messages stored at or before this time.")]
 NAMED = 100      # most queues that a search names
 COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
                            "status": "status"}
@@ -41,10 +42,10 @@ def addressed(row: dict[str, Any]) -> dict[str, Any]:
 @remote
 def message_list(
     server: Server, queue: OfQueue = None, partition: Partition = None,
-    status: Annotated[Optional[Status], typer.Option(help="Only those that stand so.")] = None,
+    status: Annotated[Optional[Status], typer.Option(help="Only messages with this status.")] = None,
     from_: From = None, to: To = None, limit: Limit = 100, output: Output = Format.table,
 ) -> None:
-    """Messages without their payloads, newest first."""
+    """List messages without their payloads, newest first."""
     if queue is not None:
         found(server, queue, limit=1)
     rows = server.listed("/api/v1/messages", "messages", limit, queue=queue, partition=partition, status=status, to=to,
@@ -58,16 +59,18 @@ def message_list(
 @remote
 def search(
     server: Server,
-    queue: Annotated[str, typer.Argument(help="A queue, or a pattern for several: order*; * for all.",
+    queue: Annotated[str, typer.Argument(help="Queue name, or a pattern for several: order*; * searches all.",
                                          autocompletion=queues)],
-    text: Annotated[str, typer.Argument(help="What the payload says, as its JSON is written; capitals count.")],
+    text: Annotated[str, typer.Argument(help="Text to find in the JSON payload; case-sensitive.")],
     partition: Partition = None, from_: From = None, to: To = None, limit: Limit = 100,
-    most: Annotated[int, typer.Option("--most", min=1, metavar="MESSAGES", help="Look at about so many.")] = 1_000_000,
-    after: Annotated[Optional[str], typer.Option(metavar="PLACE", help="Go on where an earlier search ended.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, metavar="MESSAGES", help="Search about this many "
+                    "messages.")] = 1_000_000,
+    after: Annotated[Optional[str], typer.Option(metavar="PLACE", help="Continue a search from the position that an "
+                     "earlier one printed.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Messages whose payload has a text in it, newest first; of several queues one after the other. Says where to go on
-    if it ends before the oldest."""
+    """Search payloads for a text, newest message first, one queue after another. If the search stops before the oldest
+    message, it prints the position for --after."""
     several = "*" in queue
     named = matching(server, queue) if several else [queue]
     if not several:
@@ -143,7 +146,7 @@ class Looked:
 @message.command("show")
 @remote
 def message_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
-    """A message with its payload, and of a dead letter the error."""
+    """Show a message with its payload; for a dead letter also the error."""
     row = server.get("/api/v1/messages/{}/{}", *address(id_))
 
     def lines() -> None:
@@ -159,7 +162,7 @@ def message_show(server: Server, id_: MessageId, output: Output = Format.table) 
 @message.command("delete")
 @remote
 def message_delete(server: Server, ids: MessageIds, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete messages with their dead letters and traces; their payloads are overwritten."""
+    """Delete messages with their dead letters and traces. Their payloads are overwritten."""
     places = [address(id_) for id_ in ids]
     if dry_run:
         for id_, place in zip(ids, places, strict=True):
@@ -176,7 +179,7 @@ def message_delete(server: Server, ids: MessageIds, yes: Yes = False, dry_run: D
 @message.command()
 @remote
 def retry(server: Server, ids: MessageIds) -> None:
-    """Send dead letters back, by the ids of their messages."""
+    """Redrive dead letters by message id."""
     for id_ in ids:
         done = _changed(server, id_, "retry", f"{id_} is no dead letter")
         say(f"sent back {id_} as {done['newTransactionId']}")
@@ -185,8 +188,8 @@ def retry(server: Server, ids: MessageIds) -> None:
 @message.command()
 @remote
 def dlq(server: Server, ids: MessageIds, group: Group = None,
-        error: Annotated[Optional[str], typer.Option(help="Why; kept with the dead letter.")] = None) -> None:
-    """Move messages into the dead letters of a group, away from all groups."""
+        error: Annotated[Optional[str], typer.Option(help="Reason; stored with the dead letter.")] = None) -> None:
+    """Move messages to the dead letter queue. No group gets them any more."""
     body = {**({"consumerGroup": group} if group else {}), **({"error": error} if error else {})}
     for id_ in ids:
         try:

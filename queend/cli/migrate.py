@@ -8,7 +8,7 @@ from .terminal import say
 
 @ending
 def migrate() -> None:
-    """Bring the database the daemon would use to this version's schema and end."""
+    """Migrate the database to the schema of this version, then exit."""
     from ..postgres.migrate import migrate as apply
 
     settings = settings_or_exit()

@@ -27,7 +27,7 @@ class Format(enum.StrEnum):
     names = "names"
 
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How it is printed.")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.")]
 Column = str | Callable[[dict[str, Any]], Any]
 
 

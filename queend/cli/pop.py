@@ -26,23 +26,26 @@ def acknowledgment(message: dict[str, Any], status: str = "completed", **more: A
 @remote
 def pop(
     server: Server,
-    queue: Annotated[Optional[str], typer.Argument(help="The queue; or none, with --namespace or --task.",
+    queue: Annotated[Optional[str], typer.Argument(help="Name of the queue; omit it with --namespace or --task.",
                                                    autocompletion=queues)] = None,
     partition: Partition = None, group: Group = None,
-    batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="So many messages at most.")] = 1,
-    partitions: Annotated[Optional[int], typer.Option(min=1, help="Of so many partitions at most.")] = None,
-    wait: Annotated[float, typer.Option("--wait", "-w", metavar="SECONDS", min=0, help="Wait for a message.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
-    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
-    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="They count as consumed with the delivery.")] = False,
-    lease: Annotated[Optional[int], typer.Option(metavar="SECONDS", min=1, help="How long they are ours.")] = None,
-    beginning: Annotated[Optional[str], typer.Option("--from", metavar="WHERE", help="Where a new group begins: new, "
-                                                     "all, or a time.")] = None,
-    namespace: Annotated[Optional[str], typer.Option(help="Of any queue of this namespace.")] = None,
-    task: Annotated[Optional[str], typer.Option(help="Of any queue of this task.")] = None,
+    batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="Maximum number of messages.")] = 1,
+    partitions: Annotated[Optional[int], typer.Option(min=1, help="Maximum number of partitions to pop from.")] = None,
+    wait: Annotated[float, typer.Option("--wait", "-w", metavar="SECONDS", min=0, help="Wait up to this many seconds "
+                    "for a message.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep popping until Ctrl-C.")] = False,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge the messages after they are printed.")] = False,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Consume the messages with the delivery, without "
+                        "acknowledgments.")] = False,
+    lease: Annotated[Optional[int], typer.Option(metavar="SECONDS", min=1, help="Duration of the lease.")] = None,
+    beginning: Annotated[Optional[str], typer.Option("--from", metavar="WHERE", help="Start position of a new group: "
+                         "new, all, or a time.")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Pop from any queue in this namespace.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Pop from any queue with this task.")] = None,
     payload: Payload = False, output: Output = Format.table,
 ) -> None:
-    """Take messages. Ends with 5 where there are none. What is not acknowledged comes again when its lease ends."""
+    """Pop messages from a queue. Exits with 5 if there are none. Messages that are not acknowledged are delivered again
+    when their lease ends."""
     if (queue is None) == (namespace is None and task is None):
         raise Stop("a queue, or --namespace or --task, is needed", USAGE)
     if ack and auto_ack:

@@ -14,8 +14,8 @@ from .remote import USAGE, Stop, remote
 from .sending import Sender
 from .server_names import queues
 
-Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver it no sooner: 1500ms, 10s, 5m, "
-                                              "2h, 1d.")]
+Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver no sooner than after this delay: "
+                  "1500ms, 10s, 5m, 2h, 1d.")]
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -31,27 +31,28 @@ def milliseconds(text: str) -> int:
 @remote
 def push(
     server: Server,
-    queue: Annotated[str, typer.Argument(help="The queue; made where there is none.", autocompletion=queues)],
-    payload: Annotated[Optional[list[str]], typer.Argument(help="JSON, a message each; without any, lines of standard "
-                                                           "input.")] = None,
-    partition: Annotated[str, typer.Option("--partition", "-p", help="Its partition.")] = "Default",
-    partition_field: Annotated[Optional[str], typer.Option(metavar="FIELD", help="The partition is this member of "
-                               "the payload.")] = None,
-    file: Annotated[Optional[list[Path]], typer.Option("--file", "-f", help="A file: one message, or with --lines one "
-                                                       "a line.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of the files is a message.")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Payloads are text, not JSON.")] = False,
-    items: Annotated[bool, typer.Option("--items", help="Lines are items: payload, partition, transactionId, "
-                                        "deliverAt, … (docs/push-formats.md).")] = False,
-    transaction_id: Annotated[Optional[str], typer.Option(help="The message's own id; only for a single one.")] = None,
-    header: Annotated[Optional[list[str]], typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header of "
-                      "the push: traceparent, Idempotency-Key; with ce-… it is a CloudEvent.")] = None,
+    queue: Annotated[str, typer.Argument(help="Name of the queue; created if it does not "
+                                              "exist.", autocompletion=queues)],
+    payload: Annotated[Optional[list[str]], typer.Argument(help="Payloads as JSON, one message each. Default: read "
+                       "lines from standard input.")] = None,
+    partition: Annotated[str, typer.Option("--partition", "-p", help="Partition of the messages.")] = "Default",
+    partition_field: Annotated[Optional[str], typer.Option(metavar="FIELD", help="Take the partition from this field "
+                               "of the payload.")] = None,
+    file: Annotated[Optional[list[Path]], typer.Option("--file", "-f", help="File with one message, or with --lines "
+                    "one per line.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Read one message per line of the files.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Push payloads as text instead of JSON.")] = False,
+    items: Annotated[bool, typer.Option("--items", help="Read lines as items with payload, partition, transactionId, "
+                                                        "deliverAt, … (docs/push-formats.md).")] = False,
+    transaction_id: Annotated[Optional[str], typer.Option(help="Transaction id, for a single message.")] = None,
+    header: Annotated[Optional[list[str]], typer.Option("--header", "-H", metavar="NAME:VALUE", help="HTTP header of "
+                      "the push: traceparent, Idempotency-Key; ce-… headers push a CloudEvent.")] = None,
     delay: Delay = None,
-    deliver_at: Annotated[Optional[str], typer.Option(metavar="TIME", help="Deliver it no sooner; ISO 8601 with its "
-                                                      "zone.")] = None,
+    deliver_at: Annotated[Optional[str], typer.Option(metavar="TIME", help="Deliver no sooner than at this time, ISO "
+                          "8601 with a time zone.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Store messages: from arguments, standard input or files."""
+    """Push messages from arguments, standard input or files."""
     if delay and deliver_at:
         raise Stop("--delay and --deliver-at exclude each other", USAGE)
     several = len(payload or []) + len(file or []) != 1 or lines

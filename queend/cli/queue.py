@@ -19,9 +19,9 @@ from .resources import LONG_S, found, groups_of, partition_of, queues_of
 from .server_names import queues
 from .terminal import say
 
-queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
+queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
-Names = Annotated[list[str], typer.Argument(help="Queues.", autocompletion=queues)]
+Names = Annotated[list[str], typer.Argument(help="Names of the queues.", autocompletion=queues)]
 
 
 Rates = tuple[float | None, float | None]
@@ -45,13 +45,14 @@ def rates_of(server: Server, queue: str | None = None) -> dict[str, Rates] | Non
 @remote
 def queue_list(
     server: Server,
-    pattern: Annotated[Optional[str], typer.Argument(help="Only those whose name it fits: order*.")] = None,
-    namespace: Annotated[Optional[str], typer.Option(help="Only those of a namespace.")] = None,
-    task: Annotated[Optional[str], typer.Option(help="Only those of a task.")] = None,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those in which messages wait.")] = False,
+    pattern: Annotated[Optional[str], typer.Argument(help="Only queues whose name matches this pattern: "
+                       "order*.")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Only queues in this namespace.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Only queues with this task.")] = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only queues with waiting messages.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Queues with depth and rates, newest first."""
+    """List queues with depth and rates, newest first."""
     rates = rates_of(server) if output is not Format.names else {}
 
     def wanted() -> Iterator[dict[str, Any]]:
@@ -77,9 +78,9 @@ def queue_list(
 @queue.command("show")
 @remote
 def queue_show(server: Server, name: Name,
-               limit: Annotated[int, typer.Option(min=0, help="Partitions that are shown.")] = 20,
+               limit: Annotated[int, typer.Option(min=0, help="Maximum number of partitions to show.")] = 20,
                output: Output = Format.table) -> None:
-    """A queue with its totals, its options and its partitions."""
+    """Show a queue with its totals, options and partitions."""
     head = found(server, name, limit=limit)
     rates = rates_of(server, name)
     into, out = UNKNOWN if rates is None else rates.get(name, (0.0, 0.0))
@@ -116,14 +117,15 @@ def queue_show(server: Server, name: Name,
 def configure(
     server: Server,
     name: Name,
-    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="leaseTime=60; null "
-                       "returns one to its default (docs/queue-options.md).")] = None,
-    namespace: Annotated[Optional[str], typer.Option(help="Its namespace.")] = None,
-    task: Annotated[Optional[str], typer.Option(help="Its task.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="What is not named returns to its default.")] = False,
+    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="Options, like leaseTime=60; "
+                       "null resets an option to its default (docs/queue-options.md).")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Namespace of the queue.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Task of the queue.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Reset options that are not given to their "
+                       "defaults.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Set options of a queue; makes it where there is none."""
+    """Configure a queue; creates it if it does not exist."""
     given: dict[str, Any] = {}
     for word in options or []:
         option, equals, text = word.partition("=")
@@ -147,14 +149,15 @@ def configure(
 @queue.command()
 @remote
 def pause(server: Server, names: Names) -> None:
-    """Stop the delivery of queues: pops find nothing, those that may wait do. Pushes and acknowledgments go on."""
+    """Pause delivery from queues. Pops return no messages, and waiting pops keep waiting. Pushes and acknowledgments
+    still work."""
     switch(server, names, "pause")
 
 
 @queue.command()
 @remote
 def resume(server: Server, names: Names) -> None:
-    """Deliver from queues again that were paused."""
+    """Resume delivery from paused queues."""
     switch(server, names, "resume")
 
 
@@ -179,7 +182,7 @@ def switched(server: Server, verb: str, shown: str, what: str, path: str, *names
 def clear(server: Server, name: Name,
           partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
           yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Remove the messages of a queue, consumed or not; queue, partitions and groups stay."""
+    """Delete all messages of a queue, consumed or not. The queue, its partitions and its groups are kept."""
     if partition is None:
         count = found(server, name, limit=1)["totals"]["total"]
     else:
@@ -196,9 +199,9 @@ def clear(server: Server, name: Name,
 @queue.command()
 @remote
 def delete(server: Server, names: Names,
-           partition: Annotated[Optional[str], typer.Option(help="Only this partition of the queue.")] = None,
+           partition: Annotated[Optional[str], typer.Option(help="Delete only this partition.")] = None,
            yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete queues with everything in them, or one partition of a queue."""
+    """Delete queues with all their messages, or one partition of a queue."""
     if partition is not None:
         if len(names) > 1:
             raise Stop("--partition is of one queue", USAGE)

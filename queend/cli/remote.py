@@ -19,15 +19,17 @@ from .completion import contexts
 from .contexts import ContextError, chosen
 from .terminal import clean, say
 
-Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "
-                                            "context, else http://127.0.0.1:6632.")]
-Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", help="A saved server (queend context).",
+Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="URL of the server. Default: QUEEND_URL, else "
+                "the current context, else http://127.0.0.1:6632.")]
+Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", help="Saved server to use (`queend "
+                    "context`).",
                                                     autocompletion=contexts)]
-TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE", help="A file that holds a token; "
-                                                  "default: QUEEND_TOKEN, else the context's.")]
-CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Certificates in PEM, for https.")]
+TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE", help="File with the token. Default: "
+                      "QUEEND_TOKEN, else the token of the context.")]
+CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="CA certificates in PEM format, for "
+                   "https.")]
 Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400,
-                                                  help="How long an answer is waited for (30).")]
+                                                  help="Seconds to wait for an answer. Default: 30.")]
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
 # parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))

@@ -24,10 +24,11 @@ Ctrl-C stops it; the messages stay in {where}.
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (HOST).")] = None,
-    port: Annotated[int | None, typer.Option(help="HTTP port (PORT); 0 takes a free one.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
+    port: Annotated[int | None, typer.Option(help="HTTP port (PORT); 0 picks a free port.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="Log level: trace, debug, info, warn or error "
+                                                       "(LOG_LEVEL).")] = None,
 ) -> None:
-    """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
+    """Run the daemon, with the configured PostgreSQL or with an embedded one."""
     from ..daemon.supervisor import StartError, Supervisor  # here: the other commands do not need them
 
     words = (("host", host), ("port", port), ("log_level", log_level))

@@ -15,24 +15,24 @@ from .remote import USAGE, Stop, given, like, meant, tell
 from .terminal import say
 
 spark = typer.Typer(no_args_is_help=True,
-                    help="Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
+                    help="Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
 
-Url = Annotated[Optional[str], typer.Option(help="Addresses of daemons with commas between.")]
-TokenFile = Annotated[Optional[str], typer.Option(help="A file that holds a bearer token.")]
-Ca = Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")]
+Url = Annotated[Optional[str], typer.Option(help="URLs of the daemons, separated by commas.")]
+TokenFile = Annotated[Optional[str], typer.Option(help="File with a bearer token.")]
+Ca = Annotated[Optional[str], typer.Option(help="CA certificates in PEM format, for https.")]
 Master = Annotated[Optional[str],
-                   typer.Option(help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://… Default: this "
-                                     "machine.")]
-Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log and the whole of an error.")]
+                   typer.Option(help="Spark master: local[*], spark://host:7077, yarn, k8s://… Default: this machine.")]
+Conf = Annotated[Optional[list[str]], typer.Option(help="Spark setting as name=value.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print Spark's log, and errors with tracebacks.")]
 EVERY: dict[str, Any] = {"url": Url, "token_file": TokenFile, "ca": Ca, "master": Master, "conf": Conf,
                          "verbose": Verbose}
-Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
+Where = Annotated[Optional[str], typer.Option(help="Condition in SQL.")]
 AllowGaps = Annotated[bool, typer.Option("--allow-gaps",
-                                         help="What was removed before it was archived is passed over.")]
-Job = Annotated[str, typer.Option(help="A name under which no row is stored twice.")]
-Order = Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by.")]
-Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the rows are dealt to, by key.")]
+                                         help="Continue if retention removed messages before they were archived.")]
+Job = Annotated[str, typer.Option(help="Unique name of the job; repeated runs store each row once.")]
+Order = Annotated[Optional[list[str]], typer.Option(help="Expression that orders the rows of a key.")]
+Tasks = Annotated[Optional[int], typer.Option(min=1, help="Number of Spark partitions that rows are distributed to by "
+                  "key.")]
 
 
 def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, str]:
@@ -120,16 +120,17 @@ def _missing() -> str | None:
 @command
 def archive(
     run: Run,
-    queue: Annotated[str, typer.Argument(help="The queue.")],
-    target: Annotated[str, typer.Argument(help="The folder: on this machine, hdfs://…")],
-    group: Annotated[str, typer.Option(help="A consumer group that learns what is archived; empty: none.")] = "archive",
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")],
+    target: Annotated[str, typer.Argument(help="Directory of the archive: on this machine, or hdfs://…")],
+    group: Annotated[str, typer.Option(help="Consumer group that follows the archived offsets; empty for "
+                                            "none.")] = "archive",
     allow_gaps: AllowGaps = False,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Rows of a batch, which counts whole or not at all.")]
+    batch_rows: Annotated[int, typer.Option(min=1, help="Rows per batch; a batch is archived as a whole.")]
         = 5_000_000,
-    file_rows: Annotated[int, typer.Option(min=1, help="Rows of a file at most.")] = 500_000,
-    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    file_rows: Annotated[int, typer.Option(min=1, help="Maximum rows per file.")] = 500_000,
+    compression: Annotated[str, typer.Option(help="Compression: zstd, snappy, gzip, lz4 or none.")] = "zstd",
 ) -> None:
-    """A queue into Parquet, by queue and date, each record once; what is there already is passed over."""
+    """Archive a queue as Parquet, by queue and date, each record once. Archived records are skipped."""
     from ..spark.jobs import archive as work
 
     run(work, queue, target, group=group or None, allow_gaps=allow_gaps, batch_rows=batch_rows, file_rows=file_rows,
@@ -139,15 +140,16 @@ def archive(
 @command
 def read(
     run: Run,
-    queue: Annotated[str, typer.Argument(help="The queue.")],
-    target: Annotated[str, typer.Argument(help="The folder of its archive.")],
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")],
+    target: Annotated[str, typer.Argument(help="Directory of the queue's archive.")],
     output: Annotated[Optional[str],
-                      typer.Option(help="A new folder for what is read; without one it is counted.")] = None,
-    format: Annotated[str, typer.Option(help="parquet, json, csv or orc.")] = "parquet", where: Where = None,
-    cold: Annotated[bool, typer.Option("--cold", help="The archive alone; no daemon is asked.")] = False,
+                      typer.Option(help="New directory for the result. Default: only count the rows.")] = None,
+    format: Annotated[str, typer.Option(help="Format of the result: parquet, json, csv or "
+                                             "orc.")] = "parquet", where: Where = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Read only the archive, without the daemon.")] = False,
     allow_gaps: AllowGaps = False,
 ) -> None:
-    """An archive and what is not archived yet as one space of offsets, without a gap and without an overlap."""
+    """Read an archive together with the records that are not archived yet, each offset once."""
     from ..spark.jobs.read import export
 
     run(export, queue, target, output=output, format=format, where=where, hot=not cold, allow_gaps=allow_gaps)
@@ -156,21 +158,22 @@ def read(
 @command
 def replay(
     run: Run,
-    to: Annotated[str, typer.Argument(help="The queue it goes into.")],
+    to: Annotated[str, typer.Argument(help="Queue to push to.")],
     job: Job,
-    archive: Annotated[Optional[str], typer.Option(help="The folder of an archive.")] = None,
-    queue: Annotated[Optional[str], typer.Option(help="Which queue of the archive.")] = None,
+    archive: Annotated[Optional[str], typer.Option(help="Directory of an archive.")] = None,
+    queue: Annotated[Optional[str], typer.Option(help="Queue of the archive to replay.")] = None,
     sql: Annotated[Optional[str],
-                   typer.Option(help="A query instead, like \"SELECT … FROM parquet.`/data/x`\".")] = None,
+                   typer.Option(help="A query instead of an archive, like \"SELECT … FROM "
+                                     "parquet.`/data/x`\".")] = None,
     where: Where = None,
-    key: Annotated[Optional[str], typer.Option(help="The partition of a row, an expression.")] = None,
-    value: Annotated[str, typer.Option(help="JSON text, or a struct; an expression.")] = "value",
+    key: Annotated[Optional[str], typer.Option(help="Expression for the partition of a row.")] = None,
+    value: Annotated[str, typer.Option(help="Expression for the payload: JSON text, or a struct.")] = "value",
     order: Order = None,
-    hot: Annotated[bool, typer.Option("--hot", help="With what is not archived yet.")] = False,
-    keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Transaction ids stay what they were.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Also replay records that are not archived yet.")] = False,
+    keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Keep the transaction ids of the archive.")] = False,
     allow_gaps: AllowGaps = False, tasks: Tasks = None,
 ) -> None:
-    """An archive, or any query, into a queue: in order per key, once however often it runs."""
+    """Push an archive or the result of a query to a queue, in order per key. Repeated runs store each row once."""
     from ..spark.jobs import replay as work
 
     run(work, to, job, archive=archive, queue=queue, sql=sql, where=where, key=key, value=value,
@@ -180,14 +183,17 @@ def replay(
 @command
 def dlq(
     run: Run,
-    queue: Annotated[Optional[str], typer.Argument(help="The queue; all of them without.")] = None,
-    group: Annotated[Optional[str], typer.Option(help="Of this consumer group.")] = None, where: Where = None,
-    redrive: Annotated[bool, typer.Option("--redrive", help="What --where finds becomes new messages.")] = False,
-    to: Annotated[Optional[str], typer.Option(help="Into this queue instead of its own.")] = None,
-    dry: Annotated[bool, typer.Option("--dry", help="Only say how many it would be.")] = False,
-    most: Annotated[int, typer.Option(min=1, max=1_000_000, help="Look at the newest so many.")] = 1_000_000,
+    queue: Annotated[Optional[str], typer.Argument(help="Name of the queue. Default: all queues.")] = None,
+    group: Annotated[Optional[str], typer.Option(help="Only dead letters of this consumer "
+                                                      "group.")] = None, where: Where = None,
+    redrive: Annotated[bool, typer.Option("--redrive", help="Push the dead letters that match --where as new "
+                       "messages.")] = False,
+    to: Annotated[Optional[str], typer.Option(help="Push to this queue instead of the original one.")] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Only print the number of dead letters that match.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=1_000_000, help="Read only this many of the newest dead "
+                    "letters.")] = 1_000_000,
 ) -> None:
-    """Dead letters counted by queue, group, error and age; or, with --redrive, those a condition finds stored again.
+    """Count dead letters by queue, group, error and age; with --redrive, push the ones that match a condition again.
 
     Columns: queue, partition, group, error, retries, value, transactionId, id, producer, created, failed, age
     (seconds).
@@ -206,30 +212,32 @@ def dlq(
 @command
 def aggregate(
     run: Run,
-    queue: Annotated[str, typer.Argument(help="The queue that is read.")],
-    checkpoint: Annotated[str, typer.Argument(help="A folder of this job alone: where it goes on.")],
-    to: Annotated[Optional[str], typer.Option(help="The queue the windows go into.")] = None,
-    table: Annotated[Optional[str], typer.Option(help="Or a folder of Parquet.")] = None,
+    queue: Annotated[str, typer.Argument(help="Queue to read.")],
+    checkpoint: Annotated[str, typer.Argument(help="Checkpoint directory, used by this job only.")],
+    to: Annotated[Optional[str], typer.Option(help="Queue to push the results to.")] = None,
+    table: Annotated[Optional[str], typer.Option(help="Write the results to this Parquet directory instead.")] = None,
     schema: Annotated[Optional[str],
-                      typer.Option(help="Of the JSON, like \"customer string, cents long, at timestamp\".")] = None,
-    time: Annotated[str, typer.Option(help="The time of an event; an expression. Default: when it was stored.")]
+                      typer.Option(help="Schema of the JSON payload, like \"customer string, cents long, at "
+                                        "timestamp\".")] = None,
+    time: Annotated[str, typer.Option(help="Expression for the event time. Default: the time of the push.")]
         = "timestamp",
-    watermark: Annotated[str, typer.Option(help="How late an event may be.")] = "10 minutes",
+    watermark: Annotated[str, typer.Option(help="Watermark: maximum delay of an event.")] = "10 minutes",
     window: Annotated[Optional[str], typer.Option(help="Length of a window, like \"5 minutes\".")] = None,
-    slide: Annotated[Optional[str], typer.Option(help="A new window begins every …")] = None,
-    session: Annotated[Optional[str], typer.Option(help="Or windows that end with a pause so long.")] = None,
+    slide: Annotated[Optional[str], typer.Option(help="Interval between the starts of sliding windows.")] = None,
+    session: Annotated[Optional[str], typer.Option(help="Gap that ends a session window, instead of --window.")] = None,
     by: Annotated[Optional[list[str]],
-                  typer.Option(help="Groups within a window, like \"customer\".")] = None,
+                  typer.Option(help="Columns to group by within a window, like \"customer\".")] = None,
     select: Annotated[Optional[list[str]],
-                      typer.Option(help="What is computed, like \"sum(cents) AS cents\".")] = None,
+                      typer.Option(help="Aggregates, like \"sum(cents) AS cents\".")] = None,
     where: Where = None,
     key: Annotated[Optional[str],
-                   typer.Option(help="The partition of a result; an expression. Default: the first --by.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when what is there has been read.")] = False,
-    most: Annotated[Optional[int], typer.Option(min=1, help="Records of a micro-batch.")] = None,
-    group: Annotated[Optional[str], typer.Option(help="A consumer group whose lag shows the progress.")] = None,
+                   typer.Option(help="Expression for the partition of a result. Default: the first --by.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop after the existing records have been read.")] = False,
+    most: Annotated[Optional[int], typer.Option(min=1, help="Maximum records per micro-batch.")] = None,
+    group: Annotated[Optional[str], typer.Option(help="Consumer group that reports the progress as lag.")] = None,
 ) -> None:
-    """Tumbling, sliding or session windows with a watermark, as a stream, into another queue or a table."""
+    """Aggregate a queue as a stream, in tumbling, sliding or session windows with a watermark, into a queue or a
+    table."""
     from ..spark.jobs import aggregate as work
 
     run(work, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window,
@@ -241,27 +249,29 @@ def aggregate(
 def backfill(
     run: Run,
     jdbc: Annotated[str, typer.Argument(help="jdbc:postgresql://host:5432/database")],
-    table: Annotated[str, typer.Argument(help="A table, or (SELECT …) AS name.")],
-    to: Annotated[str, typer.Argument(help="The queue it goes into.")],
+    table: Annotated[str, typer.Argument(help="Table, or (SELECT …) AS name.")],
+    to: Annotated[str, typer.Argument(help="Queue to push to.")],
     job: Job,
-    id: Annotated[list[str], typer.Option(help="A column of the primary key.")],
-    key: Annotated[Optional[str], typer.Option(help="The partition of a row; an expression.")] = None,
+    id: Annotated[list[str], typer.Option(help="Column of the primary key.")],
+    key: Annotated[Optional[str], typer.Option(help="Expression for the partition of a row.")] = None,
     order: Order = None,
     value: Annotated[Optional[str],
-                     typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None,
+                     typer.Option(help="Expression for the payload: JSON text, or a struct. Default: the whole "
+                                       "row.")] = None,
     where: Where = None,
     split: Annotated[Optional[str],
-                     typer.Option(help="The column whose range is cut into parts. Default: the first number or time "
-                                       "of --id.")] = None,
-    parts: Annotated[Optional[int], typer.Option(min=1, help="How many parts are read at a time.")] = None,
+                     typer.Option(help="Column whose range is split into parts. Default: the first number or time of "
+                                       "--id.")] = None,
+    parts: Annotated[Optional[int], typer.Option(min=1, help="Number of parts that are read in parallel.")] = None,
     user: Annotated[Optional[str],
-                    typer.Option(help="Of the database. Its password is taken from the environment: JDBC_PASSWORD.")]
+                    typer.Option(help="User of the database. The password comes from JDBC_PASSWORD.")]
         = None,
-    driver: Annotated[str, typer.Option(help="Class of the driver.")] = "org.postgresql.Driver",
-    jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None,
+    driver: Annotated[str, typer.Option(help="Class of the JDBC driver.")] = "org.postgresql.Driver",
+    jar: Annotated[Optional[str], typer.Option(help="JAR file of the JDBC driver. Default: the one of Debian's "
+                                                    "libpostgresql-jdbc-java.")] = None,
     tasks: Tasks = None,
 ) -> None:
-    """A table over JDBC into a queue, in parts at a time, each row once by its primary key."""
+    """Push a table of another database (JDBC) to a queue, in parallel parts, each row once by its primary key."""
     from ..spark.jobs import backfill as work
     from ..spark.jobs.backfill import jar as usual
 

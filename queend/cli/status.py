@@ -24,7 +24,7 @@ def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[s
 
 @remote
 def status(server: Server, output: Output = Format.table) -> None:
-    """What the server does: health, messages, rates, backlog. Ends with 1 where it is not healthy."""
+    """Show health, message counts, rates and lag of the server. Exits with 1 if the server is not healthy."""
     try:
         health = server.get("/health") or {}
     except ServerError as error:

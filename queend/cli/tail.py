@@ -23,12 +23,12 @@ LOOK_S = 0.3             # between two looks for new messages
 @remote
 def tail(
     server: Server, queue: Queue, partition: Partition = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=1000, help="So many of the newest to begin "
-                                       "with.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is stored, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=1000, help="Begin with this many of the newest "
+                     "messages.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages until Ctrl-C.")] = False,
     payload: Payload = False, output: Output = Format.table,
 ) -> None:
-    """Print messages as they are stored, oldest first. Takes nothing: consumers are not disturbed."""
+    """Print messages as they are stored, oldest first, without consuming them."""
     found(server, queue, limit=1)
     reader = Reader(server, queue, partition)
     since = reader.begin() if follow else None

@@ -16,7 +16,7 @@ from .push import milliseconds
 from .remote import USAGE, Stop, ending
 from .terminal import say
 
-token = typer.Typer(no_args_is_help=True, help="Tokens: mint, inspect.")
+token = typer.Typer(no_args_is_help=True, help="Create and inspect tokens: mint, inspect.")
 
 
 class Role(StrEnum):
@@ -27,15 +27,16 @@ class Role(StrEnum):
 
 @token.command()
 @ending
-def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
-         role: Annotated[Role, typer.Option(help="What it may do.")] = Role.read_only,
-         lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it lasts.")] = "1d",
+def mint(subject: Annotated[str, typer.Argument(help="Subject of the token (sub).")],
+         role: Annotated[Role, typer.Option(help="Role of the token.")] = Role.read_only,
+         lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="Lifetime of the token.")] = "1d",
          queues: Annotated[Optional[list[str]], typer.Option(
-             "--queues", metavar="PATTERN=VERBS", help="Limit it to queues whose names fit the pattern, with these "
-             "verbs, separated by commas: push, pop, read, manage, *; pop:page-* is for groups that fit. Repeat it for "
-             "more patterns.")] = None) -> None:
-    """Print a token for HS256, signed with JWT_SECRET of the environment. Limits go into the claim that
-    QUEEND_JWT_QUEUES_CLAIM of the environment names."""
+             "--queues", metavar="PATTERN=VERBS", help="Limit the token to queues that match the pattern, with these "
+                                                       "verbs, separated by commas: push, pop, read, manage, *; "
+                                                       "pop:page-* limits pop to groups that match. Repeat it for more "
+                                                       "patterns.")] = None) -> None:
+    """Create a token for HS256, signed with the environment's JWT_SECRET, and print it. --queues is stored in the claim
+    that the environment's QUEEND_JWT_QUEUES_CLAIM names."""
     secret = os.environ.get("JWT_SECRET")
     if not secret:
         raise Stop("JWT_SECRET is not set", USAGE, "it is the daemon's; other algorithms have their own issuers")
@@ -74,9 +75,9 @@ def _limits(queues: list[str]) -> dict[str, Any]:
 
 @token.command()
 @ending
-def inspect(file: Annotated[Optional[str], typer.Argument(help="A file that holds it, - for standard input; default: "
-                                                          "QUEEND_TOKEN.")] = None) -> None:
-    """Print what a token says. Its signature is not checked."""
+def inspect(file: Annotated[Optional[str], typer.Argument(help="File with the token; - reads standard input. Default: "
+            "QUEEND_TOKEN.")] = None) -> None:
+    """Print the header and the claims of a token. The signature is not checked."""
     text = os.environ.get("QUEEND_TOKEN", "") if file is None else ""
     try:
         if file is not None:

@@ -11,8 +11,8 @@ from .options import MessageId
 from .output import Format, Output, age, show
 from .remote import remote
 
-trace = typer.Typer(no_args_is_help=True, help="What was noted about messages.")
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")]
+trace = typer.Typer(no_args_is_help=True, help="Show traces that programs recorded about messages.")
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
 COLUMNS: dict[str, Any] = {"noted": lambda row: age(row["created_at"]), "event": "event_type",
                            "group": "consumer_group", "data": "data"}
 
@@ -20,7 +20,7 @@ COLUMNS: dict[str, Any] = {"noted": lambda row: age(row["created_at"]), "event":
 @trace.command("list")
 @remote
 def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table) -> None:
-    """Names under which something was noted, the latest first."""
+    """List the names of traces, newest first."""
     rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
     show(rows, {"name": "trace_name", "traces": "trace_count", "messages": "message_count",
                 "last": lambda row: age(row["last_seen"])}, output, "trace_name",
@@ -31,7 +31,7 @@ def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table)
 @remote
 def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], limit: Limit = 100,
           output: Output = Format.table) -> None:
-    """What was noted under a name, oldest first."""
+    """List the traces with a name, oldest first."""
     rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
     show(rows, {"queue": "queue_name", "partition": "partition_name", "message": "transaction_id", **COLUMNS}, output,
          "id", f"nothing was noted under {name!r}")
@@ -40,6 +40,6 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], 
 @trace.command("show")
 @remote
 def trace_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
-    """What was noted about a message, oldest first."""
+    """List the traces of a message, oldest first."""
     show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id",
          "nothing was noted about this message")
