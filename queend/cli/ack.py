@@ -31,7 +31,8 @@ def address(word: str) -> tuple[str, str]:
     """Splits PARTITION_ID/TRANSACTION_ID, as lists print it, into its two ids."""
     partition, slash, transaction = word.partition("/")
     if not slash or not partition or not transaction:
-        raise Stop(f"{word!r} is not of the form PARTITION_ID/TRANSACTION_ID, as queend pop -o names prints it", USAGE)
+        raise Stop(f"invalid message id {word!r}: expected PARTITION_ID/TRANSACTION_ID, as `queend pop -o names` "
+                   "prints it", USAGE)
     return partition, transaction
 
 
@@ -73,7 +74,7 @@ def ack(
             for line in payloads([], True, False):
                 one = orjson.loads(line.text)
                 if not isinstance(one, dict) or not {"partitionId", "transactionId"} <= set(one):
-                    raise Bad(f"{line.where} is no message: it has no partitionId and transactionId")
+                    raise Bad(f"{line.where} is not a message: partitionId or transactionId is missing")
                 gathered.append(one)
                 if len(gathered) == BATCH:
                     send(gathered)

@@ -34,12 +34,12 @@ VERBS = {
     "add": "save create new",
 }
 OPTIONS = {
-    "-o json, ndjson or names says how it is printed": "--json --format --names -J",
-    "--url names the server": "--server -s --host --port -b --broker --addr",
-    "QUEEND_TOKEN, --token-file or a context gives the token": "--token --password --user -u --creds",
-    "the name of the queue stands alone": "--topic -t --queue -q --stream",
-    "-n says how many": "--count -c --max --num",
-    "-p names the partition": "--key -k",
+    "choose the output format with -o: table, json, ndjson or names": "--json --format --names -J",
+    "choose the server with --url": "--server -s --host --port -b --broker --addr",
+    "pass the token with QUEEND_TOKEN, --token-file or a context": "--token --password --user -u --creds",
+    "pass the name of the queue as an argument": "--topic -t --queue -q --stream",
+    "set the number with -n": "--count -c --max --num",
+    "set the partition with -p": "--key -k",
 }
 COMMAND, OPTION = re.compile(r"No such command '(.*)'\."), re.compile(r"No such option: (-\S+)")
 
@@ -49,17 +49,17 @@ def hint(message: str, ctx: Any) -> str:
     if found := COMMAND.fullmatch(message):
         here = getattr(getattr(ctx, "command", None), "commands", {})
         if getattr(ctx, "parent", None) is None:
-            return "".join(f"It is `queend {name}`." for name in _named(COMMANDS, found[1]))
+            return "".join(f"Did you mean `queend {name}`?" for name in _named(COMMANDS, found[1]))
         verbs = [verb for verb in _named(VERBS, found[1]) if verb in here]
         if verbs:
-            return f"It is `queend {ctx.info_name} {verbs[0]}`."
-        return f"There are {', '.join(here)}." if here else ""
+            return f"Did you mean `queend {ctx.info_name} {verbs[0]}`?"
+        return f"Commands: {', '.join(here)}." if here else ""
     if found := OPTION.fullmatch(message):
-        if habit := "".join(f"Here {text}." for text in _named(OPTIONS, found[1])):
+        if habit := "".join(f"{text[0].upper()}{text[1:]}." for text in _named(OPTIONS, found[1])):
             return habit
         parameters = getattr(getattr(ctx, "command", None), "params", ())
         if any(one.param_type_name == "argument" for one in parameters):      # `message search q -77`
-            return "What begins with a dash and is no option stands behind `--`."
+            return "Put values that start with a dash after `--`."
     return ""
 
 

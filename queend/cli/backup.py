@@ -8,7 +8,7 @@ import typer
 
 from .common import database, place, settings_or_exit
 from .options import Yes
-from .output import Progress, size
+from .output import Progress, many, size
 from .remote import Stop, ending, sure
 from .terminal import say
 
@@ -33,8 +33,8 @@ def backup(
     settings = settings_or_exit()
     with database(settings, running=True) as (conninfo, ours), Progress("dumping", bytes_=True) as progress:
         made = make(target, conninfo, root_of(settings), everything or ours, progress.add)
-    buffers = f", {made['buffers']} folders of the failover buffer" if made["buffers"] else ""
-    say(f"{target}: {size(made['bytes'])} of PostgreSQL {made['postgres']}{buffers}")
+    buffers = f", {many(made['buffers'], 'folder')} of the failover buffer" if made["buffers"] else ""
+    say(f"{target}: {size(made['bytes'])} from PostgreSQL {made['postgres']}{buffers}")
 
 
 @ending
@@ -67,13 +67,13 @@ def restore(
     with database(settings, running=False) as (conninfo, _):
         there = work.holds(conninfo)
         if there and not replace:
-            raise Stop("the database has tables of queend already", 1, "--replace drops them first")
+            raise Stop("the database already has queend tables", 1, "use --replace to drop them first")
         plan = work.plan(source, made, conninfo, replace)
         if there or plan.cleans:
-            others = ", and everything else that the backup holds" if plan.cleans else ""
-            sure(f"Drop all that queend has in the database {place(conninfo)}{others}?", yes)
+            others = ", and every other object that the backup contains" if plan.cleans else ""
+            sure(f"Drop all objects of queend in the database {place(conninfo)}{others}?", yes)
         with copied(folders, root_of(settings)) as copies, \
                 Progress("restoring", made["bytes"], bytes_=True) as progress:
             buffers = work.run(plan, copies, progress.add)
-    drained = f", and {buffers} folders of the failover buffer; the next daemon stores them" if buffers else ""
-    say(f"restored what was kept at {made['made']}{drained}")
+    drained = f", and {many(buffers, 'folder')} of the failover buffer, which the next daemon stores" if buffers else ""
+    say(f"restored the backup of {made['made']}{drained}")

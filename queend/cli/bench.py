@@ -86,7 +86,7 @@ def bench(
     """Measure push and pop rates and latencies. With small batches this Python client reaches its limit before the
     server does."""
     if queue is not None and consumers:
-        found(server, queue, "without a name one is made for it", limit=0)
+        found(server, queue, "omit the name to use a temporary queue", limit=0)
     own = queue is None
     name = queue or f"bench-{random.randrange(1 << 40):x}"
     if own:
@@ -114,9 +114,12 @@ def bench(
     result["allArrived"] = not own or not consumers or result["popped"]["messages"] == pushed
     one(result, output, lambda: _told(result), "queue")
     if used > 0.9:
-        tell("this program used a whole core: the server may do more", "more of it side by side tells how much")
+        tell("this client used a full CPU core: the server may reach higher "
+             "rates", "run several `queend bench` in parallel to find "
+             "out")
     if not result["allArrived"]:
-        raise Stop(f"pushed {many(pushed, 'message')}, {result['popped']['messages']} came within {DRAIN_S:g} s")
+        raise Stop(f"pushed {many(pushed, 'message')}, but only {result['popped']['messages']} were delivered within "
+                   f"{DRAIN_S:g} s")
 
 
 def _used() -> float:
@@ -154,7 +157,7 @@ def produce(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
         if not isinstance(rows, list) or len(rows) != n:
             raise Foreign(server.url)
         if wrong := [row for row in rows if row.get("status") not in ("queued", "duplicate")]:
-            raise Stop(f"a push was answered {wrong[0].get('status')}: {wrong[0].get('error', '')}")
+            raise Stop(f"a push was refused with status {wrong[0].get('status')}: {wrong[0].get('error', '')}")
         counts.messages += n
         counts.requests += 1
 
@@ -212,7 +215,7 @@ def _deleted(server: Server, name: str) -> None:
     try:
         server.delete("/api/v1/resources/queues/{}", name, within=LONG_S)
     except ServerError as error:
-        tell(f"the queue {name} is left behind: {error.text}", f"queend queue delete {name}")
+        tell(f"the queue {name} was not deleted: {error.text}", f"delete it with: queend queue delete {name}")
 
 
 def _result(name: str, url: str, made: list[Counts], taken: list[Counts], pushed_s: float, popped_s: float, batch: int,
@@ -244,13 +247,13 @@ def _told(result: dict[str, Any]) -> None:
         return " ".join(f"{word} {value:g}" for word, value in values.items()) + " ms" if values else ""
 
     made, taken = result["pushed"], result["popped"]
-    where = f"of {size(result['size'])} in {many(result['partitions'], 'partition')}, {result['batch']} a request"
+    where = f"{size(result['size'])} each, {many(result['partitions'], 'partition')}, {result['batch']} per request"
     facts([("server", result["url"]), ("messages", where),
            ("pushed", f"{short(made['messages'])} by {many(made['connections'], 'connection')}, "
                       f"{short(made['perSecond'])}/s"),
-           ("a push", latency(made["latencyMs"])),
+           ("push latency", latency(made["latencyMs"])),
            ("popped", f"{short(taken['messages'])} by {many(taken['connections'], 'connection')}, "
                       f"{short(taken['perSecond'])}/s"
             if taken["connections"] else ""),
-           ("a pop", latency(taken["latencyMs"])), ("an ack", latency(taken["ackLatencyMs"])),
-           ("push to pop", latency(taken["deliveryMs"]))])
+           ("pop latency", latency(taken["latencyMs"])), ("ack latency", latency(taken["ackLatencyMs"])),
+           ("delivery latency", latency(taken["deliveryMs"]))])

@@ -38,7 +38,7 @@ class Answer:
 
 class Server:
     def __init__(self, url: str, token: str = "", timeout: float = 30.0, ca: str | None = None):
-        wrong = ServerError(f"{url!r} is no address of a server", 2, "it looks like http://host:6632")
+        wrong = ServerError(f"invalid server URL {url!r}", 2, "expected a URL like http://host:6632")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
@@ -49,9 +49,10 @@ class Server:
         if parts.scheme not in ("http", "https") or not host:
             raise wrong
         if parts.username or parts.password:
-            raise ServerError("the address holds a password", 2, "a token goes into QUEEND_TOKEN or --token-file")
+            raise ServerError("the server URL contains a password", 2,
+                              "pass a token in QUEEND_TOKEN or with --token-file")
         if not token.isascii() or any(byte < " " for byte in token):
-            raise ServerError("the token has characters that no token has", 2)
+            raise ServerError("the token contains characters that are not allowed in tokens", 2)
         self.token, self.timeout, self.ca, self.secure = token, timeout, ca, parts.scheme == "https"
         self.host, self.port = host, port or (443 if self.secure else 80)
         shown = f"[{host}]" if ":" in host else host
@@ -151,32 +152,36 @@ class Server:
         try:
             return opened(self.url, timeout, cafile=self.ca)
         except OSError as error:
-            raise ServerError(f"the certificates cannot be read: {self.ca}: {error.strerror}", 2) from None
+            raise ServerError(f"cannot read the certificates in {self.ca}: {error.strerror}", 2) from None
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def _unreachable(self, error: OSError) -> ServerError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ServerError(f"the certificate of {self.url} is not trusted: {error.verify_message}", 6,
-                               "--ca names the certificates to trust")
+                               "use --ca to name the CA certificates to trust")
         if isinstance(error, ssl.SSLError):
-            return ServerError(f"{self.url} does not speak TLS: {error.reason or error}", 6, "http://… instead?")
+            return ServerError(f"{self.url} does not speak TLS: {error.reason or error}", 6, "try http:// instead of "
+                               "https://")
         if isinstance(error, socket.gaierror):
-            return ServerError(f"the name {self.host} of {self.url} cannot be found: {error.strerror}", 6)
+            return ServerError(f"cannot resolve the host name {self.host} of {self.url}: {error.strerror}", 6)
         if isinstance(error, TimeoutError):
-            return ServerError(f"{self.url} cannot be reached: no answer in time", 6)
-        return ServerError(f"no server answers at {self.url}: {error.strerror or error}", 6,
-                           "queend serve starts one; --url, QUEEND_URL or queend context name another")
+            return ServerError(f"cannot connect to {self.url}: timeout", 6)
+        return ServerError(f"cannot connect to {self.url}: {error.strerror or error}", 6,
+                           "start a server with `queend serve`, or choose another one with --url, QUEEND_URL or "
+                           "`queend context`")
 
     def _lost(self, error: Exception, method: str) -> ServerError:
-        doubt = "" if method == "GET" else "whether it was done is not known"
+        doubt = "" if method == "GET" else "the server may or may not have executed the request"
         if isinstance(error, TimeoutError):
-            return ServerError(f"{self.url} did not answer in time", 6, doubt or "--timeout waits longer")
+            return ServerError(f"{self.url} did not answer within the timeout", 6,
+                               doubt or "use --timeout to wait longer")
         if isinstance(error, (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionError)):
-            return ServerError(f"the connection to {self.url} broke before the answer was there", 6, doubt)
+            return ServerError(f"the connection to {self.url} was closed before the answer was complete", 6, doubt)
         if isinstance(error, http.client.HTTPException):
-            return ServerError(f"what answers at {self.url} is no HTTP server", 6)
-        return ServerError(f"the connection to {self.url} broke: {getattr(error, 'strerror', None) or error}", 6, doubt)
+            return ServerError(f"{self.url} is not an HTTP server", 6)
+        return ServerError(f"the connection to {self.url} failed: "
+                           f"{getattr(error, 'strerror', None) or error}", 6, doubt)
 
     def read(self, answer: Answer, method: str, path: str) -> Any:
         """Returns the body as JSON. Raises errors, also those that Queen MQ sends with status 200."""
@@ -186,8 +191,8 @@ class Server:
                 body = json.loads(answer.body)
             except (ValueError, RecursionError):
                 if answer.status < 300 or answer.status == 404:
-                    raise NoRoute(f"{self.url} answers no JSON to {method} {path}: it has no such route, or is no "
-                                  "server of this protocol", 4, code=answer.status) from None
+                    raise NoRoute(f"{self.url} did not answer {method} {path} with JSON: it lacks the route, or is not "
+                                  "a server of this protocol", 4, code=answer.status) from None
         told = body if isinstance(body, dict) else {}
         text = str(told.get("error") or told.get("detail") or "")
         if answer.status < 300:
@@ -202,18 +207,18 @@ class Server:
         code = answer.status
         more = {"code": code, "body": told}
         if code == 401:
-            return ServerError(f"{self.url} wants a token: {text}", 7,
-                               "QUEEND_TOKEN, --token-file or a context gives one" if not self.token else
-                               "it may have ended, or be of another server", **more)
+            return ServerError(f"{self.url} requires a token: {text}", 7,
+                               "pass a token with QUEEND_TOKEN, --token-file or a context" if not self.token else
+                               "the token may be expired, or belong to another server", **more)
         if code == 403:
-            return ServerError(f"the token may not do this: {text}", 7, **more)
+            return ServerError(f"access denied: {text}", 7, **more)
         if code in (404, 405) and (told.get("code") in ("no_such_route", "no_such_method") or text == "Not found"):
             return NoRoute(f"this server has no route {route}", 4,
-                           "it is of another version, or of another kind", **more)
+                           "it is another version, or another program", **more)
         if code == 404:
             return ServerError(text, 4, **more)
         if code in (502, 503, 504):
-            return ServerError(f"{self.url} cannot serve this now: {text}", 6, "queend doctor looks for the reason",
+            return ServerError(f"{self.url} is unavailable: {text}", 6, "run `queend doctor` to find the cause",
                                **more)
         return ServerError(text, 1, **more)
 

@@ -64,7 +64,7 @@ def database(settings: Settings, running: bool = False,
         if cluster:
             if running and not (cluster.folder / "created").exists():
                 raise Stop(f"there is no database in {cluster.folder}", NOT_FOUND,
-                           "QUEEND_DATA_DIR names another folder")
+                           "set QUEEND_DATA_DIR to the daemon's data directory")
             try:
                 local = cluster.start()
             except EmbeddedError as error:

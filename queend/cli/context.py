@@ -13,7 +13,7 @@ from .remote import NOT_FOUND, Stop, ending
 from .terminal import say
 
 context = typer.Typer(no_args_is_help=True, help="Manage saved servers and their tokens.")
-NONE = "queend context list shows them"
+NONE = "`queend context list` shows all contexts"
 
 
 @context.command("list")
@@ -25,7 +25,7 @@ def context_list(output: Output = Format.table) -> None:
            "token": "saved" if one.get("token") else one.get("tokenFile", "")}
           for name, one in sorted(state["contexts"].items())),
          {"": lambda one: "*" if one["current"] else "", "name": "name", "url": "url", "token": "token"}, output,
-         none="no saved servers: queend context add saves one")
+         none="no saved servers; add one with `queend context add`")
 
 
 @context.command()
@@ -51,7 +51,7 @@ def add(
     state["contexts"][name] = one
     state["current"] = state.get("current") or name
     save(state)
-    say(f"{name}: {one['url']}, in {path()}", err=True)
+    say(f"{name}: {one['url']}, saved in {path()}", err=True)
 
 
 @context.command()
@@ -71,7 +71,8 @@ def context_show(name: Annotated[Optional[str], typer.Argument(help="Name of the
     """Print the URL of a context."""
     one = chosen(name)
     if one is None:
-        raise Stop("no context is chosen", NOT_FOUND, "queend context add saves one")
+        raise Stop("no current context", NOT_FOUND, "add one with `queend context add`, or choose one with `queend "
+                                                      "context use`")
     say(one["url"])
 
 

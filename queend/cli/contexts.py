@@ -23,14 +23,14 @@ def load() -> dict[str, Any]:
     try:
         with open(file, encoding="utf-8") as opened:
             if os.fstat(opened.fileno()).st_mode & 0o077:
-                raise ContextError(f"{file} may be read by others: chmod 600 {file}")
+                raise ContextError(f"other users may read {file}: run chmod 600 {file}")
             found = json.load(opened)
     except FileNotFoundError:
         return {"current": None, "contexts": {}}
     except (OSError, ValueError) as error:
-        raise ContextError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ContextError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("contexts"), dict):
-        raise ContextError(f"{file} is no file of contexts")
+        raise ContextError(f"{file} is not a file of contexts")
     return found
 
 
@@ -45,7 +45,7 @@ def save(state: dict[str, Any]) -> None:
             os.fsync(new.fileno())
         os.replace(new.name, file)
     except OSError as error:
-        raise ContextError(f"{file} cannot be written: {error.strerror}") from None
+        raise ContextError(f"cannot write {file}: {error.strerror}") from None
 
 
 def chosen(name: str | None) -> dict[str, Any] | None:
@@ -56,5 +56,5 @@ def chosen(name: str | None) -> dict[str, Any] | None:
     state = load()
     wanted = wanted or state.get("current")
     if wanted and wanted not in state["contexts"]:
-        raise ContextError(f"there is no context {wanted!r}: queend context list shows them")
+        raise ContextError(f"there is no context {wanted!r}; `queend context list` shows all contexts")
     return state["contexts"][wanted] if wanted else None

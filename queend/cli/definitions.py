@@ -54,7 +54,7 @@ def export(
                 **({"paused": True} if head.get("paused") else {}), "groups": groups.get(name, [])})
             progress.add(1)
     if silent:
-        tell(f"this server does not tell the options of its queues: {silent} have none in the file")
+        tell(f"this server does not return the options of its queues: {silent} queues were exported without options")
     text = (dump({"queend": "definitions", "version": VERSION, "queues": queues}, 1) + "\n"
             if output in (Format.json, Format.table) else
             "".join((dump(one) if output is Format.ndjson else one["name"]) + "\n" for one in queues))
@@ -65,7 +65,7 @@ def export(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}") from None
-    say(f"{many(len(queues), 'queue')} in {file}", err=True)
+    say(f"{many(len(queues), 'queue')} written to {file}", err=True)
 
 
 def paused(row: dict[str, Any]) -> bool:
@@ -108,9 +108,10 @@ def import_(
           else ""}, output, "queue")
     count = sum(row["action"] != "same" for row in done)
     if output is Format.table:
-        say(f"{count} to do" if dry_run else f"{count} done, {len(done) - count} were so already", err=True)
+        say(f"{count} changes to make" if dry_run else f"{count} changes made, {len(done) - count} objects unchanged",
+            err=True)
     if refused := [row for row in done if row["action"] == "not possible"]:
-        raise Stop(f"{len(refused)} of them this server cannot do", REFUSED)
+        raise Stop(f"this server does not support {len(refused)} of the changes", REFUSED)
 
 
 def definitions(file: Path) -> list[dict[str, Any]]:
@@ -120,23 +121,23 @@ def definitions(file: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}", USAGE) from None
     if len(text) > LARGEST:
-        raise Stop(f"{file} has more than {LARGEST >> 20} MiB", USAGE)
+        raise Stop(f"{file} is larger than {LARGEST >> 20} MiB", USAGE)
     try:
         try:
             whole = json.loads(text)
         except ValueError:
             whole = {"queues": [json.loads(line) for line in text.splitlines() if line.strip()]}
     except (ValueError, RecursionError) as error:
-        raise Stop(f"{file} is no JSON: {error}", USAGE) from None
+        raise Stop(f"{file} is not valid JSON: {error}", USAGE) from None
     if isinstance(whole, dict) and "queues" not in whole and "name" in whole:
         whole = {"queues": [whole]}
     if not isinstance(whole, dict) or not isinstance(whole.get("queues"), list) or not text.strip():
-        raise Stop(f"{file} has no queues: queend export writes such files", USAGE)
+        raise Stop(f"{file} contains no queues; create such a file with `queend export`", USAGE)
     if whole.get("version", VERSION) != VERSION:
-        raise Stop(f"{file} is of version {whole['version']}, which this queend does not know", USAGE)
+        raise Stop(f"{file} has version {whole['version']}; this queend supports version {VERSION}", USAGE)
     seen: set[str] = set()
     for number, one in enumerate(whole["queues"]):
-        problem = _wrong(one) or ("stands twice" if one["name"] in seen else "")
+        problem = _wrong(one) or ("is defined twice" if one["name"] in seen else "")
         if problem:
             raise Stop(f"{file}: queue {number} {problem}", USAGE)
         seen.add(one["name"])
@@ -148,14 +149,14 @@ def _wrong(one: Any) -> str:
         return "has no name"
     for word in ("namespace", "task"):
         if not isinstance(one.get(word, ""), str):
-            return f"has a {word} that is no text"
+            return f"has a {word} that is not a string"
     if not isinstance(one.get("options", {}), dict):
-        return "has options that are no object"
+        return "has options that are not an object"
     if not isinstance(one.get("groups", []), list) or any(
             not isinstance(group, dict) or not isinstance(group.get("name"), str) or not group["name"]
             or not isinstance(group.get("from", "-"), str) or group.get("from") == ""
             for group in one.get("groups", [])):
-        return "has groups that are no list of objects with a name, or one whose from is empty"
+        return "has invalid groups: expected a list of objects with a name; `from` must not be empty"
     return ""
 
 

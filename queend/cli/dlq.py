@@ -88,21 +88,21 @@ def redrive(
     if not total:
         known(server, queue, partition, group)
     count = total if limit is None else min(total, limit)
-    where = f"the queue {to_queue or queue!r}"
+    where = f"queue {to_queue or queue!r}"
     if dry_run:
-        say(f"would send {shown(count)} of {queue} back into {where}")
+        say(f"would redrive {shown(count)} of {queue} to {where}")
         return
     if not count:
-        say("0 sent back")
+        say("0 redriven")
         return
-    sure(f"Send {shown(count)} of {queue!r} back into {where} at {server.url}?", yes)
+    sure(f"Redrive {shown(count)} of {queue!r} to {where} at {server.url}?", yes)
     body = {"queue": queue, **wanted, **({"targetQueue": to_queue} if to_queue else {}),
             **({"targetPartition": to_partition} if to_partition else {})}
     if limit is None:
         # Messages that fail again meanwhile stay. The list cuts microseconds off.
         body = {"to": now["messages"][0]["failedAt"].replace("Z", "999Z"), **body, "oldest": True}
     done = 0
-    with Progress("sending back", count, "dead letters") as progress:
+    with Progress("redriving", count, "dead letters") as progress:
         while limit is None or done < limit:
             step = MOST if limit is None else min(MOST, limit - done)
             answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
@@ -111,8 +111,8 @@ def redrive(
             if not answer["left"] or not answer["redriven"]:
                 break
     if limit is None and answer["left"]:
-        raise Stop(f"{done} sent back; others are sending these back as well: run this again for the rest")
-    say(f"{done} sent back")
+        raise Stop(f"{done} redriven; other clients redrive the same dead letters: run this again for the rest")
+    say(f"{done} redriven")
 
 
 @dlq.command()
@@ -127,18 +127,18 @@ def edit(
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Stop(f"the payload is no JSON: {error}", USAGE) from None
+        raise Stop(f"the payload is not valid JSON: {error}", USAGE) from None
     row = server.get("/api/v1/messages/{}/{}", *address(id_))
     wanted = filters(group, row["partition"], None, None)
     places = [dump({"partitionId": one["partitionId"], "offset": one["offset"], "consumerGroup": one["consumerGroup"]})
               for one in letters(server, None, queue=row["queue"], **wanted)
               if one["transactionId"] == row["transactionId"]]
     if not places:
-        raise Stop(f"{id_} is no dead letter" + (f" of {group!r}" if group else ""), NOT_FOUND)
+        raise Stop(f"{id_} is not a dead letter" + (f" of the group {group!r}" if group else ""), NOT_FOUND)
     named = ",".join(f'{place[:-1]},"payload":{text}}}' for place in places)      # as written: numbers stay as they are
     answer = server.post("/api/v1/dlq/redrive", within=LONG_S,
                          body=f'{{"queue":{json.dumps(row["queue"])},"messages":[{named}]}}'.encode())
-    say(f"{answer['redriven']} sent back")
+    say(f"{answer['redriven']} redriven")
 
 
 @dlq.command()

@@ -26,6 +26,6 @@ def doctor(server: Server, output: Output = Format.table) -> None:
             for text in (one["evidence"], one["advice"]):
                 say(*textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    "))
         if not findings:
-            say(f"nothing found; looked at {', '.join(answer['checks'])}")
+            say(f"no problems found; checked {', '.join(answer['checks'])}")
     if answer["status"] == "critical":
         raise typer.Exit(REFUSED)

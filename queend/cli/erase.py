@@ -14,8 +14,8 @@ from .remote import USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, found
 from .terminal import say
 
-KINDS = {"messages": "message", "deadLetters": "dead letter", "traces": "trace", "outbox": "message of the outbox"}
-PLURALS = {"outbox": "messages of the outbox"}
+KINDS = {"messages": "message", "deadLetters": "dead letter", "traces": "trace", "outbox": "outbox message"}
+PLURALS = {"outbox": "outbox messages"}
 
 
 @remote
@@ -34,10 +34,10 @@ def erase(
     wanted: dict[str, Any] = {"partition": partition, "transactionIds": id_ or None, "text": text, **placed(where)}
     wanted = {name: value for name, value in wanted.items() if value is not None}
     if not wanted:
-        raise Stop("nothing says which messages", USAGE, "give --partition, --id, --text or --where")
+        raise Stop("no filter given", USAGE, "select messages with --partition, --id, --text or --where")
     found(server, queue, limit=1)
     if dry_run or not yes:
-        count = through(server, queue, {**wanted, "dryRun": True}, "looking")
+        count = through(server, queue, {**wanted, "dryRun": True}, "counting")
         if dry_run:
             say(f"would erase {told(count)}")
             left(count)
@@ -54,7 +54,7 @@ def placed(where: str | None) -> dict[str, Any]:
         return {}
     path, equals, text = where.partition("=")
     if not equals or not path.startswith("/"):
-        raise Stop(f"{where!r} is not of the form /PATH=VALUE", USAGE)
+        raise Stop(f"invalid filter {where!r}: expected /PATH=VALUE", USAGE)
     try:
         return {"path": path, "value": json.loads(text)}
     except ValueError:
@@ -88,7 +88,8 @@ def told(count: Counter[str]) -> str:
 def left(count: Counter[str]) -> None:
     """Prints which messages were not searched."""
     if count["unreadable"]:
-        tell(f"{many(count['unreadable'], 'message')} could not be read: the server lacks their key")
+        tell(f"{many(count['unreadable'], 'message')} could not be decrypted: the server lacks the key")
     if count["buffered"]:
-        tell(f"{many(count['buffered'], 'message')} in the failover buffer of the server: they are not in the log yet",
-             "erase again when they are stored (queend status)")
+        tell(f"{many(count['buffered'], 'message')} in the server's failover buffer "
+             f"{'is' if count['buffered'] == 1 else 'are'} not in the log yet and not erased",
+             "erase again when they are stored (see `queend status`)")

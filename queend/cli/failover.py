@@ -44,21 +44,22 @@ def adopt(
         try:
             identity = identity_of(target)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            fail("there are no tables of queend in this database: restore it first, or run queend migrate")
+            fail("the database has no queend tables: restore it first, or run `queend migrate`")
         found = find(root_of(settings), identity)
         if not found:
-            say(f"nothing in {root_of(settings)} is for another database")
+            say(f"{root_of(settings)} contains no messages of other databases")
             return
         for one in found:
-            since = (time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6))
+            since = (time.strftime(", the oldest from %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6))
                      if one.oldest_us else "")
-            origin = {True: "its database had the data of this one", False: "of a STRANGE database",
-                      None: "of which database it does not say"}[one.moved]
+            origin = {True: "from a database that this one descends from", False: "from an UNRELATED database",
+                      None: "from an unknown database"}[one.moved]
             say(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
         if any(one.moved is False for one in found) and not strange:
-            fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
-        if not yes and not typer.confirm(f"Store them in the database {place(target)}, once and for all?"):
+            fail("a folder belongs to a database that is not related to this one; use --strange to adopt it anyway")
+        if not yes and not typer.confirm(f"Store these messages in the database {place(target)}? This cannot be "
+                                         "undone."):
             fail("nothing was adopted")
         for one in found:
             take(one, identity)
-        say("adopted; a daemon that runs or starts here stores them")
+        say("adopted; the daemon that runs or starts on this machine stores the messages")

@@ -36,7 +36,7 @@ def group_list(server: Server, queue: OfQueue = None,
           "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
               " with its queue" if row.get("pausedBy") == "queue" else ""),
           "begins": lambda row: row.get("subscriptionMode") or ""}, output,
-         none="no group is behind" if lagging else "no groups")
+         none="no group has lag" if lagging else "no groups")
 
 
 @group.command("show")
@@ -51,14 +51,14 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
         raise no_group(name, queue)
     for of, one in answer.items():
         if queue in (None, of) and len(one["partitions"]) >= limit:
-            tell(f"the first {many(limit, 'partition')} of {of!r} are shown; --limit shows more")
+            tell(f"only the first {many(limit, 'partition')} of {of!r} are shown; use --limit to show more")
     rows.sort(key=lambda row: -row["offsetLag"])
     show(rows, {"queue": "queue", "partition": "partition", "next": "offset", "head": "head", "lag": "offsetLag",
                 "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
-                "stands": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases ran out"
-                if row.get("standsSince") else ""}, output, "partition", f"{name} has consumed nothing yet")
+                "blocked": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases expired"
+                if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message")
 
 
 @group.command()
@@ -77,7 +77,7 @@ def seek(
 ) -> None:
     """Move a group's cursors. Moving forward skips messages; moving back delivers them again."""
     if sum((beginning, end, to is not None, offset is not None)) != 1:
-        raise Stop("one of --beginning, --end, --to and --offset is needed", USAGE)
+        raise Stop("exactly one of --beginning, --end, --to and --offset is required", USAGE)
     found(server, queue, limit=1)
     row = next(groups_of(server, queue, name), None)
     if row is None:
@@ -89,20 +89,20 @@ def seek(
         where = f"{partition!r} of {queue!r}"
         partition_of(server, queue, partition)
         behind = _behind(server, name, queue, partition)
-    now = "" if behind is None else f"{many(behind, 'message')} behind now"
+    now = "" if behind is None else f"{many(behind, 'message')} behind"
     place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
     if dry_run:
-        say(f"would move {name!r} to {place} in {where}" + (f"; it is {now}" if now else ""))
+        say(f"would move {name!r} to {place} in {where}" + (f", now {now}" if now else ""))
         return
-    sure(f"Move {name!r} to {place} in {where}?" + (f" It is {now}." if now else ""), yes)
+    sure(f"Move {name!r} to {place} in {where}?" + (f" The group is {now}." if now else ""), yes)
     body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
         "timestamp": EVER if beginning else to}
     if partition is None:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/seek", name, queue, body=body, within=LONG_S)
-        say(f"moved in {many(done['partitionsUpdated'], 'partition')}")
+        say(f"moved {many(done['partitionsUpdated'], 'cursor')}")
     else:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
-        say("moved" if done["updated"] else "it was there")
+        say("moved" if done["updated"] else "already at this position")
 
 
 def _behind(server: Server, name: str, queue: str, partition: str) -> int | None:

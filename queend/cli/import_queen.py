@@ -39,10 +39,10 @@ def import_queen(
         target.close()
         source.close()
     for difference in summary.differences:
-        say(*f"differs: {difference}".splitlines(), err=True)
+        say(*f"difference: {difference}".splitlines(), err=True)
     say(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"),
                           many(summary.groups, "group"), many(summary.messages, "message"),
                           many(summary.dead_letters, "dead letter")))
-               + ("" if summary.differences else "; counts agree"))
+               + ("" if summary.differences else "; the counts of both databases are equal"))
     if summary.differences:
         raise typer.Exit(DIFFERS)

@@ -71,7 +71,8 @@ def _read(files: list[Path], by_line: bool, text: bool) -> Iterator[Payload]:
                 else:
                     whole = opened.read(LINE_MOST + 1)
                     if len(whole) > LINE_MOST:
-                        raise Bad(f"{file} has more than {LINE_MOST >> 20} MiB; --lines reads a message a line")
+                        raise Bad(f"{file} is larger than {LINE_MOST >> 20} MiB; use --lines to read one message per "
+                                  "line")
                     yield checked(whole, str(file), text)
         except OSError as error:
             raise Bad(f"{file}: {error.strerror}") from None
@@ -82,7 +83,7 @@ def _lines(opened: BinaryIO, name: str, text: bool) -> Iterator[Payload]:
     while line := opened.readline(LINE_MOST + 1):
         number += 1
         if len(line) > LINE_MOST:
-            raise Bad(f"{name}line {number} has more than {LINE_MOST >> 20} MiB")
+            raise Bad(f"{name}line {number} is longer than {LINE_MOST >> 20} MiB")
         bare = line.rstrip(b"\r\n")
         if bare.strip():
             made = checked(bare, f"{name}line {number}", text)
@@ -95,9 +96,9 @@ def checked(given: bytes, where: str, text: bool) -> Payload:
         try:
             return Payload(json.dumps(given.decode(), ensure_ascii=False).encode(), where, len(given))
         except UnicodeDecodeError:
-            raise Bad(f"{where} is not UTF-8") from None
+            raise Bad(f"{where} is not valid UTF-8") from None
     try:
         orjson.loads(given)
     except orjson.JSONDecodeError as error:
-        raise Bad(f"{where} is not JSON: {error.msg}, column {error.colno}; --text takes it as text") from None
+        raise Bad(f"{where} is not valid JSON: {error.msg}, column {error.colno}; use --text to push text") from None
     return Payload(given, where, len(given))

@@ -113,10 +113,10 @@ def matching(server: Server, pattern: str) -> list[str]:
         return []
     names = [row["name"] for row in queues_of(server) if fnmatch.fnmatchcase(row["name"], pattern)]
     if not names:
-        raise Stop(f"there is no queue like {pattern!r}", NOT_FOUND)
+        raise Stop(f"no queue matches {pattern!r}", NOT_FOUND)
     if len(names) > NAMED:
-        raise Stop(f"{pattern!r} fits {len(names)} queues: a search names {NAMED} at most", USAGE,
-                   "take a narrower pattern, or * for all")
+        raise Stop(f"{pattern!r} matches {len(names)} queues; the limit of a search is {NAMED}", USAGE,
+                   "use a narrower pattern, or * for all queues")
     return names
 
 
@@ -136,11 +136,12 @@ class Looked:
         self.back, self.place = answer["searchedBackTo"] or "", answer["next"]
 
     def say(self) -> None:
-        ended = f", back to {self.back}; --after {self.place} goes on" if self.place else ", all there are"
+        ended = (f", back to {self.back}; continue with --after {self.place}" if self.place
+                 else ", the search is complete")
         say(f"{self.found or 'none'} found; searched {many(self.searched, 'message', '{:,}'.format)}{ended}",
                    err=True)
         if self.unreadable:
-            tell(f"{many(self.unreadable, 'message')} could not be read: the server lacks their key")
+            tell(f"{many(self.unreadable, 'message')} could not be decrypted: the server lacks the key")
 
 
 @message.command("show")
@@ -181,8 +182,8 @@ def message_delete(server: Server, ids: MessageIds, yes: Yes = False, dry_run: D
 def retry(server: Server, ids: MessageIds) -> None:
     """Redrive dead letters by message id."""
     for id_ in ids:
-        done = _changed(server, id_, "retry", f"{id_} is no dead letter")
-        say(f"sent back {id_} as {done['newTransactionId']}")
+        done = _changed(server, id_, "retry", f"{id_} is not a dead letter")
+        say(f"redrove {id_} as {done['newTransactionId']}")
 
 
 @message.command()
@@ -198,7 +199,7 @@ def dlq(server: Server, ids: MessageIds, group: Group = None,
             if refused.status == NOT_FOUND and refused.text == "Consumer group not found":
                 raise Stop(f"the queue of {id_} has no group {group!r}", NOT_FOUND) from None
             raise
-        say(f"moved {id_}" if done["moved"] else f"{id_} was among them already")
+        say(f"moved {id_}" if done["moved"] else f"{id_} was already a dead letter")
 
 
 def _changed(server: Server, id_: str, verb: str, none: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

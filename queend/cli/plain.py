@@ -27,7 +27,7 @@ def parameter(one: Any) -> None:
     elif not one.is_flag:
         one.metavar = one.metavar or _value(kind)
         if kind.is_list:
-            one.help = f"{one.help.removesuffix('.')}; may be given several times."
+            one.help = f"{one.help.removesuffix('.')}; may be repeated."
 
 
 def _value(kind: Any) -> str:
@@ -38,5 +38,5 @@ def _value(kind: Any) -> str:
 
 def _bounds(least: float | None, most: float | None) -> str:
     if least is None:
-        return "" if most is None else f"at most {most:,}"
-    return f"at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+        return "" if most is None else f"maximum {most:,}"
+    return f"minimum {least:,}" if most is None else f"{least:,} to {most:,}"

@@ -47,9 +47,9 @@ def pop(
     """Pop messages from a queue. Exits with 5 if there are none. Messages that are not acknowledged are delivered again
     when their lease ends."""
     if (queue is None) == (namespace is None and task is None):
-        raise Stop("a queue, or --namespace or --task, is needed", USAGE)
+        raise Stop("a queue, --namespace or --task is required", USAGE)
     if ack and auto_ack:
-        raise Stop("--ack and --auto-ack exclude each other", USAGE)
+        raise Stop("--ack and --auto-ack cannot be combined", USAGE)
     names = [name for name in (queue, partition) if name is not None]
     path = "/api/v1/pop" + ("/queue/{}" if queue is not None else "") + ("/partition/{}" if partition is not None
                                                                          else "")
@@ -80,11 +80,12 @@ def pop(
     elif payload and whole:
         printed(whole, output, payload)
     if not count:
-        why = {"paused": ": the queue or the group is paused", "leased": ": leases hold what there is"}
+        why = {"paused": ": the queue or the group is paused", "leased": ": all messages are leased"}
         tell("no message" + ("" if not wait else f" in {wait:g} s") + why.get(answer.get("reason"), ""))
         raise typer.Exit(NOTHING)
     if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
-        tell("not acknowledged yet", "queend ack ID --lease LEASE does it, --ack does it at once")
+        tell("the messages are not acknowledged",
+             "acknowledge them with `queend ack ID --lease LEASE`, or pop with --ack")
 
 
 def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> None:

@@ -25,7 +25,8 @@ def milliseconds(text: str) -> int:
     try:
         return round(float(number) * UNITS[text[len(number):] or "s"])
     except (ValueError, KeyError, OverflowError):
-        raise Stop(f"{text!r} is no duration: 1500ms, 10s, 5m, 2h, 1d", USAGE) from None
+        raise Stop(f"invalid duration {text!r}: expected a number with a unit, like 1500ms, 10s, 5m, "
+                   "2h or 1d", USAGE) from None
 
 
 @remote
@@ -54,10 +55,11 @@ def push(
 ) -> None:
     """Push messages from arguments, standard input or files."""
     if delay and deliver_at:
-        raise Stop("--delay and --deliver-at exclude each other", USAGE)
+        raise Stop("--delay and --deliver-at cannot be combined", USAGE)
     several = len(payload or []) + len(file or []) != 1 or lines
     if payload and (file or items) or (transaction_id is not None and several):
-        raise Stop("payloads are arguments, or come from files or standard input; --transaction-id is for one", USAGE)
+        raise Stop("payloads as arguments cannot be combined with --file or --items; --transaction-id requires a "
+                   "single payload", USAGE)
     every: dict[str, Any] = {"delayMs": milliseconds(delay)} if delay else {}
     if deliver_at:
         every["deliverAt"] = deliver_at
@@ -91,6 +93,6 @@ def headers_of(given: list[str]) -> dict[str, str]:
     for one in given:
         name, colon, value = one.partition(":")
         if not colon or not name.strip() or not name.strip().isascii() or any(sign < " " for sign in one):
-            raise Stop(f"{one!r} is not of the form NAME: VALUE", USAGE)
+            raise Stop(f"invalid header {one!r}: expected NAME: VALUE", USAGE)
         found[name.strip()] = value.strip()
     return found

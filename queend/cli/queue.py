@@ -67,12 +67,12 @@ def queue_list(
     show(wanted(), {"queue": "name", "namespace": "namespace", "task": "task",
                     "partitions": lambda row: short(row["partitions"]),
                     "waiting": lambda row: short(row["messages"]["pending"]),
-                    "in hand": lambda row: short(row["messages"]["processing"]),
+                    "in flight": lambda row: short(row["messages"]["processing"]),
                     "stored": lambda row: short(row["messages"]["total"]),
                     "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"]),
                     "": lambda row: "paused" if row.get("paused") else ""}, output,
-         none="no queues: the first push makes one" if (pattern, namespace, task, waiting) == (None, None, None, False)
-         else "no such queues")
+         none="no queues; the first push creates one"
+         if (pattern, namespace, task, waiting) == (None, None, None, False) else "no matching queues")
 
 
 @queue.command("show")
@@ -89,23 +89,23 @@ def queue_show(server: Server, name: Name,
         totals = head["totals"]
         facts([("queue", head["name"]), ("namespace", head["namespace"]), ("task", head["task"]),
                ("state", "paused" if head.get("paused") else ""),
-               ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
-               ("waiting", f"{totals['pending']:,}"), ("in hand", f"{totals['processing']:,}"),
-               ("done", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
+               ("created", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
+               ("waiting", f"{totals['pending']:,}"), ("in flight", f"{totals['processing']:,}"),
+               ("completed", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
-               ("rates", "" if into is None else f"{short(into)} in and {short(out)} out a second")])
+               ("rates", "" if into is None else f"{short(into)}/s in, {short(out)}/s out")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
             say("")
             show(({"option": option, **value} for option, value in asked.items()),
                  {"option": "option", "value": "value", "unit": "unit",
-                  "in force": lambda row: "no effect" if row.get("inForce") is None else row["inForce"]}, Format.table)
+                  "effective": lambda row: "no effect" if row.get("inForce") is None else row["inForce"]}, Format.table)
         if head["partitions"]:
             say("")
             show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],
-                                      "in hand": lambda row: row["stats"]["processing"],
+                                      "in flight": lambda row: row["stats"]["processing"],
                                       "stored": lambda row: row["stats"]["total"],
-                                      "dead": lambda row: row["stats"]["deadLetter"],
+                                      "dead letters": lambda row: row["stats"]["deadLetter"],
                                       "oldest": lambda row: age(row["oldestMessage"]),
                                       "newest": lambda row: age(row["newestMessage"])}, Format.table)
 
@@ -130,11 +130,11 @@ def configure(
     for word in options or []:
         option, equals, text = word.partition("=")
         if not equals or not option:
-            raise Stop(f"{word!r} is not of the form OPTION=VALUE", USAGE)
+            raise Stop(f"invalid option {word!r}: expected OPTION=VALUE", USAGE)
         if option not in (*BY_NAME, SWITCH):      # servers ignore unknown options
             meant = get_close_matches(option, BY_NAME, 1)
-            raise Stop(f"there is no option {option!r}", USAGE, f"{meant[0]}?" if meant else
-                       f"options are {', '.join(BY_NAME)}")
+            raise Stop(f"unknown option {option!r}", USAGE, f"{meant[0]}?" if meant else
+                       f"the options are {', '.join(BY_NAME)}")
         try:
             given[option] = json.loads(text)
         except ValueError:
@@ -174,7 +174,7 @@ def switched(server: Server, verb: str, shown: str, what: str, path: str, *names
         if error.status == NOT_FOUND and error.text in ("Queue not found", "Consumer group not found"):
             raise Stop(f"there is no {what}", NOT_FOUND) from None
         raise
-    say(f"{verb}d {shown}" if done["changed"] else f"{shown} was {verb}d already")
+    say(f"{verb}d {shown}" if done["changed"] else f"{shown} was already {verb}d")
 
 
 @queue.command()
@@ -204,16 +204,15 @@ def delete(server: Server, names: Names,
     """Delete queues with all their messages, or one partition of a queue."""
     if partition is not None:
         if len(names) > 1:
-            raise Stop("--partition is of one queue", USAGE)
+            raise Stop("--partition requires exactly one queue", USAGE)
         _delete_partition(server, names[0], partition, yes, dry_run)
         return
     heads = [found(server, name, limit=1) for name in names]
     for head in heads:
         totals, depth = head["totals"], server.get("/api/v1/resources/queues/{}/depth", head["name"], limit=0)
         say(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
-                   f"{depth['pending']} of them not consumed, "
-                   f"{many(totals['deadLetter'], 'dead letter')}, "
-                   f"{many(sum(1 for _ in groups_of(server, head['name'])), 'group')}", err=not dry_run)
+            f"{depth['pending']} not consumed, {many(totals['deadLetter'], 'dead letter')}, "
+            f"{many(sum(1 for _ in groups_of(server, head['name'])), 'group')}", err=not dry_run)
     if dry_run:
         return
     sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)
@@ -224,9 +223,8 @@ def delete(server: Server, names: Names,
 
 def _delete_partition(server: Server, name: str, partition: str, yes: bool, dry_run: bool) -> None:
     stats = partition_of(server, name, partition)["stats"]
-    what = (f"the partition {partition!r} of {name!r}: {many(stats['total'], 'message')}, "
-            f"{stats['pending']} of them waiting, {stats['processing']} in hand, "
-            f"{many(stats['deadLetter'], 'dead letter')}")
+    what = (f"the partition {partition!r} of {name!r}: {many(stats['total'], 'message')}, {stats['pending']} waiting, "
+            f"{stats['processing']} in flight, {many(stats['deadLetter'], 'dead letter')}")
     if dry_run:
         say(f"would delete {what}")
         return

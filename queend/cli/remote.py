@@ -51,8 +51,8 @@ class Foreign(Stop):
     """An answer was JSON, but not of the protocol's shape."""
 
     def __init__(self, url: str):
-        super().__init__(f"what answers at {url} is no queend server, or one of another version", NOT_FOUND,
-                         "LOG_LEVEL=debug prints the traceback")
+        super().__init__(f"{url} is not a queend server, or another version of queend", NOT_FOUND,
+                         "set LOG_LEVEL=debug to print the traceback")
 
 
 def tell(text: str, hint: str = "") -> None:
@@ -76,7 +76,7 @@ def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> Non
             option = (spelled or [f"--{name.rstrip('_').replace('_', '-')}"])[0]
             told = option if isinstance(word, OptionInfo) else f"the argument {name.upper()}"
             needed = inspect.signature(function).parameters[name].default is inspect.Parameter.empty
-            raise Stop(f"{told} is empty", USAGE, "give it a value" + ("" if needed else ", or leave it out"))
+            raise Stop(f"{told} is empty", USAGE, "pass a value" + ("" if needed else ", or omit it"))
 
 
 def ending(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ def unwritten(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:      # the reader of the output is gone
         return CLOSED
-    tell(f"what was to be printed could not be written: {error.strerror}")
+    tell(f"cannot write the output: {error.strerror}")
     return REFUSED
 
 
@@ -174,7 +174,7 @@ def meant(url: str | None, context: str | None, token_file: str | None,
     """Returns address, token or the file that holds it, certificates. The token of a context is sent to the server of
     that context only."""
     if url and context:
-        raise Stop("--url and --context exclude each other", USAGE)
+        raise Stop("--url and --context cannot be combined", USAGE)
     saved = chosen(context) if not (url or (os.environ.get("QUEEND_URL") and not context)) else None
     address = url or (saved or {}).get("url") or os.environ.get("QUEEND_URL") or "http://127.0.0.1:6632"
     token = os.environ.get("QUEEND_TOKEN") or ""
@@ -189,8 +189,8 @@ def _read(file: str) -> str:
         with open(file, encoding="ascii") as opened:
             return opened.read(1 << 16)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text of ASCII"
-        raise Stop(f"the token cannot be read: {file}: {why}", USAGE) from None
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise Stop(f"cannot read the token in {file}: {why}", USAGE) from None
 
 
 def sure(question: str, yes: bool) -> None:
@@ -198,8 +198,8 @@ def sure(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Stop("this cannot be undone, and there is no terminal to ask at", USAGE,
-                   "--yes does it without a question")
+        raise Stop("this cannot be undone, and standard input is not a terminal", USAGE,
+                   "use --yes to skip the confirmation")
     sys.stdout.flush()
     if not typer.confirm(clean(question), err=True):
-        raise Stop("nothing was done")
+        raise Stop("cancelled; nothing was changed")

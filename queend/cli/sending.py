@@ -44,14 +44,14 @@ class Sender:
             for name in self.field.split("."):
                 value = value.get(name) if isinstance(value, dict) else None
             if not isinstance(value, (str, int)) or isinstance(value, bool):
-                raise Stop(f"{payload.where} has no {self.field} that names a partition", 1)
+                raise Stop(f"{payload.where} has no field {self.field} with the name of a partition", 1)
             partition = str(value)
         head = dump({"queue": self.queue, "partition": partition, **self.every}).encode()
         return b'%s,"payload":%s}' % (head[:-1], payload.text)
 
     def _item(self, payload: Payload) -> bytes:
         if not payload.text.lstrip().startswith(b"{"):
-            raise Stop(f"{payload.where} is no object: --items wants one with payload", 1)
+            raise Stop(f"{payload.where} is not an object: --items requires objects with a payload", 1)
         named = orjson.loads(payload.text)
         head = {name: value for name, value in {"queue": self.queue, "partition": self.partition, **self.every}.items()
                 if name not in named}
@@ -116,9 +116,9 @@ class Sender:
         if self.output is Format.table and self.printed:
             told = [f"{self.stored} stored"]
             if self.duplicates:
-                told.append(f"{self.duplicates} were there already")
+                told.append(many(self.duplicates, "duplicate"))
             if self.deleted:
-                told.append(f"{self.deleted} not stored: their ids are of deleted messages")
+                told.append(f"{self.deleted} not stored: they repeat deleted messages")
             if self.buffered:
-                told.append(f"{self.buffered} buffered until the database is back")
+                told.append(f"{self.buffered} buffered until the database is available")
             write(", ".join(told) + "\n")

@@ -55,7 +55,7 @@ class Run:
         self.link = link(url, token_file, ca)
         pairs = [one.partition("=") for one in conf or []]
         if any(not equals for _, equals, _ in pairs):
-            fail("--conf must be name=value")
+            fail("--conf must have the form name=value")
         self.settings = {name: value for name, _, value in pairs}
 
     def __call__(self, job: Callable[..., dict[str, Any]], *arguments: Any, **more: Any) -> None:
@@ -77,7 +77,7 @@ class Run:
             say(*f"queend: {error}".splitlines(), err=True)
             status = 1
         except KeyboardInterrupt:
-            say(f"queend: {self.name} was interrupted; it can be run again", err=True)
+            say(f"queend: {self.name} was interrupted; run it again to continue", err=True)
             status = 130
         except Exception as error:  # noqa: BLE001 - a line, as for the others
             if self.verbose:
@@ -101,7 +101,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _group() -> None:
     missing = _missing()
     if missing:
-        fail(f'these jobs need {missing}: pip install "queend[spark]"')
+        fail(f'the Spark jobs need {missing}: pip install "queend[spark]"')
 
 
 def _missing() -> str | None:
@@ -202,10 +202,10 @@ def dlq(
 
     if not redrive:
         if to or dry:
-            fail("--to and --dry belong to --redrive")
+            fail("--to and --dry require --redrive")
         return run(report, queue, group, where=where, most=most)
     if not where:
-        fail("--redrive needs --where; all of them are --where true")
+        fail("--redrive requires --where; use --where true to redrive all dead letters")
     return run(revive, where, queue, group, to=to, dry=dry, most=most)
 
 

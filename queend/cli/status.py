@@ -49,23 +49,22 @@ def status(server: Server, output: Output = Format.table) -> None:
             ("maintenance", " and ".join(name for name, key in (("push", "maintenance_mode"),
                                                                 ("pop", "pop_maintenance_mode")) if modes.get(key))),
             *([("queues", f"{overview['queues']} with {many(overview['partitions'], 'partition', short)}"),
-               ("waiting", f"{many(messages['pending'], 'message', short)}, {short(messages['processing'])} more with "
-                           "consumers"),
-               ("dead letters", f"{short(messages['deadLetter'])} since the beginning" if messages["deadLetter"]
+               ("waiting", f"{many(messages['pending'], 'message', short)}, {short(messages['processing'])} in flight"),
+               ("dead letters", f"{short(messages['deadLetter'])} in total" if messages["deadLetter"]
                 else ""),
-               ("rates", f"{short(rates['ingestedPerSecond'])} in and {short(rates['processedPerSecond'])} out a "
-                         "second, of five minutes"),
-               ("lag", f"{span(late['time']['max'])} at most, {span(late['time']['median'])} in the middle")]
+               ("rates", f"{short(rates['ingestedPerSecond'])}/s in, {short(rates['processedPerSecond'])}/s out "
+                         "(5-minute average)"),
+               ("lag", f"max {span(late['time']['max'])}, median {span(late['time']['median'])}")]
               if messages and rates and late else []),
-            ("buffered", f"{many(buffers['pending'], 'message')} in {size(buffers.get('bytes', 0))}, the oldest for "
-                         f"{span(buffers.get('oldestAgeSeconds'))}" if buffers.get("pending") else ""),
+            ("buffered", f"{many(buffers['pending'], 'message')}, {size(buffers.get('bytes', 0))}, oldest "
+                         f"{span(buffers.get('oldestAgeSeconds'))} ago" if buffers.get("pending") else ""),
             ("quarantined", buffers.get("failed") or ""),
-            ("buffers", f"{buffers['otherDatabases']} of other databases: queend failover adopt"
+            ("buffers", f"{buffers['otherDatabases']} of other databases; see `queend failover adopt`"
              if buffers.get("otherDatabases") else ""),
         ])
 
     one({**whole, "name": server.url}, output, lines)
     if refused:
-        tell("this is what everybody may see", refused[0])
+        tell("only the public fields are shown", refused[0])
     if not there:
         raise typer.Exit(REFUSED)

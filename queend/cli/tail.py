@@ -42,7 +42,7 @@ def tail(
         except Stop as unknown:
             if not follow:
                 raise
-            tell(f"{unknown.text}: waiting for it")
+            tell(f"{unknown.text}: waiting until it exists")
     while since is not None:
         news, since = reader.since(since)
         for some in news:

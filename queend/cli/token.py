@@ -39,7 +39,8 @@ def mint(subject: Annotated[str, typer.Argument(help="Subject of the token (sub)
     that the environment's QUEEND_JWT_QUEUES_CLAIM names."""
     secret = os.environ.get("JWT_SECRET")
     if not secret:
-        raise Stop("JWT_SECRET is not set", USAGE, "it is the daemon's; other algorithms have their own issuers")
+        raise Stop("JWT_SECRET is not set", USAGE,
+                   "set it to the secret of the daemon; tokens of other algorithms come from their own issuer")
     import jwt
 
     now = int(time.time())
@@ -59,12 +60,13 @@ def _limits(queues: list[str]) -> dict[str, Any]:
     claim = os.environ.get("QUEEND_JWT_QUEUES_CLAIM")
     if not claim:
         raise Stop("QUEEND_JWT_QUEUES_CLAIM is not set", USAGE,
-                   "it is the daemon's: without it the daemon would not limit the token")
+                   "set it as for the daemon; otherwise the daemon would not limit the token")
     limits: dict[str, list[str]] = {}
     for one in queues:
         pattern, equals, verbs = one.rpartition("=")
         if not equals or not pattern or not verbs:
-            raise Stop(f"--queues {one} names no queue or no verb", USAGE, "write it as orders=push,pop")
+            raise Stop(f"--queues {one} lacks a queue or a verb", USAGE,
+                       "expected PATTERN=VERBS, like orders=push,pop")
         limits.setdefault(pattern, []).extend(verbs.split(","))
     try:
         rules_of(claim, limits)
@@ -85,10 +87,10 @@ def inspect(file: Annotated[Optional[str], typer.Argument(help="File with the to
         head, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
                         for part in text.strip().split(".")[:2])
     except OSError as error:
-        raise Stop(f"the token cannot be read: {file}: {error.strerror}", USAGE) from None
+        raise Stop(f"cannot read the token in {file}: {error.strerror}", USAGE) from None
     except ValueError as error:
-        raise Stop(f"that is no token: {error}" if text.strip() else "there is no token in it", USAGE,
-                   "" if file or text.strip() else "QUEEND_TOKEN or a file gives one") from None
+        raise Stop(f"invalid token: {error}" if text.strip() else "there is no token", USAGE,
+                   "" if file or text.strip() else "set QUEEND_TOKEN, or name a file") from None
     say(*dump({"header": head, "claims": claims}, 2).split("\n"))
     if isinstance(claims, dict) and isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
-        raise Stop("it has ended")
+        raise Stop("the token has expired")

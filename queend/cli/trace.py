@@ -1,4 +1,4 @@
-"""queend trace: prints what programs noted about messages."""
+"""queend trace: prints the traces that programs recorded about messages."""
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from .remote import remote
 
 trace = typer.Typer(no_args_is_help=True, help="Show traces that programs recorded about messages.")
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
-COLUMNS: dict[str, Any] = {"noted": lambda row: age(row["created_at"]), "event": "event_type",
+COLUMNS: dict[str, Any] = {"recorded": lambda row: age(row["created_at"]), "event": "event_type",
                            "group": "consumer_group", "data": "data"}
 
 
@@ -24,7 +24,7 @@ def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table)
     rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
     show(rows, {"name": "trace_name", "traces": "trace_count", "messages": "message_count",
                 "last": lambda row: age(row["last_seen"])}, output, "trace_name",
-         none="no names: nothing was noted")
+         none="no traces")
 
 
 @trace.command()
@@ -34,7 +34,7 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], 
     """List the traces with a name, oldest first."""
     rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
     show(rows, {"queue": "queue_name", "partition": "partition_name", "message": "transaction_id", **COLUMNS}, output,
-         "id", f"nothing was noted under {name!r}")
+         "id", f"no traces with the name {name!r}")
 
 
 @trace.command("show")
@@ -42,4 +42,4 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], 
 def trace_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
     """List the traces of a message, oldest first."""
     show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id",
-         "nothing was noted about this message")
+         "no traces of this message")

@@ -26,7 +26,7 @@ def test_serve_push_backup_destroy_restore_pop(tmp_path):
             assert client.push("orders", "buffered", partition="b")[0]["status"] == "buffered"
         done = queend(folder, "backup", str(kept))
         assert done.returncode == 0, done.stderr
-        assert "1 folders of the failover buffer" in done.stdout
+        assert "1 folder of the failover buffer" in done.stdout
         again = queend(folder, "backup", str(kept))
         assert again.returncode == 1 and "is there already" in again.stderr
         refused = queend(folder, "restore", str(kept), "--replace", "--yes")

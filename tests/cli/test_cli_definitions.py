@@ -40,7 +40,7 @@ def actions(done) -> dict[tuple[str, str | None], str]:
 
 def test_there_and_the_same_again(cli, other, elsewhere, names, tmp_path):
     file = tmp_path / "definitions.json"
-    assert "3 queues in" in cli.ok("export", *names, "--file", str(file)).err
+    assert "3 queues written to" in cli.ok("export", *names, "--file", str(file)).err
     one, two, three = json.loads(file.read_text())["queues"]
     assert (two["name"], one["name"], three["name"]) == (names[0], names[1], names[2]), "by name"
     assert two["options"] == {"leaseTime": 60, "maxSize": 7, "retryBackoff": {
@@ -103,8 +103,9 @@ def test_a_group_is_made_without_taking_a_message(cli, client, queue, tmp_path):
 
 
 @pytest.mark.parametrize("text, why", [
-    ("", "has no queues"), ("[1]", "has no queues"), ("{", "is no JSON"), ('{"queues": [{}]}', "queue 0 has no name"),
-    ('{"queues": [{"name": "a"}, {"name": "a"}]}', "queue 1 stands twice"),
+    ("", "contains no queues"), ("[1]", "contains no queues"), ("{", "is not valid JSON"),
+    ('{"queues": [{}]}', "queue 0 has no name"),
+    ('{"queues": [{"name": "a"}, {"name": "a"}]}', "queue 1 is defined twice"),
     ('{"queues": [{"name": "a", "options": 1}]}', "options"), ('{"queues": [{"name": "a", "groups": [1]}]}', "groups"),
     ('{"version": 2, "queues": []}', "version 2")])
 def test_a_file_that_is_none_is_refused(cli, text, why, tmp_path):

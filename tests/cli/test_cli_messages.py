@@ -34,10 +34,10 @@ def test_what_a_push_carries(cli, client, queue):
     first = cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1", "-H", f"traceparent: {trace}", "-o",
                    "json").json
     assert [row["transaction_id"] for row in first] == ["t/1"]
-    assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == "0 stored, 1 were there already\n"
+    assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == "0 stored, 1 duplicate\n"
     cli.ok("message", "delete", f"{first[0]['partition_id']}/t/1", "--yes")
     assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == (
-        "0 stored, 1 not stored: their ids are of deleted messages\n")
+        "0 stored, 1 not stored: they repeat deleted messages\n")
     cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/2", "-H", f"traceparent: {trace}")
     (message,) = client.pop(queue)
     assert (message["partition"], message["transactionId"], message["traceparent"]) == ("p 1", "t/2", trace)
@@ -56,13 +56,13 @@ def test_what_a_push_carries(cli, client, queue):
 def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
     lines = "".join(f'{{"n":{i}}}\n' for i in range(1500)) + '\n{"n":\n{"n":3}\n'
     refused = cli("push", queue, input=lines)
-    assert refused.status == 1 and "line 1502 is not JSON" in refused.err
+    assert refused.status == 1 and "line 1502 is not valid JSON" in refused.err
     assert "1500 messages before it were stored" in refused.err
     assert client.show(queue).json["totals"]["total"] == 1500
     (tmp_path / "bad.json").write_bytes(b"\xff\x00")
     refused = cli("push", queue, "-f", str(tmp_path / "bad.json"))
-    assert refused.status == 1 and "bad.json is not JSON" in refused.err
-    assert "argument 2 is not JSON" in cli("push", queue, "1", "{").err
+    assert refused.status == 1 and "bad.json is not valid JSON" in refused.err
+    assert "argument 2 is not valid JSON" in cli("push", queue, "1", "{").err
     assert "No such file" in cli("push", queue, "-f", str(tmp_path / "none")).err
     # what only the server refuses is named as well
     refused = cli("push", queue, "--items", input='{"payload":1}\n{"payload":1,"deliverAt":"soon"}\n')
@@ -102,7 +102,7 @@ def test_pop_and_acknowledge(cli, client, queue):
     assert again["deliveryAttempt"] == 2
     assert cli("ack", "no-address").status == 2
     refused = cli("ack", input="{}\n")
-    assert refused.status == 1 and "line 1 is no message" in refused.err
+    assert refused.status == 1 and "line 1 is not a message" in refused.err
     assert cli("pop").status == 2
 
 
@@ -187,7 +187,7 @@ def test_tail_follows_a_partition_that_is_yet_to_come(cli, client, queue):
     client.push(queue, "other", partition="a")
     tail = cli.process("tail", "-f", queue, "-p", "b", "--payload", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        text=True)
-    assert tail.stderr.readline() == f"queend: there is no partition 'b' in {queue!r}: waiting for it\n"
+    assert tail.stderr.readline() == f"queend: there is no partition 'b' in {queue!r}: waiting until it exists\n"
     client.push(queue, "first", partition="b")
     assert tail.stdout.readline() == '"first"\n'
     tail.send_signal(signal.SIGINT)
@@ -208,25 +208,25 @@ def test_dead_letters(cli, client, queue):
     shown = cli.ok("dlq", "show", id_).out
     assert "broken q" in shown and '"q"' in shown
     told = cli.ok("dlq", "redrive", queue, "-p", "q", "-n", "1", "--dry-run").out
-    assert told == f"would send 1 dead letter of {queue} back into the queue '{queue}'\n"
+    assert told == f"would redrive 1 dead letter of {queue} to queue '{queue}'\n"
     assert cli("dlq", "redrive", queue).status == 2
     assert len(cli.ok("dlq", "list", queue, "--error", "broken", "-o", "json").json) == 7
     assert cli.ok("dlq", "list", queue, "--error", "no", "-o", "json").json == []
-    assert cli.ok("dlq", "redrive", queue, "--error", "no", "--yes").out == "0 sent back\n"
+    assert cli.ok("dlq", "redrive", queue, "--error", "no", "--yes").out == "0 redriven\n"
     assert cli.ok("dlq", "purge", queue, "--error", "no", "--yes").out == "0 deleted\n"
-    assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 sent back\n"
+    assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 redriven\n"
     (one,) = client.pop(queue)
     assert one["data"] == "q"
     client.ack(one, "dlq")
     assert cli("dlq", "edit", id_, '{"n":').status == 2
     assert cli("dlq", "edit", f"{one['partitionId']}/{one['transactionId']}", "1", "-g", "none").status == 4
     (id_,) = cli.ok("dlq", "list", queue, "-p", "q", "-o", "names").out.split()
-    assert cli.ok("dlq", "edit", id_, "-", input='{"big":12345678901234567890}').out == "1 sent back\n"
+    assert cli.ok("dlq", "edit", id_, "-", input='{"big":12345678901234567890}').out == "1 redriven\n"
     (one,) = client.pop(queue)
     assert one["data"] == {"big": 12345678901234567890}
     client.ack(one)
     assert cli("dlq", "edit", id_, "1").status == 4, "it is none any more"
-    assert cli.ok("dlq", "redrive", queue, "-n", "2", "--to-queue", f"{queue}-2", "--yes").out == "2 sent back\n"
+    assert cli.ok("dlq", "redrive", queue, "-n", "2", "--to-queue", f"{queue}-2", "--yes").out == "2 redriven\n"
     assert data(client.pop(f"{queue}-2", batch=10, wait=True)) == [4, 5]
     assert cli.ok("dlq", "purge", queue, "--dry-run").out == f"would delete 4 dead letters of {queue}\n"
     assert cli.ok("dlq", "purge", queue, "--yes").out == "4 deleted\n"

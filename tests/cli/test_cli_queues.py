@@ -68,7 +68,7 @@ def test_pause_and_resume(cli, client, queue):
     client.push(queue, 1)
     client.pop(queue, consumerGroup="g", autoAck="true")
     assert cli.ok("queue", "pause", queue).out == f"paused {queue}\n"
-    assert cli.ok("queue", "pause", queue).out == f"{queue} was paused already\n"
+    assert cli.ok("queue", "pause", queue).out == f"{queue} was already paused\n"
     assert "paused" in cli.ok("queue", "show", queue).out and "paused" in cli.ok("queue", "list", queue).out
     popped = cli("pop", queue)
     assert (popped.status, popped.err) == (5, "queend: no message: the queue or the group is paused\n")
@@ -95,7 +95,7 @@ def test_clear_and_delete_say_first_what_they_do(cli, client, queue):
     assert cli.ok("queue", "show", queue, "-o", "json").json["totals"]["total"] == 3
     assert cli.ok("queue", "clear", queue, "-y", "--partition", "b").out == "removed 1 message\n"
     told = cli.ok("queue", "delete", queue, "--dry-run").out
-    assert told == f"would delete {queue}: 2 messages, 2 of them not consumed, 0 dead letters, 1 group\n"
+    assert told == f"would delete {queue}: 2 messages, 2 not consumed, 0 dead letters, 1 group\n"
     assert cli("queue", "delete", queue).status == 2
     assert cli("queue", "delete", queue, "no-such", "--yes").status == 4      # none is deleted then
     cli.ok("queue", "delete", queue, "--yes")
@@ -105,7 +105,7 @@ def test_clear_and_delete_say_first_what_they_do(cli, client, queue):
 def test_questions_at_a_terminal(cli, client, queue):
     client.push(queue, 1)
     status, shown = cli.at_terminal("queue", "delete", queue, answer="n")
-    assert status == 1 and "[y/N]" in shown and "nothing was done" in shown
+    assert status == 1 and "[y/N]" in shown and "nothing was changed" in shown
     assert cli.ok("queue", "show", queue)
     status, shown = cli.at_terminal("queue", "delete", queue, answer="y")
     assert status == 0 and f"deleted {queue}" in shown
@@ -125,11 +125,11 @@ def test_a_seek_of_one_partition_names_what_waits_there(cli, client, queue):
     for partition, count in (("a", "3 messages"), ("b", "2 messages"), ("done", "0 messages")):
         words = ("group", "seek", "g", queue, "--end", "--partition", partition)
         assert cli.ok(*words, "--dry-run").out == (
-            f"would move 'g' to the end in {partition!r} of {queue!r}; it is {count} behind now\n")
+            f"would move 'g' to the end in {partition!r} of {queue!r}, now {count} behind\n")
     nowhere = cli("group", "seek", "g", queue, "--end", "--partition", "no-such", "--dry-run")
     assert (nowhere.status, nowhere.err) == (4, f"queend: there is no partition 'no-such' in {queue!r}\n")
     shown = cli.ok("group", "show", "g", "--queue", queue, "--limit", "2")
-    assert shown.err == f"queend: the first 2 partitions of {queue!r} are shown; --limit shows more\n"
+    assert shown.err == f"queend: only the first 2 partitions of {queue!r} are shown; use --limit to show more\n"
     assert cli.ok("group", "show", "g", "--queue", queue, "--limit", "4").err == ""
 
 
@@ -142,7 +142,7 @@ def test_groups_lag_seek_delete(cli, client, queue):
     assert (row["name"], row["totalLag"]) == ("readers", 3)
     (place,) = cli.ok("group", "show", "readers", "--queue", queue, "-o", "json").json
     assert (place["offset"], place["head"], place["offsetLag"]) == (2, 5, 3)
-    assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith("it is 3 messages behind now\n")
+    assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith("now 3 messages behind\n")
     assert cli("group", "seek", "readers", queue, "--end").status == 2
     assert cli("group", "seek", "readers", queue, "--yes").status == 2
     for words, offset in ((["--end"], 5), (["--beginning"], 0), (["--offset", "4"], 4),
@@ -181,11 +181,11 @@ def test_one_is_told_as_one(cli, client, queue):
           "the figures have the group")
     assert cli.ok("queue", "clear", queue, "--dry-run").out == f"would remove 1 message of the queue '{queue}'\n"
     assert cli.ok("queue", "delete", queue, "--dry-run").out.endswith(
-        ": 1 message, 1 of them not consumed, 0 dead letters, 1 group\n")
+        ": 1 message, 1 not consumed, 0 dead letters, 1 group\n")
     assert cli.ok("group", "delete", "readers", "--queue", queue, "--dry-run").out.endswith(
         ": 1 partition, 1 message behind\n")
     assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith(
-        f"in all partitions of '{queue}'; it is 1 message behind now\n")
+        f"in all partitions of '{queue}', now 1 message behind\n")
 
 
 def test_what_one_group_holds_and_another_waits_for_is_counted_once(cli, client, queue):
@@ -193,14 +193,14 @@ def test_what_one_group_holds_and_another_waits_for_is_counted_once(cli, client,
     assert len(client.pop(queue, consumerGroup="a", batch=3)) == 3
     assert client.pop(queue, consumerGroup="b", partition="none") == []
     assert cli.ok("queue", "delete", queue, "--dry-run").out.endswith(
-        ": 4 messages, 4 of them not consumed, 0 dead letters, 2 groups\n")
+        ": 4 messages, 4 not consumed, 0 dead letters, 2 groups\n")
 
 
 def test_one_partition_is_deleted(cli, client, queue):
     for name in ("a", "b"):
         client.push(queue, 1, 2, partition=name)
     assert cli.ok("queue", "delete", queue, "--partition", "a", "--dry-run").out == (
-        f"would delete the partition 'a' of {queue!r}: 2 messages, 2 of them waiting, 0 in hand, 0 dead letters\n")
+        f"would delete the partition 'a' of {queue!r}: 2 messages, 2 waiting, 0 in flight, 0 dead letters\n")
     assert cli("queue", "delete", queue, "--partition", "a").status == 2
     assert cli.ok("queue", "delete", queue, "--partition", "a", "--yes").out == f"deleted a of {queue}\n"
     assert [one["name"] for one in client.show(queue).json["partitions"]] == ["b"]

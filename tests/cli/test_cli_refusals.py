@@ -1,4 +1,4 @@
-"""What every command says of wrong words, of nothing to list, of a server that is not there or wants a token."""
+"""What every command says of wrong words, of nothing to list, of a server that is not there or requires a token."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -24,26 +24,27 @@ WRONG = {
     "bench --seconds x": "'--seconds' / '-s': it must be a valid number\n",
     "--timeout x queue list": "'--timeout': it must be a valid number\n",
     "--timeout inf queue list": "'--timeout': it must be less than or equal to 86400\n",
-    "token inspect /nowhere": "the token cannot be read: /nowhere: No such file or directory",
-    "queue list --token-file /nowhere": "the token cannot be read: /nowhere: No such file or directory",
+    "token inspect /nowhere": "cannot read the token in /nowhere: No such file or directory",
+    "queue list --token-file /nowhere": "cannot read the token in /nowhere: No such file or directory",
     # as other tools have it
-    "pub q 1": "No such command 'pub'. It is `queend push`.\n", "SUB q": "It is `queend pop`.\n",
-    "search q 1": "It is `queend message search`.\n", "stream ls": "It is `queend queue list`.\n",
-    "queue info q": "It is `queend queue show`.\n", "queue rm q": "It is `queend queue delete`.\n",
-    "context rm x": "It is `queend context remove`.\n", "dlq purge-all q": "Did you mean 'purge'",
-    "message q": "There are list, search, show, delete, retry, dlq.\n", "nonsense": "No such command 'nonsense'.\n",
-    "queue list --json": "Here -o json, ndjson or names says how it is printed.",
-    "--server http://x queue list": "Here --url names the server.",
-    "message search q -77": "No such option: -7. What begins with a dash and is no option stands behind `--`.\n",
-    "message search q -x1": "No such option: -x. What begins with a dash and is no option stands behind `--`.\n",
+    "pub q 1": "No such command 'pub'. Did you mean `queend push`?\n", "SUB q": "Did you mean `queend pop`?\n",
+    "search q 1": "Did you mean `queend message search`?\n", "stream ls": "Did you mean `queend queue list`?\n",
+    "queue info q": "Did you mean `queend queue show`?\n", "queue rm q": "Did you mean `queend queue delete`?\n",
+    "context rm x": "Did you mean `queend context remove`?\n", "dlq purge-all q": "Did you mean 'purge'",
+    "message q": "Commands: list, search, show, delete, retry, dlq.\n", "nonsense": "No such command 'nonsense'.\n",
+    "queue list --json": "Choose the output format with -o: table, json, ndjson or names.",
+    "--server http://x queue list": "Choose the server with --url.",
+    "message search q -77": "No such option: -7. Put values that start with a dash after `--`.\n",
+    "message search q -x1": "No such option: -x. Put values that start with a dash after `--`.\n",
     "status -x": "No such option: -x\n",
-    "push q -5": "What begins with a dash and is no option stands behind `--`.\n",
-    "queue list --token x": "Here QUEEND_TOKEN, --token-file or a context gives the token.",
+    "push q -5": "Put values that start with a dash after `--`.\n",
+    "queue list --token x": "Pass the token with QUEEND_TOKEN, --token-file or a context.",
 }
-EMPTY = {"queue list no-*": "no such queues", "group list": "no groups", "group list --lagging": "no group is behind",
+EMPTY = {"queue list no-*": "no matching queues", "group list": "no groups", "group list --lagging": "no group has lag",
          "dlq list": "no dead letters", "message list": "no messages",
-         "trace list": "no names: nothing was noted",
-         "trace named x": "nothing was noted under 'x'", "context list": "no saved servers: queend context add"}
+         "trace list": "no traces",
+         "trace named x": "no traces with the name 'x'",
+         "context list": "no saved servers; add one with `queend context add`"}
 MESSAGE = "00000000-0000-0000-0000-000000000001/x"
 # Every command that talks to a server.
 CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q", "queue resume q",
@@ -64,7 +65,7 @@ PRINTED.append("message list")
 
 @pytest.fixture(scope="module")
 def bare(start_daemon):
-    """A daemon in which nothing is, and which wants a token."""
+    """A daemon in which nothing is, and which requires a token."""
     return start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
 
 
@@ -89,7 +90,7 @@ def test_a_server_that_is_not_there(tmp_path, words):
     url = f"http://127.0.0.1:{free_port()}"
     done = Cli(url, tmp_path)(*words.split())
     assert (done.status, done.out) == (6, "")
-    assert done.err.startswith(f"queend: no server answers at {url}: Connection refused\n        queend serve ")
+    assert done.err.startswith(f"queend: cannot connect to {url}: Connection refused\n        start a server ")
 
 
 @pytest.mark.parametrize("words", PRINTED)
@@ -103,14 +104,14 @@ def test_nothing_is_printed_if_the_first_request_fails(bare, tmp_path, words, ho
 @pytest.mark.parametrize("words", CALLS)
 def test_a_token_that_is_missing_or_wrong(bare, tmp_path, words):
     done = Cli(bare.url, tmp_path)(*words.split())
-    assert (done.status, done.out) == (7, "") and "wants a token" in done.err and "QUEEND_TOKEN" in done.err
+    assert (done.status, done.out) == (7, "") and "requires a token" in done.err and "QUEEND_TOKEN" in done.err
     done = Cli(bare.url, tmp_path, QUEEND_TOKEN="wrong")(*words.split())
-    assert (done.status, done.out) == (7, "") and "it may have ended, or be of another server" in done.err
+    assert (done.status, done.out) == (7, "") and "the token may be expired, or belong to another server" in done.err
 
 
 def test_status_says_what_it_may_not_show(bare, tmp_path):
     done = Cli(bare.url, tmp_path).ok("status")
-    assert "healthy" in done.out and "waiting" not in done.out and "what everybody may see" in done.err
+    assert "healthy" in done.out and "waiting" not in done.out and "only the public fields" in done.err
 
 
 @pytest.mark.parametrize("words", ["show", "pause", "resume", "clear --yes", "delete --yes"])
@@ -131,7 +132,7 @@ def test_a_queue_that_is_not_there_of_other_commands(bare, tmp_path, words):
 def test_an_option_that_is_not_there(bare, tmp_path):
     cli = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
     done = cli("queue", "configure", "q", "leasetime=5")
-    assert (done.status, done.err) == (2, "queend: there is no option 'leasetime'\n        leaseTime?\n")
+    assert (done.status, done.err) == (2, "queend: unknown option 'leasetime'\n        leaseTime?\n")
     done = cli("queue", "configure", "q", "x=5")
     assert done.status == 2 and "options are leaseTime, retryLimit," in done.err
     assert cli("queue", "show", "q").status == 4, "nothing was made"
@@ -171,7 +172,7 @@ def test_a_server_of_another_kind_is_told_in_one_sentence(tmp_path, body):
         for words in [*CALLS, "status", "erase q --id x --yes", f"message retry {MESSAGE}"]:
             done = Cli(url, tmp_path)(*words.split())
             assert done.status == 4, (words, done)
-            assert f"queend: what answers at {url} is no queend server, or one of another version\n" in done.err, words
+            assert f"queend: {url} is not a queend server, or another version of queend\n" in done.err, words
         with pytest.raises((LookupError, TypeError, AttributeError)):
             Cli(url, tmp_path)("queue", "show", "q", LOG_LEVEL="debug")
 
@@ -181,7 +182,7 @@ def test_what_was_not_answered_one_by_one_was_not_done(tmp_path, body):
     with json_server(body) as url:
         for words in ("push q 1", f"ack {MESSAGE}", "queue configure q leaseTime=5 -o json", "bench -s 1"):
             done = Cli(url, tmp_path)(*words.split())
-            assert done.status == 4 and "is no queend server, or one of another version" in done.err, (words, done)
+            assert done.status == 4 and "is not a queend server" in done.err, (words, done)
 
 
 # The command with ... where the empty word stands: what is told to be empty.

@@ -393,7 +393,7 @@ def test_a_backup_without_a_list_must_have_its_folders(buffered, postgres, tmp_p
     cli = at(postgres.empty_database(), tmp_path)
     refused(cli("restore", str(kept)), "0 folders", "tells of 1")
     (tmp_path / "moved").rename(kept / "buffer")
-    assert "1 folders of the failover buffer" in cli.ok("restore", str(kept)).out
+    assert "1 folder of the failover buffer" in cli.ok("restore", str(kept)).out
 
 
 def test_a_buffer_that_cannot_be_written_changes_nothing(buffered, postgres, start_daemon, tmp_path):

@@ -13,7 +13,7 @@ def test_a_search_says_what_it_found_and_how_far_it_came(cli, client, queue):
                         "payload": {"order": n, "text": "a\nb"}} for n in range(6)])
     done = cli.ok("message", "search", queue, '"order":4')
     assert "pending" in done.out and "order-4" in done.out and "order-3" not in done.out
-    assert done.err == "1 found; searched 6 messages, all there are\n"
+    assert done.err == "1 found; searched 6 messages, the search is complete\n"
     done = cli.ok("message", "search", queue, "order", "-o", "names")
     names = done.out.split()
     assert len(names) == 6 and {name.partition("/")[2] for name in names} == {f"order-{n}" for n in range(6)}
@@ -27,7 +27,7 @@ def test_a_search_says_what_it_found_and_how_far_it_came(cli, client, queue):
     told = [one["transactionId"] for one in done.lines + rest.lines]
     assert len(told) == 6 and set(told) == {f"order-{n}" for n in range(6)}
     nothing = cli.ok("message", "search", queue, "none")
-    assert nothing.out == "" and nothing.err == "none found; searched 6 messages, all there are\n"
+    assert nothing.out == "" and nothing.err == "none found; searched 6 messages, the search is complete\n"
     assert cli.ok("message", "search", queue, "none", "-o", "json").json == []
 
 
@@ -37,7 +37,8 @@ def test_a_search_ends_at_its_bound(cli, client, queue):
             {"queue": queue, "payload": n} for n in range(start, start + 10_000)]})
     done = cli.ok("message", "search", queue, "29999", "--most", "1")
     assert len(done.out.splitlines()) == 2 and "back to 20" in done.err and "--after " in done.err
-    assert cli.ok("message", "search", queue, "no such").err == "none found; searched 30,000 messages, all there are\n"
+    assert cli.ok("message", "search", queue, "no such").err == (
+        "none found; searched 30,000 messages, the search is complete\n")
 
 
 def test_a_server_that_leaves_in_the_middle_loses_nothing_of_what_was_found(client, daemon, tmp_path, queue):
@@ -54,10 +55,10 @@ def test_a_server_that_leaves_in_the_middle_loses_nothing_of_what_was_found(clie
     finally:
         proxy.close()
     assert done.status == 6 and len(done.out.splitlines()) == 11 and "10 found; searched 10," in done.err
-    assert "broke before the answer was there" in done.err
+    assert "was closed before the answer was complete" in done.err
     place = done.err.partition("--after ")[2].split()[0]
     rest = Cli(daemon.url, tmp_path).ok("message", "search", queue, "999}", "--after", place)
-    assert "10 found" in rest.err and "all there are" in rest.err
+    assert "10 found" in rest.err and "the search is complete" in rest.err
     assert nothing.status == 6 and nothing.out == "" and "found" not in nothing.err
 
 
@@ -97,9 +98,9 @@ def test_messages_are_moved_sent_back_and_deleted(cli, client, queue):
     assert client.pop(queue, consumerGroup="g")
     assert cli.ok("message", "dlq", first, second, "-g", "g", "--error", "by hand").out == (
         f"moved {first}\nmoved {second}\n")
-    assert cli.ok("message", "dlq", first).out == f"{first} was among them already\n"
+    assert cli.ok("message", "dlq", first).out == f"{first} was already a dead letter\n"
     assert [one["errorMessage"] for one in client.get(f"/api/v1/dlq?queue={queue}").json["messages"]] == ["by hand"] * 2
-    assert cli.ok("message", "retry", first).out.startswith(f"sent back {first} as ")
+    assert cli.ok("message", "retry", first).out.startswith(f"redrove {first} as ")
     assert cli("message", "retry", third).status == 4 and cli("message", "dlq", f"{third}x").status == 4
     assert cli.ok("message", "delete", second, third, "--dry-run").out == (
         f"would delete {second}\nwould delete {third}\n")

@@ -41,7 +41,7 @@ def test_a_token_of_one_queue_is_enough_for_it(start_daemon, tmp_path):
                QUEEND_JWT_QUEUES_CLAIM="limits").out.strip()
     for words, told in ((("push", "mine", "1", "2"), "2 stored"), (("pop", "mine", "-g", "g", "--ack"), ""),
                         (("group", "list", "--queue", "mine"), ""), (("group", "show", "g", "--queue", "mine"), ""),
-                        (("group", "seek", "g", "mine", "--end", "--yes"), "moved in 1 partition"),
+                        (("group", "seek", "g", "mine", "--end", "--yes"), "moved 1 cursor"),
                         (("group", "delete", "g", "--queue", "mine", "--yes"), "deleted g: 1 partition"),
                         (("queue", "delete", "mine", "--yes"), "deleted mine")):
         done = cli(*words, QUEEND_TOKEN=text)

@@ -54,21 +54,22 @@ def test_a_dump_that_was_restored_takes_the_messages_by_one_command(
     status, told = adopt(after, folder, "--yes")
     assert status == 1 and f"{folder}/0 is in use by a daemon: stop it first" in told
     daemon.stop()
-    assert adopt(before, folder) == (0, f"nothing in {folder} is for another database\n")
+    assert adopt(before, folder) == (0, f"{folder} contains no messages of other databases\n")
     status, told = adopt(empty, folder, "--yes")
-    assert status == 1 and "there are no tables of queend in this database" in told
+    assert status == 1 and "the database has no queend tables" in told
     status, told = adopt(strange, folder, "--yes")
-    assert status == 1 and "of a STRANGE database" in told and "--strange takes it" in told
+    assert status == 1 and "from an UNRELATED database" in told and "use --strange" in told
     status, told = adopt(after, folder, answer="n\n")
-    assert status == 1 and f"{folder}/0: 2 messages, the first of 20" in told
-    assert "its database had the data of this one" in told and "nothing was adopted" in told
+    assert status == 1 and f"{folder}/0: 2 messages, the oldest from 20" in told
+    assert "from a database that this one descends from" in told and "nothing was adopted" in told
 
     with start_daemon(after, **settings).client() as client:      # until then it is left alone
         assert client.get("/api/v1/status/buffers").json["otherDatabases"] == 1
         client.post("/api/v1/system/maintenance", {"enabled": False})      # the dump has the switch as it was
         assert data(client.pop(queue, batch=10, autoAck=True)) == ["stored"]
     status, told = adopt(after, folder, answer="y\n")
-    assert status == 0 and told.endswith("adopted; a daemon that runs or starts here stores them\n")
+    assert status == 0 and told.endswith(
+        "adopted; the daemon that runs or starts on this machine stores the messages\n")
     with start_daemon(after, **settings).client() as client:
         assert client.get("/api/v1/status/buffers").json["otherDatabases"] == 0
         seen: list[int] = []

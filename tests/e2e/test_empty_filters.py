@@ -192,4 +192,4 @@ def test_a_file_of_definitions_refuses_an_empty_start(daemon, tmp_path) -> None:
     file = tmp_path / "definitions.json"
     file.write_text('{"queues": [{"name": "other", "groups": [{"name": "g", "from": ""}]}]}')
     done = Cli(daemon.url, tmp_path)("import", str(file))
-    assert done.status == 2 and "from is empty" in done.err, done
+    assert done.status == 2 and "`from` must not be empty" in done.err, done

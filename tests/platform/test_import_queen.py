@@ -136,7 +136,7 @@ def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon
     queen.queue("nobody.was.here")
 
     text = bring(here, queen.conninfo)
-    assert "3 queues" in text and "counts agree" in text and "2 dead letters" in text, text
+    assert "3 queues" in text and "counts of both databases are equal" in text and "2 dead letters" in text, text
     daemon = start_daemon(here)
     with daemon.client() as client:
         with psycopg.connect(here) as db:
@@ -167,7 +167,7 @@ def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon
         client.push("orders.eu", {"n": -1}, partition="a")
         assert consumed(client, "orders.eu", "a", "billing")[0][1] == {"n": -1}
     again = bring(here, queen.conninfo)
-    assert "counts agree" in again
+    assert "counts of both databases are equal" in again
     with daemon.client() as client:
         assert consumed(client, "orders.eu", "a", "billing") == []
         assert len(client.get("/api/v1/dlq?queue=orders.eu").json["messages"]) == 2
@@ -224,7 +224,7 @@ def test_an_import_that_was_killed_goes_on(queen: Queen, postgres, start_daemon)
                                    " pg_backend_pid() AND state <> 'idle'").fetchone() == (0,), "its transaction ended")
         done = look.execute("SELECT count(*) FILTER (WHERE done), count(*) FROM queend.imports").fetchone()
     assert done[0] < 4 and done[1] == 5
-    assert "counts agree" in bring(here, queen.conninfo)
+    assert "counts of both databases are equal" in bring(here, queen.conninfo)
     with start_daemon(here).client() as client:
         for n, some in enumerate(messages):
             assert consumed(client, "q", f"p{n}", "g") == told(some[100:])

@@ -40,7 +40,7 @@ def test_the_tables_of_queen_mq(postgres, start_daemon, tmp_path) -> None:
         done = subprocess.run([sys.executable, "-m", "queend", "import-queen", conninfo], cwd=tmp_path,
                               env={"PATH": "", "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo}, text=True,
                               capture_output=True)
-        assert done.returncode == 0 and "counts agree" in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 0 and "counts of both databases are equal" in done.stdout, done.stdout + done.stderr
         db.execute("DROP SCHEMA queen CASCADE")
         daemon = start_daemon(conninfo)
         assert found(daemon) == [] and daemon.line("schema_of_another") is None
