@@ -25,24 +25,25 @@ def usable(settings: Settings) -> None:
     the settings intend."""
     algorithm, url = settings.jwt_algorithm, settings.jwt_jwks_url
     if algorithm == HS256 and not settings.jwt_secret:
-        raise ValueError("JWT_SECRET: it is not set; JWT_ENABLED with JWT_ALGORITHM HS256 needs it")
+        raise ValueError("JWT_SECRET is not set; JWT_ENABLED with JWT_ALGORITHM HS256 requires it")
     if algorithm in (RS256, EDDSA) and not settings.jwt_public_key and not url:
-        raise ValueError(f"JWT_PUBLIC_KEY: it is not set; JWT_ENABLED with JWT_ALGORITHM {algorithm} needs it, or "
+        raise ValueError(f"JWT_PUBLIC_KEY is not set; JWT_ENABLED with JWT_ALGORITHM {algorithm} requires it, or "
                          "JWT_JWKS_URL")
     if algorithm == "auto" and not (settings.jwt_secret or settings.jwt_public_key or url):
-        raise ValueError("JWT_ALGORITHM: auto needs JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL")
+        raise ValueError("JWT_ALGORITHM auto requires JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL")
     if settings.jwt_secret:
         try:
             jwt.get_algorithm_by_name(HS256).prepare_key(settings.jwt_secret)
         except jwt.InvalidKeyError:
-            raise ValueError("JWT_SECRET: it is a key of another kind, which everybody may know") from None
+            raise ValueError("JWT_SECRET contains a public or private key of another algorithm, which may be known to "
+                             "others") from None
     if settings.jwt_public_key:
         try:
             key = key_of_pem(settings.jwt_public_key)
         except BadKey as error:
             raise ValueError(f"JWT_PUBLIC_KEY: {error}") from None
         if algorithm in (RS256, EDDSA) and key.algorithm != algorithm:
-            raise ValueError(f"JWT_PUBLIC_KEY: it is a key of {key.algorithm}, JWT_ALGORITHM is {algorithm}")
+            raise ValueError(f"JWT_PUBLIC_KEY is a key for {key.algorithm}, but JWT_ALGORITHM is {algorithm}")
     if url:
         try:
             parts = urlsplit(url)
@@ -51,7 +52,7 @@ def usable(settings: Settings) -> None:
         except ValueError:
             good = False
         if not good:
-            raise ValueError("JWT_JWKS_URL: it must be an https URL without user and password")
+            raise ValueError("JWT_JWKS_URL must be an https URL without user and password")
 
 
 class BadKey(ValueError):
@@ -78,33 +79,33 @@ def key_of_pem(pem: str) -> Key:
     try:
         public = load_pem_public_key(pem.replace("\\n", "\n").strip().encode())
     except (ValueError, UnsupportedAlgorithm):
-        raise BadKey("it is no public key in PEM") from None
+        raise BadKey("it is not a public key in PEM format") from None
     return Key(_algorithm(public), None, public)
 
 
 def key_of_jwk(jwk: Any) -> Key:
     """Reads one member of a key set, RSA (n, e) or OKP Ed25519 (x). Raises BadKey for every other."""
     if not isinstance(jwk, dict):
-        raise BadKey("it is no object")
+        raise BadKey("it is not an object")
     if jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
-        raise BadKey("it is not for signatures")
+        raise BadKey("it is not a signature key")
     kid, only = jwk.get("kid"), jwk.get("alg")
     if not isinstance(kid, (str, type(None))) or not isinstance(only, (str, type(None))):
-        raise BadKey("kid and alg must be texts")
+        raise BadKey("kid and alg must be strings")
     try:
         if jwk.get("kty") == "RSA":
             public = jwt.algorithms.RSAAlgorithm.from_jwk({name: jwk[name] for name in ("kty", "n", "e")})
         elif jwk.get("kty") == "OKP" and jwk.get("crv") == "Ed25519":
             public = jwt.algorithms.OKPAlgorithm.from_jwk({name: jwk[name] for name in ("kty", "crv", "x")})
         else:
-            raise BadKey("it is neither RSA nor Ed25519")
+            raise BadKey("it is neither an RSA nor an Ed25519 key")
     except BadKey:
         raise
     except Exception:          # the numbers are untrusted: they may break the parsers
         raise BadKey("it is malformed") from None
     key = Key(_algorithm(public), kid, public, only)
     if only is not None and only not in SPELLED[key.algorithm]:
-        raise BadKey("its algorithm is another kind of key's")
+        raise BadKey("its alg does not match its key type")
     return key
 
 
@@ -112,7 +113,7 @@ def _algorithm(public: Any) -> str:
     if isinstance(public, Ed25519PublicKey):
         return EDDSA
     if not isinstance(public, RSAPublicKey):
-        raise BadKey("it is neither RSA nor Ed25519")
+        raise BadKey("it is neither an RSA nor an Ed25519 key")
     if public.key_size < RSA_BITS:
-        raise BadKey(f"RSA keys must have {RSA_BITS} bits or more")
+        raise BadKey(f"RSA keys must have at least {RSA_BITS} bits")
     return RS256

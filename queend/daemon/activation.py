@@ -21,7 +21,7 @@ def sockets() -> list[int]:
     if given["LISTEN_PID"] != str(os.getpid()):      # meant for the process that started this one
         return []
     if not given["LISTEN_FDS"].isdigit() or not 1 <= int(given["LISTEN_FDS"]) <= MOST:
-        raise ActivationError(f"LISTEN_FDS: {given['LISTEN_FDS'] or 'nothing'} is no number from 1 to {MOST}")
+        raise ActivationError(f"LISTEN_FDS: {given['LISTEN_FDS'] or 'an empty value'} is not a number from 1 to {MOST}")
     numbers = list(range(FIRST, FIRST + int(given["LISTEN_FDS"])))
     for number in numbers:
         try:
@@ -33,6 +33,6 @@ def sockets() -> list[int]:
         except OSError as error:
             raise ActivationError(f"LISTEN_FDS: descriptor {number}: {error.strerror}") from None
         if not listens:
-            raise ActivationError(f"LISTEN_FDS: descriptor {number} is no TCP socket that listens "
-                                  "(ListenStream= with an address and a port)")
+            raise ActivationError(f"LISTEN_FDS: descriptor {number} is not a listening TCP socket (use ListenStream= "
+                                  "with an address and a port)")
     return numbers

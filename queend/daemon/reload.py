@@ -47,8 +47,8 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
         log.line("error", "reload_refused", "\n".join(told(error, Settings.model_fields)))
         return False
     for name in sorted(names - changed):
-        log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; it stays as it "
-                                                  "was until the next start")
+        log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; the new value "
+                                                  "takes effect at the next start")
     if changed:
         settings.take(mixed, changed)
         if settings.jwt_secret:

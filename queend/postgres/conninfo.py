@@ -98,7 +98,7 @@ def tls(settings: Settings) -> dict[str, str]:
         return {"sslmode": "require"}
     if root := roots():
         return {"sslmode": "verify-full", "sslrootcert": root}
-    raise ConfigError("PG_SSL_REJECT_UNAUTHORIZED: no certificate authorities found on this system; set PGSSLROOTCERT")
+    raise ConfigError("PG_SSL_REJECT_UNAUTHORIZED: this system has no CA certificates; set PGSSLROOTCERT")
 
 
 def roots() -> str:

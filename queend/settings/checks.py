@@ -29,21 +29,23 @@ def check(settings: Settings) -> None:
         for one in listed(getattr(settings, name)):
             if not re.fullmatch(form, one, re.IGNORECASE):
                 shown = "one" if fields[name].json_schema_extra["secret"] else veiled(one)
-                raise ValueError(f"{name.upper()}: {shown} is no {what}")
+                raise ValueError(f"{name.upper()}: {shown} is not a valid {what}")
     arriving = settings.queend_max_arriving_bytes
     if arriving is not None and arriving < settings.queend_max_body_bytes:
-        raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
+        raise ValueError("QUEEND_MAX_ARRIVING_BYTES must not be less than QUEEND_MAX_BODY_BYTES")
     if settings.webapp_root and not Path(settings.webapp_root).is_dir():
-        raise ValueError(f"WEBAPP_ROOT: {settings.webapp_root} is no folder")
+        raise ValueError(f"WEBAPP_ROOT: {settings.webapp_root} is not a directory")
     collector = re.fullmatch(r"https?://[^/\s@?#:]+(?::(\d{1,5}))?(/[^\s?#]*)?", settings.queend_otlp_endpoint)
     if settings.queend_otlp_endpoint and not (collector and 1 <= int(collector[1] or 80) <= 65535):
-        raise ValueError("QUEEND_OTLP_ENDPOINT is no address of a collector; one is `http://localhost:4318`")
+        raise ValueError("QUEEND_OTLP_ENDPOINT is not the URL of a collector; expected a value like "
+                         "`http://localhost:4318`")
     if settings.queend_slots is None and (settings.sidecar_pool_size or 0) > 1000 * settings.num_workers:
-        raise ValueError("SIDECAR_POOL_SIZE is more than 1000 connections for each of NUM_WORKERS")
+        raise ValueError("SIDECAR_POOL_SIZE must not be more than 1000 connections per worker (NUM_WORKERS)")
     if settings.queen_vegas_min_limit > settings.queen_vegas_max_limit:
-        raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
+        raise ValueError("QUEEN_VEGAS_MIN_LIMIT must not be greater than QUEEN_VEGAS_MAX_LIMIT")
     if settings.jwt_require_queues and not settings.queend_jwt_queues_claim:
-        raise ValueError("JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM: the name of the claim; one is `queues`")
+        raise ValueError("JWT_REQUIRE_QUEUES requires QUEEND_JWT_QUEUES_CLAIM, the name of the claim, like "
+                         "`queues`")
     if settings.jwt_enabled:
         from ..auth.keys import usable  # here: only this check needs the libraries for keys
 
@@ -62,9 +64,10 @@ def _check_peers(settings: Settings) -> None:
         raise ValueError(f"QUEEN_PEERS: {error}") from None
     secret = settings.queen_sync_secret
     if secret and not re.fullmatch(r"[!-~]{64}", secret):
-        raise ValueError(f"QUEEN_SYNC_SECRET is 64 characters of ASCII without blanks, not {len(secret)}; "
-                         "`openssl rand -hex 32` makes one")
+        raise ValueError(f"QUEEN_SYNC_SECRET must have 64 ASCII characters without spaces, not {len(secret)}; "
+                         "create one with `openssl rand -hex 32`")
     if urls and settings.queen_sync_enabled and settings.jwt_enabled and not secret:
-        raise ValueError("QUEEN_PEERS with JWT_ENABLED needs QUEEN_SYNC_SECRET: other daemons have no token")
+        raise ValueError("QUEEN_PEERS with JWT_ENABLED requires QUEEN_SYNC_SECRET: daemons have no token for each "
+                         "other")
     if settings.queen_sync_dead_threshold_ms <= settings.queen_sync_heartbeat_ms:
         raise ValueError("QUEEN_SYNC_DEAD_THRESHOLD_MS is not above QUEEN_SYNC_HEARTBEAT_MS")

@@ -29,10 +29,10 @@ def credentials(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         if name not in known:
             meant = nearest(name, (one for one in known if "_" in one))
             if meant or path.name.lower().startswith(PREFIX):
-                problems.append(f"{path.name}: no such setting" + (f"; {meant} is one" if meant else "")
+                problems.append(f"{path.name}: unknown setting" + (f"; did you mean {meant}?" if meant else "")
                                 + " (credential)")
         elif name in found:
-            problems.append(f"{name.upper()}: there are two credentials of it")
+            problems.append(f"{name.upper()}: there are two credentials for this setting")
         else:
             try:
                 if path.stat().st_size > MOST:
@@ -41,5 +41,5 @@ def credentials(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
             except OSError as error:
                 problems.append(f"{name.upper()}: credential {path.name}: {error.strerror}")
             except ValueError:
-                problems.append(f"{name.upper()}: credential {path.name} is no text of at most {MOST} bytes")
+                problems.append(f"{name.upper()}: the credential {path.name} is not a text of at most {MOST} bytes")
     return {name: text for name, text in found.items() if text}, problems

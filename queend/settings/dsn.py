@@ -25,8 +25,8 @@ def words_of(dsn: str, name: str) -> dict[str, Any]:
     try:
         words = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:      # libpq's text quotes what it could not read, which may be the password
-        raise ConfigError(f"{name}: it is no connection string, neither `host=… user=…` nor postgresql://…; special "
-                          "characters of a URI's password are written as %40") from None
+        raise ConfigError(f"{name}: expected a connection string like `host=… user=…` or postgresql://…; write special "
+                          "characters of a URI's password as %40") from None
     log.hide({word: str(value) for word, value in words.items() if value and word != "sslmode"
               and not (word == "port" and str(value).isdigit())})
     if problem := _unusable(words):

@@ -26,12 +26,12 @@ def keyring(settings: Settings) -> list[tuple[str, bytes]]:
     keys = _listed(settings.queend_encryption_keys.strip())
     if one := settings.queen_encryption_key.strip():
         if not HEX.fullmatch(one):
-            raise ValueError("QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits")
+            raise ValueError("QUEEN_ENCRYPTION_KEY: the key must have 64 hexadecimal digits")
         key = bytes.fromhex(one)
         if key_id(key) not in dict(keys):
             keys.append((key_id(key), key))
     if len(keys) > KEYS_MOST:
-        raise ValueError(f"QUEEND_ENCRYPTION_KEYS: there may be {KEYS_MOST} keys in all")
+        raise ValueError(f"QUEEND_ENCRYPTION_KEYS: the maximum is {KEYS_MOST} keys")
     return keys
 
 
@@ -42,22 +42,22 @@ def _listed(text: str) -> list[tuple[str, bytes]]:
             with Path(text).open("rb") as file:
                 raw = file.read(FILE_MOST + 1)
             if len(raw) > FILE_MOST:
-                raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {text} has more than {FILE_MOST} bytes")
+                raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {text} is larger than {FILE_MOST} bytes")
             text = "\n".join(line.partition("#")[0] for line in raw.decode("ascii").splitlines())
         except OSError as error:
             raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {text}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {text} is no text in ASCII") from None
+            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {text} is not ASCII text") from None
         place = "key in the file"
     keys: dict[str, bytes] = {}
     for number, one in enumerate(filter(None, (part.strip() for part in re.split(r"[,\n]", text))), 1):
         name, _, key = (word.strip() for word in one.partition(":"))
         if not ID.fullmatch(name) or not HEX.fullmatch(key):
-            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} must be an id (1 to 32 letters, digits, '.', "
-                             "'_', '-'), ':' and 64 hexadecimal digits")
+            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} is invalid; expected an id (1 to 32 letters, "
+                             "digits, '.', '_', '-'), ':' and 64 hexadecimal digits")
         if name in keys:
-            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} has an id that was given before")
+            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} repeats the id of an earlier key")
         keys[name] = bytes.fromhex(key)
     if given and not keys:
-        raise ValueError("QUEEND_ENCRYPTION_KEYS: there is no key in it")
+        raise ValueError("QUEEND_ENCRYPTION_KEYS: there are no keys in the value")
     return list(keys.items())

@@ -17,10 +17,11 @@ def listed(text: str) -> list[str]:
 # Settings with lists: what each element looks like, and how the message about an invalid element describes it.
 LISTS = {
     "cors_origins": (r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+/*",
-                     "origin; one is `https://app.example`, with a port if it is not the usual one"),
-    "queend_hosts": (r"\*|\[[0-9a-f:.]+\]|[^\s/:]+", "name of a host; one is `queue.example`, without a port"),
-    "jwt_skip_paths": (r"/[!-~]*", "path; one is `/metrics`"),
-    "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; one is `name=value`")}
+                     "origin; expected a value like `https://app.example`, with a port if it is not the default one"),
+    "queend_hosts": (r"\*|\[[0-9a-f:.]+\]|[^\s/:]+", "host name; expected a value like `queue.example`, without a "
+                                                     "port"),
+    "jwt_skip_paths": (r"/[!-~]*", "path; expected a value like `/metrics`"),
+    "queend_otlp_headers": (r"[!#$%&'*+.^_`|~0-9a-z-]+ *=[ -~]*", "header; expected a value like `name=value`")}
 TARGET = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\],]+)(?::([0-9]{1,5}))?/([^,]+)")
 PLACE = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 
@@ -31,8 +32,8 @@ def peers_read(text: str, port: int) -> list[tuple[str, int]]:
     for one in listed(text):
         match = re.fullmatch(f"{PLACE}(?::(\\d+))?", one)
         if not match or not _is_place(match[1], match[2]):
-            raise ValueError(f"{veiled(one)} is no peer; one is `host` or `host:port`, with a port from 1 to 65535 and "
-                             "an IPv6 address in brackets")
+            raise ValueError(f"{veiled(one)} is not a peer; expected `host` or `host:port`, with a port from 1 to "
+                             "65535 and IPv6 addresses in brackets")
         found.append((match[1].strip("[]"), int(match[2] or port)))
     return found
 
@@ -53,8 +54,8 @@ def urls_read(text: str) -> list[str]:
         url = one if "://" in one else f"http://{one}"
         match = re.fullmatch(f"https?://{PLACE}(?::(\\d+))?(/[!-~]*)?", url)
         if not match or not _is_place(match[1], match[2]):
-            raise ValueError(f"{veiled(one)} is no address of a daemon; one is `http://host:6632`, with a port from 1 "
-                             "to 65535 and an IPv6 address in brackets")
+            raise ValueError(f"{veiled(one)} is not the URL of a daemon; expected `http://host:6632`, with a port from "
+                             "1 to 65535 and IPv6 addresses in brackets")
         place = urlsplit(url)
         found.append(url if place.port else f"{place.scheme}://{place.netloc}:6632{place.path}")
     return found
@@ -67,7 +68,7 @@ def targets_read(text: str) -> set[tuple[str, int, str]]:
     for one in listed(text):
         match = TARGET.fullmatch(one)
         if not match or not 0 < int(match[2] or 5432) < 65536:
-            raise ValueError(f"{one} is no target; one is host:port/database, with a port from 1 to 65535, or "
-                             "host:port/* for all of a server")
+            raise ValueError(f"{one} is not a target; expected host:port/database, with a port from 1 to 65535, or "
+                             "host:port/* for all databases of a server")
         found.add((match[1].strip("[]").lower(), int(match[2] or 5432), match[3]))
     return found

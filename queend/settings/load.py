@@ -20,14 +20,14 @@ def load(**arguments: Any) -> Settings:
     _, problems = credentials(Settings.model_fields)
     if no_text := [name for name, value in sorted(os.environ.items())
                    if name.lower() in Settings.model_fields and re.search(NOT_UTF8, value)]:
-        raise ConfigError("\n".join(f"{name}: it is no text in UTF-8" for name in no_text))
+        raise ConfigError("\n".join(f"{name}: the value is not valid UTF-8" for name in no_text))
     for name in sorted(os.environ):
         if name.upper() in known or name in STRANGERS:
             continue
         if meant := nearest(name.upper(), (one for one in sorted(known) if "_" in one)):
-            problems.append(f"{name}: no such setting; {meant} is one")
+            problems.append(f"{name}: unknown setting; did you mean {meant}?")
         elif name.startswith("QUEEND_"):
-            problems.append(f"{name}: no such setting")
+            problems.append(f"{name}: unknown setting")
     try:
         settings = Settings(**arguments)
     except ValidationError as error:

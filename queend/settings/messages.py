@@ -51,15 +51,15 @@ def expected(field: FieldInfo) -> str:
         least, most = bounds(field)
         unit = str((field.json_schema_extra or {}).get("unit", ""))      # type: ignore[union-attr]
         of = f" of {UNITS.get(unit, unit)}" if unit else ""
-        return f"no whole number{of} from {least} to {most}"
-    return f"none of {allowed}" if allowed else "no path" if Path in get_args(field.annotation) or (
-        field.annotation is Path) else "no text"
+        return f"not a whole number{of} from {least} to {most}"
+    return f"not one of {allowed}" if allowed else "not a path" if Path in get_args(field.annotation) or (
+        field.annotation is Path) else "not a text"
 
 
 def given(value: Any, secret: bool) -> str:
     """Returns the value given, as far as it may be shown."""
     if secret:
-        return "what is given"
+        return "the given value"
     if isinstance(value, bool):
         return str(value).lower()
     text = veiled(value if isinstance(value, str) else str(value))
@@ -72,7 +72,7 @@ def told(error: ValidationError, fields: dict[str, FieldInfo]) -> Iterator[str]:
     for one in error.errors(include_url=False):
         name = str(one["loc"][0]) if one["loc"] else ""
         if one["type"] == "extra_forbidden":
-            yield f"{name.upper()}: no such setting"
+            yield f"{name.upper()}: unknown setting"
         elif one["type"] == "value_error":
             text = one["msg"].removeprefix("Value error, ")
             yield f"{name.upper()}: {text}" if name else text

@@ -21,27 +21,26 @@ NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_
                 "QUEEND_URL", "QUEEND_TOKEN", "QUEEND_TOKEN_FILE", "QUEEND_CONTEXT"}
 # Names of the reference server without effect here, by reason: accepted, logged at start if they are set.
 NO_EFFECT = {name: why for why, names in {
-    "a parked pop is woken by what is stored, it does not ask again and again; POP_WAIT_MAX_INTERVAL_MS works":
+    "New messages wake a parked pop; it does not poll. Use POP_WAIT_MAX_INTERVAL_MS instead.":
         "POP_WAIT_INITIAL_INTERVAL_MS POP_WAIT_BACKOFF_THRESHOLD POP_WAIT_BACKOFF_MULTIPLIER "
         "QUEUE_BACKOFF_CLEANUP_THRESHOLD",
-    "each of these requests is a call of its own; QUEEN_…_MAX_CONCURRENT works":
+    "Each of these requests is a call of its own. Use QUEEN_…_MAX_CONCURRENT instead.":
         " ".join(f"QUEEN_{alone.upper()}_{word}" for alone in ALONE for word in ("PREFERRED_BATCH_SIZE", "MAX_HOLD_MS",
             "MAX_BATCH_SIZE")),
-    "there are no jobs of this type: what is no push, pop, acknowledgment, transaction, lease renewal or stream cycle "
-    "is answered by the "
-    "control plane; DB_POOL_SIZE bounds its calls":
+    "There are no jobs of this type. The control plane answers such requests; DB_POOL_SIZE limits its calls.":
         "QUEEN_CUSTOM_PREFERRED_BATCH_SIZE QUEEN_CUSTOM_MAX_HOLD_MS QUEEN_CUSTOM_MAX_BATCH_SIZE "
         "QUEEN_CUSTOM_MAX_CONCURRENT",
-    "the reference server reads it and does nothing with it":
+    "Queen MQ reads it and does not use it.":
         "SIDECAR_MAX_ITEMS_PER_TX SIDECAR_MAX_BATCH_SIZE SIDECAR_MAX_PENDING_COUNT STATS_HISTORY_RETENTION_DAYS",
-    "answers are written when they are there": "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX",
-    "metrics name a daemon by its host and port, and its workers by number": "WORKER_ID",
-    "there is no pool of threads": "DB_THREAD_POOL_SERVICE_THREADS",
-    "there is no table of partitions beside the partitions":
+    "Answers are written as soon as they are "
+    "ready.": "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX",
+    "Metrics identify a daemon by host and port, and workers by number.": "WORKER_ID",
+    "There is no thread pool.": "DB_THREAD_POOL_SERVICE_THREADS",
+    "There is no separate lookup table of partitions.":
         "PARTITION_LOOKUP_RECONCILE_INTERVAL_MS PARTITION_LOOKUP_RECONCILE_LOOKBACK_SECONDS",
-    "what a daemon knows of queues is looked after once a second, with peers and without":
+    "The catalog of queues is refreshed once a second, with or without peers.":
         "QUEEN_CACHE_REFRESH_INTERVAL_MS QUEEN_CACHE_PARTITION_MAX QUEEN_CACHE_PARTITION_TTL_MS",
-    "of older versions of the reference server":
+    "Settings of older versions of Queen MQ.":
         "MAX_PARTITION_CANDIDATES POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
         "QUEUE_BACKOFF_MULTIPLIER QUEUE_BACKOFF_THRESHOLD QUEUE_MAX_POLL_INTERVAL QUEUE_POLL_INTERVAL",
 }.items() for name in names.split()}

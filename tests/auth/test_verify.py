@@ -135,7 +135,7 @@ def test_a_refusal_names_the_claim(wrong, why):
 
 
 def test_queues_that_are_required_need_a_claim_with_a_name():
-    with pytest.raises(ConfigError, match="JWT_REQUIRE_QUEUES needs QUEEND_JWT_QUEUES_CLAIM"):
+    with pytest.raises(ConfigError, match="JWT_REQUIRE_QUEUES requires QUEEND_JWT_QUEUES_CLAIM"):
         settings(secret=SECRET, require_queues=True)
 
 

@@ -135,7 +135,7 @@ def test_an_address_of_the_network_counts_as_one(postgres, manager):
 def test_what_is_no_listening_socket_is_refused(postgres, manager):
     systemd = manager(kind=socket.SOCK_DGRAM)
     daemon = systemd.daemon(postgres.database())
-    assert daemon.wait() == 1 and "no TCP socket that listens" in "\n".join(daemon.other)
+    assert daemon.wait() == 1 and "not a listening TCP socket" in "\n".join(daemon.other)
 
 
 @pytest.mark.parametrize("number", ["", "0", "x", "65"])

@@ -37,23 +37,25 @@ def problems() -> list[str]:
 
 
 @pytest.mark.parametrize("name, value, words", [
-    ("PORT", "abc", "abc is no whole number from 0 to 65535"), ("PORT", "66 a", "'66 a' is no whole number from"),
-    ("PORT", "65536", "65536 is no whole number from 0 to 65535"),
-    ("DB_STATEMENT_TIMEOUT", "-1", "-1 is no whole number of milliseconds from 0 to 2147483647"),
-    ("DB_STATEMENT_TIMEOUT", "1.5", "1.5 is no whole number of milliseconds"),
+    ("PORT", "abc", "abc is not a whole number from 0 to 65535"), ("PORT", "66 a", "'66 a' is not a whole number from"),
+    ("PORT", "65536", "65536 is not a whole number from 0 to 65535"),
+    ("DB_STATEMENT_TIMEOUT", "-1", "-1 is not a whole number of milliseconds from 0 to 2147483647"),
+    ("DB_STATEMENT_TIMEOUT", "1.5", "1.5 is not a whole number of milliseconds"),
     ("PG_USE_SSL", "maybe", "maybe is neither true nor false"),
-    ("LOG_LEVEL", "loud", "loud is none of trace, debug, info, warn, error"), ("LOG_LEVEL", "INFO", "INFO is none of"),
-    ("DEFAULT_SUBSCRIPTION_MODE", "old", "old is none of all, new, new-only"),
-    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "0 is no whole number of jobs from 1 to"),
-    ("QUEEND_BUFFER_BYTES", "1GB", "1GB is no whole number of bytes"),
-    ("QUEEND_LEAST_RATE", "x" * 1000, f"{'x' * 60}… is no whole number of bytes a second"),
-    ("STATS_INTERVAL_MS", "10s", "10s is no whole number of milliseconds"),
-    ("DB_KEEPALIVES_IDLE", "0", "0 is no whole number of seconds from 1 to 32767"),
-    ("DB_KEEPALIVES_IDLE", "32768", "32768 is no"), ("DB_KEEPALIVES_INTERVAL", "32768", "32768 is no"),
-    ("DB_KEEPALIVES_COUNT", "128", "128 is no whole number from 1 to 127"),
-    ("METRICS_RETENTION_DAYS", "36501", "36501 is no whole number of days from 1 to 36500"),
-    ("QUEEND_MIGRATION_TARGETS", "a/b,h:99999/d", "h:99999/d is no target"),
-    ("PG_PASSWORD", "p\udcff", "it is no text in UTF-8"), ("CORS_ORIGINS", "\udcff", "it is no text in UTF-8"),
+    ("LOG_LEVEL", "loud", "loud is not one of trace, debug, info, warn, error"),
+    ("LOG_LEVEL", "INFO", "INFO is not one of"),
+    ("DEFAULT_SUBSCRIPTION_MODE", "old", "old is not one of all, new, new-only"),
+    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "0 is not a whole number of jobs from 1 to"),
+    ("QUEEND_BUFFER_BYTES", "1GB", "1GB is not a whole number of bytes"),
+    ("QUEEND_LEAST_RATE", "x" * 1000, f"{'x' * 60}… is not a whole number of bytes a second"),
+    ("STATS_INTERVAL_MS", "10s", "10s is not a whole number of milliseconds"),
+    ("DB_KEEPALIVES_IDLE", "0", "0 is not a whole number of seconds from 1 to 32767"),
+    ("DB_KEEPALIVES_IDLE", "32768", "32768 is not"), ("DB_KEEPALIVES_INTERVAL", "32768", "32768 is not"),
+    ("DB_KEEPALIVES_COUNT", "128", "128 is not a whole number from 1 to 127"),
+    ("METRICS_RETENTION_DAYS", "36501", "36501 is not a whole number of days from 1 to 36500"),
+    ("QUEEND_MIGRATION_TARGETS", "a/b,h:99999/d", "h:99999/d is not a target"),
+    ("PG_PASSWORD", "p\udcff", "the value is not valid UTF-8"),
+    ("CORS_ORIGINS", "\udcff", "the value is not valid UTF-8"),
     ("QUEEND_CONFIG", "/none", "/none: No such file or directory"),
 ])
 def test_a_wrong_value_is_named(monkeypatch, name, value, words):
@@ -78,7 +80,7 @@ def test_every_number_has_its_bounds_and_no_unit(monkeypatch, wrong):
     assert list(told) == [name for name, _, _ in numbers()]
     for name, least, most in numbers():
         unit = Settings.model_fields[name.lower()].json_schema_extra["unit"]
-        assert f" is no whole number{' of ' if unit else ' from '}" in told[name]
+        assert f" is not a whole number{' of ' if unit else ' from '}" in told[name]
         assert told[name].endswith(f" from {least} to {most}"), told[name]
 
 
@@ -111,7 +113,7 @@ def test_unprotected_instead_of_protected_is_refused(monkeypatch):
     ("QUEUND_DSN", "QUEEND_DSN"), ("CORS_ORIGIN", "CORS_ORIGINS")])
 def test_a_name_that_is_nearly_ours_is_refused(monkeypatch, name, meant):
     monkeypatch.setenv(name, "")
-    with pytest.raises(ConfigError, match=f"^{name}: no such setting; {meant} is one$"):
+    with pytest.raises(ConfigError, match=f"^{name}: unknown setting; did you mean {meant}\\?$"):
         load()
 
 
@@ -123,22 +125,22 @@ def test_names_of_others_are_theirs(monkeypatch, name):
 
 
 @pytest.mark.parametrize("wrong, told", [
-    ({"QUEEN_SYNC_SECRET": "0" * 63}, "QUEEN_SYNC_SECRET is 64 characters"),
-    ({"QUEEN_SYNC_SECRET": "0" * 65}, "QUEEN_SYNC_SECRET is 64 characters"),
-    ({"QUEEN_SYNC_SECRET": "0" * 63 + " "}, "QUEEN_SYNC_SECRET is 64 characters"),
-    ({"QUEEN_UDP_PEERS": "a,b c"}, "QUEEN_UDP_PEERS: b c is no peer"),
-    ({"QUEEN_UDP_PEERS": "a:0"}, "QUEEN_UDP_PEERS: a:0 is no peer"),
-    ({"QUEEN_UDP_PEERS": "http://a"}, "QUEEN_UDP_PEERS: http://a is no peer"),
-    ({"QUEEN_UDP_PEERS": "::1"}, "QUEEN_UDP_PEERS: ::1 is no peer"),
-    ({"QUEEN_PEERS": "ftp://a"}, "QUEEN_PEERS: ftp://a is no address"),
-    ({"QUEEN_PEERS": "http://user:word@a"}, "QUEEN_PEERS: http://********@a is no address"),
-    ({"QUEEN_PEERS": "b,http://a:66666"}, "QUEEN_PEERS: http://a:66666 is no address"),
-    ({"QUEEN_PEERS": "http://a:0"}, "QUEEN_PEERS: http://a:0 is no address"),
-    ({"QUEEN_PEERS": "b,http://[:::]:1"}, "QUEEN_PEERS: http://[:::]:1 is no address"),
-    ({"QUEEN_UDP_PEERS": "b,a:99999"}, "QUEEN_UDP_PEERS: a:99999 is no peer"),
-    ({"QUEEN_UDP_PEERS": "b,[:::]:1"}, "QUEEN_UDP_PEERS: [:::]:1 is no peer"),
+    ({"QUEEN_SYNC_SECRET": "0" * 63}, "QUEEN_SYNC_SECRET must have 64 ASCII characters"),
+    ({"QUEEN_SYNC_SECRET": "0" * 65}, "QUEEN_SYNC_SECRET must have 64 ASCII characters"),
+    ({"QUEEN_SYNC_SECRET": "0" * 63 + " "}, "QUEEN_SYNC_SECRET must have 64 ASCII characters"),
+    ({"QUEEN_UDP_PEERS": "a,b c"}, "QUEEN_UDP_PEERS: b c is not a peer"),
+    ({"QUEEN_UDP_PEERS": "a:0"}, "QUEEN_UDP_PEERS: a:0 is not a peer"),
+    ({"QUEEN_UDP_PEERS": "http://a"}, "QUEEN_UDP_PEERS: http://a is not a peer"),
+    ({"QUEEN_UDP_PEERS": "::1"}, "QUEEN_UDP_PEERS: ::1 is not a peer"),
+    ({"QUEEN_PEERS": "ftp://a"}, "QUEEN_PEERS: ftp://a is not the URL"),
+    ({"QUEEN_PEERS": "http://user:word@a"}, "QUEEN_PEERS: http://********@a is not the URL"),
+    ({"QUEEN_PEERS": "b,http://a:66666"}, "QUEEN_PEERS: http://a:66666 is not the URL"),
+    ({"QUEEN_PEERS": "http://a:0"}, "QUEEN_PEERS: http://a:0 is not the URL"),
+    ({"QUEEN_PEERS": "b,http://[:::]:1"}, "QUEEN_PEERS: http://[:::]:1 is not the URL"),
+    ({"QUEEN_UDP_PEERS": "b,a:99999"}, "QUEEN_UDP_PEERS: a:99999 is not a peer"),
+    ({"QUEEN_UDP_PEERS": "b,[:::]:1"}, "QUEEN_UDP_PEERS: [:::]:1 is not a peer"),
     ({"QUEEN_SYNC_HEARTBEAT_MS": "5000"}, "QUEEN_SYNC_DEAD_THRESHOLD_MS is not above"),
-    ({"QUEEN_PEERS": "a", "JWT_ENABLED": "true", "JWT_SECRET": "0" * 32}, "QUEEN_PEERS with JWT_ENABLED needs"),
+    ({"QUEEN_PEERS": "a", "JWT_ENABLED": "true", "JWT_SECRET": "0" * 32}, "QUEEN_PEERS with JWT_ENABLED requires"),
 ], ids=str)
 def test_peers_that_cannot_be_are_refused(monkeypatch, wrong, told):
     for name, value in wrong.items():
@@ -158,7 +160,7 @@ def test_what_is_none_of_a_list_is_refused(monkeypatch, name, right, wrong):
     monkeypatch.setenv(name, f"{right},{wrong}")
     shown = "one" if name == "QUEEND_OTLP_HEADERS" else wrong
     (problem,) = problems()
-    assert problem.startswith(f"{name}: {shown} is no "), problem
+    assert problem.startswith(f"{name}: {shown} is not a valid "), problem
 
 
 def test_peers_in_all_their_forms():
@@ -172,7 +174,7 @@ def test_a_web_application_that_is_not_there_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path))
     load()
     monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match="WEBAPP_ROOT: .*none is no folder"):
+    with pytest.raises(ConfigError, match="WEBAPP_ROOT: .*none is not a directory"):
         load()
 
 
@@ -195,12 +197,15 @@ def test_the_environment_wins_over_the_file_and_the_argument_over_both(monkeypat
 
 
 @pytest.mark.parametrize("text, problem", [
-    ("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: "),
-    ("port = true", "PORT: true is no whole number"), ("port = 1.5", "PORT: 1.5 is no whole number from 0 to 65535"),
-    ("log_level = true", "LOG_LEVEL: true is none of trace,"), ("queend_data_dir = 5", "QUEEND_DATA_DIR: 5 is no path"),
-    ("cors_origins = ['*']", "CORS_ORIGINS: ['*'] is no text"),
-    ("pg_password = 4711", "PG_PASSWORD: what is given is no text"),
-    ("pg_password = true", "PG_PASSWORD: what is given is no text"), ("[server]\nport = 1", "SERVER: no such setting")])
+    ("prot = 1", "PROT: unknown setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: "),
+    ("port = true", "PORT: true is not a whole number"),
+    ("port = 1.5", "PORT: 1.5 is not a whole number from 0 to 65535"),
+    ("log_level = true", "LOG_LEVEL: true is not one of trace,"),
+    ("queend_data_dir = 5", "QUEEND_DATA_DIR: 5 is not a path"),
+    ("cors_origins = ['*']", "CORS_ORIGINS: ['*'] is not a text"),
+    ("pg_password = 4711", "PG_PASSWORD: the given value is not a text"),
+    ("pg_password = true", "PG_PASSWORD: the given value is not a text"),
+    ("[server]\nport = 1", "SERVER: unknown setting")])
 def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
     (tmp_path / "queend.toml").write_text(text)
     monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))
@@ -218,7 +223,7 @@ def test_what_has_no_effect_is_known(monkeypatch, tmp_path):
     assert list(without_effect()) == ["QUEEN_CACHE_REFRESH_INTERVAL_MS", "QUEUE_POLL_INTERVAL",
                                       "STATS_HISTORY_RETENTION_DAYS", "STREAM_POLL_X"]
     monkeypatch.setenv("QUEEN_SYNC_ENABLE", "true")
-    assert problems() == ["QUEEN_SYNC_ENABLE: no such setting; QUEEN_SYNC_ENABLED is one"]
+    assert problems() == ["QUEEN_SYNC_ENABLE: unknown setting; did you mean QUEEN_SYNC_ENABLED?"]
 
 
 @pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD",
@@ -423,10 +428,10 @@ def test_an_empty_credential_is_none(secrets):
 
 
 @pytest.mark.parametrize("name, text, told", [
-    ("jwt_secrte", b"x", "jwt_secrte: no such setting; jwt_secret is one (credential)"),
-    ("queend.nothing", b"x", "queend.nothing: no such setting (credential)"),
-    ("jwt_secret", b"\xff", "JWT_SECRET: credential jwt_secret is no text of at most 1048576 bytes"),
-    ("port", b"none", "PORT: none is no whole number from 0 to 65535")])
+    ("jwt_secrte", b"x", "jwt_secrte: unknown setting; did you mean jwt_secret? (credential)"),
+    ("queend.nothing", b"x", "queend.nothing: unknown setting (credential)"),
+    ("jwt_secret", b"\xff", "JWT_SECRET: the credential jwt_secret is not a text of at most 1048576 bytes"),
+    ("port", b"none", "PORT: none is not a whole number from 0 to 65535")])
 def test_a_wrong_credential_is_told(secrets, name, text, told):
     (secrets / name).write_bytes(text)
     assert problems() == [told]
@@ -435,7 +440,7 @@ def test_a_wrong_credential_is_told(secrets, name, text, told):
 def test_two_credentials_of_one_setting_are_refused(secrets):
     (secrets / "pg_password").write_text("a")
     (secrets / "PG_PASSWORD").write_text("b")
-    assert problems() == ["PG_PASSWORD: there are two credentials of it"]
+    assert problems() == ["PG_PASSWORD: there are two credentials for this setting"]
 
 
 def test_a_folder_of_credentials_that_is_not_there_is_told(monkeypatch, tmp_path):

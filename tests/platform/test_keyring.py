@@ -47,15 +47,16 @@ def test_a_file_has_a_key_per_line(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("one, many, words", [
-    ("abc", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
-    ("zz" * 32, "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
-    (A + "00", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
-    ("", f"a:{A},b", "key 2 must be an id"), ("", f"a b:{A}", "key 1 must be an id"), ("", A, "key 1 must be an id"),
-    ("", f"a:{A[1:]}", "key 1 must be an id"),
-    ("", f"a:{A},a:{B}", "key 2 has an id that was given before"), ("", ",", "there is no key in it"),
+    ("abc", "", "QUEEN_ENCRYPTION_KEY: the key must have 64 hexadecimal digits"),
+    ("zz" * 32, "", "QUEEN_ENCRYPTION_KEY: the key must have 64 hexadecimal digits"),
+    (A + "00", "", "QUEEN_ENCRYPTION_KEY: the key must have 64 hexadecimal digits"),
+    ("", f"a:{A},b", "key 2 is invalid; expected an id"),
+    ("", f"a b:{A}", "key 1 is invalid; expected an id"), ("", A, "key 1 is invalid; expected an id"),
+    ("", f"a:{A[1:]}", "key 1 is invalid; expected an id"),
+    ("", f"a:{A},a:{B}", "key 2 repeats the id of an earlier key"), ("", ",", "there are no keys in the value"),
     ("", "/no/such/file", "/no/such/file: No such file"),
-    ("", "/", "/: Is a directory"), ("", ",".join(f"k{n}:{n:064x}" for n in range(17)), "there may be 16 keys in all"),
-    (C, ",".join(f"k{n}:{n:064x}" for n in range(16)), "there may be 16 keys in all"),
+    ("", "/", "/: Is a directory"), ("", ",".join(f"k{n}:{n:064x}" for n in range(17)), "the maximum is 16 keys"),
+    (C, ",".join(f"k{n}:{n:064x}" for n in range(16)), "the maximum is 16 keys"),
 ])
 def test_a_wrong_key_stops_the_daemon_and_is_not_shown(monkeypatch, one, many, words):
     with pytest.raises(ConfigError) as caught:
@@ -65,9 +66,9 @@ def test_a_wrong_key_stops_the_daemon_and_is_not_shown(monkeypatch, one, many, w
     assert "aaaaaaaa" not in told and "bbbbbbbb" not in told.lower()
 
 
-@pytest.mark.parametrize("text, words", [("", "no key in it"), ("# nothing\n", "no key in it"),
+@pytest.mark.parametrize("text, words", [("", "no keys in the value"), ("# nothing\n", "no keys in the value"),
                                          (f"a:{A}\nb:{A[:5]}\n", "key in the file 2"),
-                                         ("é", "no text in ASCII"), (f"a:{A}\n" * 2000, "more than 65536 bytes")])
+                                         ("é", "not ASCII text"), (f"a:{A}\n" * 2000, "larger than 65536 bytes")])
 def test_a_wrong_file(monkeypatch, tmp_path, text, words):
     file = tmp_path / "keys"
     file.write_text(text)

@@ -155,7 +155,7 @@ def test_it_is_off_unless_a_target_is_listed(client: Client, daemon, postgres, s
     assert targets_read("a/b, [::1]:5433/*,C.example:1/d") == {("a", 5432, "b"), ("::1", 5433, "*"),
                                                                ("c.example", 1, "d")}
     for wrong in ("a", "/var/run/db", "@x/y", "a:b/c", "user@host/db", "a/"):
-        with pytest.raises(ValueError, match="is no target"):
+        with pytest.raises(ValueError, match="is not a target"):
             targets_read(wrong)
 
 

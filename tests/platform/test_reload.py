@@ -86,7 +86,7 @@ def test_what_does_not_fit_what_stays_is_refused_in_words(start):
     daemon, file = start(f'jwt_enabled = true\njwt_secret = "{SECRET}"\n')
     file.write_text('jwt_enabled = false\njwt_algorithm = "RS256"\n')
     assert again(daemon, "reload_refused")["detail"] == (
-        "JWT_PUBLIC_KEY: it is not set; JWT_ENABLED with JWT_ALGORITHM RS256 needs it, or JWT_JWKS_URL")
+        "JWT_PUBLIC_KEY is not set; JWT_ENABLED with JWT_ALGORITHM RS256 requires it, or JWT_JWKS_URL")
 
 
 def test_a_secret_changes_and_tokens_of_the_one_before_end(start, tmp_path):

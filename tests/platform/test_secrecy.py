@@ -70,7 +70,7 @@ def test_nor_of_one_that_cannot_be_read(tmp_path):
     with Daemon.own(tmp_path, QUEEND_DSN="postgresql://bob:horse@[::1") as daemon:
         assert daemon.wait() != 0
         told = daemon.story() + "".join(map(str, daemon.log)) + "".join(daemon.other)
-        assert "QUEEND_DSN: it is no connection string" in told and not [
+        assert "QUEEND_DSN: expected a connection string" in told and not [
             part for part in ("horse", "Traceback") if part in told], told
 
 

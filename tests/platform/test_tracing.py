@@ -253,7 +253,7 @@ def test_a_collector_that_refuses_or_hangs_stops_nobody(start_daemon):
                                      "http://collector:port", "http://collector:65536", "http://collector:0",
                                      "http://collector/?a=b"])
 def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(ConfigError, match="QUEEND_OTLP_ENDPOINT is no address of a collector"):
+    with pytest.raises(ConfigError, match="QUEEND_OTLP_ENDPOINT is not the URL of a collector"):
         load(queend_otlp_endpoint=address)
 
 
