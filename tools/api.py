@@ -1,4 +1,4 @@
-"""Prints docs/api.md: every route as /openapi.json describes it, as tables. A test compares the two."""
+"""Prints docs/api.md: the routes of /openapi.json as tables. A test compares the two."""
 from __future__ import annotations
 
 import re
@@ -13,14 +13,13 @@ from queend.control.routes.openapi import whole_document
 
 HEAD = """# HTTP routes
 
-Made from what a daemon says of itself at `/openapi.json`, which has schemas and an example of each body and answer
-besides. How requests and errors look in general: [HTTP](http.md). Level: the least a [token](auth.md) must allow;
-without tokens nobody asks; `own`: Queen MQ has no such route. Parameters are of the query; a number in brackets is the
-default.
+Generated from the OpenAPI document at `/openapi.json`, which also has schemas and examples of all bodies and answers.
+[HTTP](http.md) describes the form of requests and errors. Level: the minimum level of the [token](auth.md), if tokens
+are required; `own`: Queen MQ has no such route. Parameters belong to the query string; defaults are in brackets.
 """
 TITLES = {"messages": "Messages", "queues": "Queues, partitions", "groups": "Consumer groups",
           "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams", "traces": "Traces",
-          "status": "Status", "analytics": "Figures over time", "system": "The daemon", "health": "Health and metrics",
+          "status": "Status", "analytics": "Analytics", "system": "Daemon", "health": "Health and metrics",
           "migration": "Copying to another database"}
 NAMES = ("public", "read", "write", "admin")
 
@@ -51,7 +50,7 @@ def level(method: str, path: str) -> str:
 def what(operation: dict[str, Any]) -> str:
     text = re.sub(r"\s+", " ", operation.get("description") or operation["summary"])
     asked = [f"`{one['name']}`{default(one)}" for one in operation.get("parameters", [])
-             if one["in"] == "query" and not (one["name"] in POPS and "Take messages" in operation["summary"])]
+             if one["in"] == "query" and not (one["name"] in POPS and "Pop messages" in operation["summary"])]
     return (text if text.endswith((".", "?")) else f"{text}.") + (f" Query: {', '.join(asked)}." if asked else "")
 
 

@@ -75,56 +75,57 @@ def _flag(name: str, column: str, about: str) -> Option:
 
 OPTIONS: tuple[Option, ...] = (
     _whole("leaseTime", "lease_time", 300, "s",
-           "how long a popped batch belongs to its consumer unless the pop says otherwise; 0 is 60 s"),
-    _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
+           "duration of a lease, unless the pop names another; 0: 60 s"),
+    _whole("retryLimit", "retry_limit", 3, "failures", "a batch that fails more often becomes dead letters"),
     _whole("deliveryLimit", "delivery_limit", 20, "leases",
-           "a message that was left by so many leases in a row that ran out, alone in the end, goes to the dead "
-           "letters at the next; 0: never ([a message that ends its "
+           "number of consecutive expired leases after which a message becomes a dead letter at the next one, if it "
+           "was leased alone; 0: never ([a message that ends its "
            "consumers](operations.md#a-message-that-ends-its-consumers))", own=True),
     _whole("retryDelay", "retry_delay", 1000, "ms",
-           "the partition pauses so long after a failed batch; only if asked for, the default is no pause"),
-    Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an "
-                                                  "exponential rule; goes before `retryDelay` ([delays](delays.md))",
+           "pause of the partition after a failed batch; without a value there is no pause"),
+    Option("retryBackoff", "backoff", None, "ms", "pauses by number of the retry: a list, or an exponential rule; "
+                                                  "takes precedence over `retryDelay` ([delays](delays.md))",
            "retry_backoff", own=True), _whole(
                "delayedProcessing", "delayed_processing", 0, "s",
-               "a message is delivered no earlier than so long after it was stored"),
+               "minimum time between the push of a message and its delivery"),
     _whole("windowBuffer", "window_buffer", 0, "s",
-           "nothing of a partition is delivered until it was quiet for so long, or its oldest message that was not "
-           "delivered yet is five times as old"),
+           "a partition is delivered after no message was pushed to it for this time, or when its oldest undelivered "
+           "message is five times as old"),
     _whole("maxSize", "max_size", 0, "messages",
-           "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
+           "maximum number of stored messages that not all groups have consumed; 0: no limit"),
     _whole("ttl", "ttl", 3600, "s",
-           "older messages are not delivered, and are removed; only if asked for, the default is no bound"),
+           "older messages are removed without delivery; without a value there is no limit"),
     _whole("rateLimit", "rate_limit", 0, "messages",
-           "a consumer group is delivered so many messages of a partition in a `ratePeriod`; 0: no bound "
+           "messages of a partition that a consumer group receives per `ratePeriod`; 0: no limit "
            "([rates](delays.md#rates))", most=1_000_000, own=True),
-    _whole("ratePeriod", "rate_period", 1, "s", "the time `rateLimit`, `groupRateLimit` and `queueRateLimit` count for",
+    _whole("ratePeriod", "rate_period", 1, "s", "period of `rateLimit`, `groupRateLimit` and `queueRateLimit`",
            1, 86_400 * 366, own=True),
     _whole("rateBurst", "rate_burst", 0, "messages",
-           "how many of them at once, after a rest; 0: as many as `rateLimit`", most=1_000_000, own=True),
+           "burst of `rateLimit`; 0: equal to `rateLimit`", most=1_000_000, own=True),
     _whole("groupRateLimit", "group_rate_limit", 0, "messages",
-           "a consumer group is delivered so many messages of all partitions together in a `ratePeriod`; 0: no bound "
+           "messages of all partitions that a consumer group receives per `ratePeriod`; 0: no limit "
            "([rates](delays.md#rates-over-all-partitions))", most=1_000_000, own=True),
     _whole("groupRateBurst", "group_rate_burst", 0, "messages",
-           "how many of them at once, after a rest; 0: as many as `groupRateLimit`", most=1_000_000, own=True),
+           "burst of `groupRateLimit`; 0: equal to `groupRateLimit`", most=1_000_000, own=True),
     _whole("queueRateLimit", "queue_rate_limit", 0, "messages",
-           "the same for all consumer groups together; 0: no bound", most=1_000_000, own=True),
+           "messages of all partitions that all consumer groups receive together per `ratePeriod`; 0: no "
+           "limit", most=1_000_000, own=True),
     _whole("queueRateBurst", "queue_rate_burst", 0, "messages",
-           "how many of them at once, after a rest; 0: as many as `queueRateLimit`", most=1_000_000, own=True),
+           "burst of `queueRateLimit`; 0: equal to `queueRateLimit`", most=1_000_000, own=True),
     _whole("priority", "priority", 0, "",
-           "pops of a namespace or task take from the queue of the highest priority first", -PRIORITY_MOST,
+           "priority of the queue for pops by namespace or task; higher values first", -PRIORITY_MOST,
            PRIORITY_MOST),
-    _flag("deadLetterQueue", "dead_letter_queue", "shown only: dead letters are kept in any case"),
+    _flag("deadLetterQueue", "dead_letter_queue", "stored and returned without effect: dead letters are always kept"),
     _flag("dlqAfterMaxRetries", "dlq_after_max_retries",
-          "shown only: what used up its retries goes to the dead letters in any case"),
-    _flag("retentionEnabled", "retention_enabled", "whether the next two count"),
+          "stored and returned without effect: messages without retries left always become dead letters"),
+    _flag("retentionEnabled", "retention_enabled", "whether `retentionSeconds` and `completedRetentionSeconds` apply"),
     _whole("retentionSeconds", "retention_seconds", 0, "s", "older messages are removed, consumed or not; 0: never"),
     _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s",
            "older messages that every group has consumed are removed; 0: never"),
     _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s",
            "older messages that some group has not consumed are removed; 0: never"),
     _flag("encryptionEnabled", "encryption_enabled",
-          "payloads are sealed; `true` turns it on, and only `\"encryption\": \"off\"` turns it off "
+          "payloads are encrypted; `true` turns encryption on, and only `\"encryption\": \"off\"` turns it off "
           "([encryption](encryption.md))"),)
 BY_NAME = {option.name: option for option in OPTIONS}
 SWITCHED, SWITCH = "encryptionEnabled", "encryption"       # "on" or "off": the only name that turns encryption off
@@ -187,19 +188,19 @@ def document() -> str:
 
 HEAD = """# Options of a queue
 
-`POST /api/v1/configure` sets them: `{"queue": "orders", "options": {"leaseTime": 60}}`. What a call does not name
-stays as it is, the namespace and the task too; `null` returns an option to its default. `"mode": "replace"` beside
-`options` returns everything that is not named to its default, as Queen MQ does with every call;
-`QUEEND_CONFIGURE_REPLACES=true` makes that the rule. Encryption that is on is turned off by
-`"options": {"encryption": "off"}` alone: the published clients send `encryptionEnabled: false` with every call.
+`POST /api/v1/configure` sets options: `{"queue": "orders", "options": {"leaseTime": 60}}`. Options that a request does
+not name keep their values, as do namespace and task; `null` resets an option to its default. With `"mode": "replace"`
+beside `options`, all options that are not named are reset, as Queen MQ does with every request.
+`QUEEND_CONFIGURE_REPLACES=true` makes this the default. Only `"options": {"encryption": "off"}` turns encryption off,
+because the published clients send `encryptionEnabled: false` with every request.
 
-`GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and `queen.queue_options_v1` in SQL show each
-option: the value that is kept (`value`), what it comes to now (`inForce`), its default, and whether it was set
-(`asked`). `inForce` is null where the option has no effect: a `ttl` or `retryDelay` that nobody set, a bound of 0, a
-`retryDelay` beside a `retryBackoff`, a retention while `retentionEnabled` is false. A `leaseTime` of 0 is 60 in force,
-a burst of 0 is its limit.
+`GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and `queen.queue_options_v1` in SQL return for
+each option the stored value (`value`), the effective value (`inForce`), the default, and whether it was set (`asked`).
+`inForce` is null if the option has no effect: a `ttl` or `retryDelay` that was never set, a limit of 0, a `retryDelay`
+beside a `retryBackoff`, a retention while `retentionEnabled` is false. The effective value of a `leaseTime` of 0 is 60;
+that of a burst of 0 is its limit.
 
-Whole numbers from 0 to 2147483647 unless said otherwise; numbers and booleans may come as text.
+Numbers are integers from 0 to 2147483647, unless the table says otherwise. Numbers and booleans may be sent as strings.
 
-| option | unit | default | what it does |
+| option | unit | default | description |
 |---|---|---|---|"""

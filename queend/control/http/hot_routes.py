@@ -54,12 +54,12 @@ SCHEMAS = {
 
 
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
-    meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
-                "404": "there is nothing of this name",
-                "403": "the token allows something else, or a page of another site asks",
-                "409": "a name would be made, and there are as many as are allowed", "413": "body too large",
-                "415": "a media type nobody reads here", "default": "refused; the error says why",
-                "503": "too much is waiting, or no database: try again after Retry-After"}
+    meanings = {"204": "no messages to deliver", "400": "invalid request; the error names the reason; nothing was done",
+                "404": "not found",
+                "403": "access denied: the token lacks the right, or the request comes from a page of another origin",
+                "409": "the request would create a name beyond the limit", "413": "body too large",
+                "415": "unsupported media type", "default": "refused; the error names the reason",
+                "503": "too many requests are waiting, or the database is unavailable; retry after Retry-After"}
     described: dict[str, Any] = {status: {"description": text}}
     if schema:
         described[status]["content"] = {"application/json": {"schema": schema}}
@@ -79,20 +79,23 @@ def post(summary: str, request: dict[str, Any], responses: dict[str, Any],
                      "responses": responses}}
 
 
-POP = [parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answer"),
-       parameter("partitions", {**INTEGER, "minimum": 1, "maximum": 1000}, "most partitions of the answer"),
-       parameter("wait", FLAG, "park until there is something or the timeout is over"),
+POP = [parameter("batch", {**INTEGER, "minimum": 1}, "maximum number of messages in the answer"),
+       parameter("partitions", {**INTEGER, "minimum": 1, "maximum": 1000}, "maximum number of partitions in the "
+                 "answer"),
+       parameter("wait", FLAG, "park the pop until there are messages or the timeout expires"),
        parameter("timeout", {**INTEGER, "default": 30000},
-                 "milliseconds, with wait; from 1000 on the answer leaves 50 ms before, to arrive in time"),
-       parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
+                 "timeout in milliseconds, with wait; from 1000 on the answer is sent 50 ms earlier, to arrive in "
+                 "time"),
+       parameter("consumerGroup", NAME, "consumer group, an independent set of cursors; without it the queue mode"),
        parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400},
-                 "length of this pop's leases; default: the queue's leaseTime"),
-       parameter("autoAck", FLAG, "consume on delivery"),
-       parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
+                 "duration of the lease; default: leaseTime of the queue"),
+       parameter("autoAck", FLAG, "consume the messages with the delivery"),
+       parameter("autopilot", FLAG, "let the daemon choose batch and partitions if they are not given"),
        parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]},
-                 "where a new group starts"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
-       parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
-       parameter("frames", FLAG, "framed, for the 2.x client")]
+                 "start position of a new group"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
+       parameter("format", {"enum": ["json", "cloudevents"]}, "`cloudevents` has the same effect as Accept: "
+                 "application/cloudevents-batch+json"),
+       parameter("frames", FLAG, "framed answer, for 2.x clients")]
 EVENTS = "application/cloudevents-batch+json"
 ITEM = {"queue": "orders", "partition": "customer-7", "transactionId": "order-17", "payload": {"n": 1}}
 STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"],
@@ -106,7 +109,8 @@ EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.pla
 
 
 def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
-    responses = answers("200", "messages, oldest first in each partition", ref("PopResult"), "204", "400", "409", "503")
+    responses = answers("200", "messages, oldest first within each "
+                               "partition", ref("PopResult"), "204", "400", "409", "503")
     responses["200"]["content"] |= {EVENTS: {"schema": array(ref("CloudEvent"))},
                                     "application/x-queen-pop": {"schema": BYTES}}
     responses["200"]["content"]["application/json"]["example"] = {
@@ -117,19 +121,19 @@ def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
-    described = {"200": {"description": "server-sent events, for as long as the client stays: one per message, its data"
-                         " a message as a pop has it, its id `partitionId:offset`. With `Upgrade: websocket`: 101",
+    described = {"200": {"description": "server-sent events until the client disconnects: one event per message, its "
+                                        "data as in a pop, its id `partitionId:offset`. With `Upgrade: websocket`: 101",
                          "content": {"text/event-stream": {"schema": TEXT}}},
                  **{code: one for code, one in answers("200", "", None, "400", "403", "503").items() if code != "200"}}
     named = ("batch", "consumerGroup", "autoAck", "partitions", "subscriptionMode", "subscriptionFrom", "format",
              "leaseSeconds")
     own = [parameter("credit", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 100},
-                     "messages that may be out without an acknowledgment"),
+                     "maximum number of delivered messages without acknowledgment"),
            parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},
-                     "seconds of silence before a sign of life"),
-           parameter("release", {**FLAG, "default": False}, "leases end with the stream"),
+                     "heartbeat interval in seconds"),
+           parameter("release", {**FLAG, "default": False}, "end the leases when the stream ends"),
            parameter("window", {**INTEGER, "minimum": 1, "maximum": 10000},
-                     "messages of a partition that come as one event and are acknowledged by one id, at most")]
+                     "maximum number of messages of one partition in one event; they are acknowledged by one id")]
     return {"get": {"summary": summary, "tags": ["messages"], "responses": described,
                     "parameters": [*more, *(one for one in POP if one["name"] in named), *own]}}
 
@@ -148,16 +152,16 @@ def queue() -> dict[str, Any]:
 ACKED_ONE = {"anyOf": [ref("Ack"), ref("WindowAck")]}
 PUSHED = {"oneOf": [array(ref("PushResult")), ref("PushCounts")]}
 KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string",
-    "pattern": "^[!-~]{1,255}$"}, "description": "the same push again stores nothing twice"}
+    "pattern": "^[!-~]{1,255}$"}, "description": "key that makes retries of the push idempotent"}
 CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT,
-           "description": "W3C trace context of what is stored"}
-FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is wanted")
+           "description": "W3C trace context, stored with the messages"}
+FORMAT = parameter("format", {"enum": ["array", "counts"]}, "form of the answer: a result per item, or counts")
 WHERE_AND_WHEN = [
-    parameter("queue", NAME, "of lines and rows that name none"),
-    parameter("partition", NAME, "the same"),
-    parameter("payload", {"enum": ["item", "line"]}, "of application/x-ndjson: what a line is"),
-    parameter("deliverAt", TEXT, "of items that say nothing themselves: a time with its zone, or ms since 1970"),
-    parameter("delayMs", DELAY, "the same: ms from now on")]
+    parameter("queue", NAME, "queue of lines and rows that name none"),
+    parameter("partition", NAME, "partition of lines and rows that name none"),
+    parameter("payload", {"enum": ["item", "line"]}, "content of a line of application/x-ndjson"),
+    parameter("deliverAt", TEXT, "delivery time of items that name none: a time with a time zone, or ms since 1970"),
+    parameter("delayMs", DELAY, "delivery delay in ms of items that name none")]
 EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
     "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
@@ -182,23 +186,26 @@ OWN = {"/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/st
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
-        "Store messages", body(record(["items"], items=array(ref("PushItem")))),
-        answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
+        "Push messages", body(record(["items"], items=array(ref("PushItem")))),
+        answers("201", "one result per item, in order, after all messages are "
+                       "durable", PUSHED, "400", "409", "413", "503"),
         [KEY, CONTEXT, FORMAT, *WHERE_AND_WHEN]), {"items": [ITEM]}, "201", [STORED]),
     "/api/v1/events/{queue}": post(
-        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED,
+        "Push CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, after all messages are "
+                                                  "durable", PUSHED,
                                                   "400", "409", "413", "415", "503"),
-        [queue(), parameter("partition", NAME, "of events without a partitionkey"), FORMAT]),
-    "/api/v1/pop/queue/{queue}": pop("Take messages of any partition of a queue", queue()),
-    "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Take messages of one partition", queue(),
+        [queue(), parameter("partition", NAME, "partition of events without a partitionkey"), FORMAT]),
+    "/api/v1/pop/queue/{queue}": pop("Pop messages from any partition of a queue", queue()),
+    "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Pop messages from one partition", queue(),
                                                            parameter("partition", NAME, place="path")),
-    "/api/v1/pop": pop("Take messages of the queues of a namespace or task", parameter("namespace", NAME),
+    "/api/v1/pop": pop("Pop messages from the queues of a namespace or task", parameter("namespace", NAME),
                        parameter("task", NAME)),
-    "/api/v1/stream/{queue}": stream("Messages of any partition of a queue as they come", queue()),
-    "/api/v1/stream/{queue}/partition/{partition}": stream("Messages of one partition as they come", queue(),
+    "/api/v1/stream/{queue}": stream("Stream messages of any partition of a queue", queue()),
+    "/api/v1/stream/{queue}/partition/{partition}": stream("Stream messages of one partition", queue(),
                                                            parameter("partition", NAME, place="path")),
     "/api/v1/ack": shown(post("Acknowledge one message, or a window of a stream", body(ACKED_ONE),
-                              answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200",
+                              answers("200", "an array with one "
+                                             "result", array(ref("AckResult")), "400", "503")), ACK, "200",
                               [ACKED]),
     "/api/v1/ack/batch": shown(post(
         "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE,
@@ -206,9 +213,10 @@ HOT = {
         answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")),
         {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(
-        "Acknowledge and store, all or nothing", body(record(["operations"], operations=array(ref("Operation")),
+        "Acknowledge and push in one transaction", body(record(["operations"], operations=array(ref("Operation")),
                                                              requiredLeases=array(TEXT))),
-        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "409", "413", "503"),
+        answers("200", "`success` says whether the transaction was "
+                       "executed", ref("TransactionResult"), "400", "409", "413", "503"),
         [CONTEXT]),
         {"operations": [{"type": "ack", **ACK}, {"type": "push", "items": [{"queue": "bills", "payload": {"n": 1}}]}],
          "requiredLeases": [MESSAGE["leaseId"]]}, "200",
@@ -216,21 +224,22 @@ HOT = {
          "results": [{"index": 0, "type": "ack", "success": True, "transactionId": "order-17", "error": None,
                       "dlq": False}]}),
     "/api/v1/lease/{leaseId}/extend": shown(post(
-        "Keep a lease longer", body(record([], seconds={**INTEGER, "minimum": 1, "maximum": 31536000, "default": 60}),
+        "Extend a lease", body(record([], seconds={**INTEGER, "minimum": 1, "maximum": 31536000, "default": 60}),
                                     required=False), answers("200", "the earliest new expiry", ref("Lease"), "400",
                                                              "503"),
         [parameter("leaseId", TEXT, place="path")]), {"seconds": 60}, "200",
         {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
          "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
     "/streams/v1/cycle": {"post": {**shown(post(
-        "State, messages for the sink and the acknowledgment of what they were made of: all, or with success false "
-        "nothing", body(CYCLE), answers("200", "success tells whether anything was done", CYCLED, "400", "409", "413",
-                                        "503")), CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},
-    "/livez": {"get": {"summary": "The process answers", "tags": ["health"],
+        "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of their "
+        "source", body(CYCLE), answers(
+            "200", "`success` says whether the cycle was committed", CYCLED, "400", "409", "413", "503")),
+        CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},
+    "/livez": {"get": {"summary": "Liveness: the process answers", "tags": ["health"],
                        "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
-    "/readyz": {"get": {"summary": "Pushes are accepted", "description": "Pushes are accepted. `status` is "
-                        "`buffering` while they go into the failover buffer and everything else is refused or waits; "
-                        "`reason` says why. `/health` is 503 then.",
+    "/readyz": {"get": {"summary": "Readiness: pushes are accepted", "description": "Answers 200 if pushes are "
+                        "accepted. `status` is `buffering` while pushes go into the failover buffer and all other "
+                        "requests are refused or wait; `reason` names the cause. `/health` is 503 then.",
                         "tags": ["health"], "responses": answers("200", "pushes are accepted", record(
                             ["status"], status={"enum": ["ready", "buffering"]}, reason=TEXT), "503")}},
 }

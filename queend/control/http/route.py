@@ -32,12 +32,12 @@ class Paged:
     def query(self) -> list[dict[str, Any]]:
         """Returns the parameters in the form of OpenAPI."""
         asked = [parameter("limit", {**INTEGER, "minimum": self.least, "maximum": self.most, "default": self.limit},
-                           "most elements of the answer")]
+                           "maximum number of elements in the answer")]
         if self.far:
             asked.append(parameter("offset", {**INTEGER, "minimum": 0, "maximum": self.far, "default": 0},
-                                   "elements left out first"))
+                                   "number of elements to skip"))
         if self.search:
-            asked.append(parameter("search", NAME, f"a part of {self.search}, in any case"))
+            asked.append(parameter("search", NAME, f"part of {self.search}, case-insensitive"))
         if self.sorts:
             asked.append(parameter("sort", {"enum": list(self.sorts), "default": self.sorts[0]}))
         return asked

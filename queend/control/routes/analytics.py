@@ -98,7 +98,7 @@ SELECT b.at, sum(b.messages) FILTER (WHERE b.kind IN ('retention', 'ttl'))::bigi
         whole(hostname=TEXT, port=INTEGER, workerId=TEXT,
               timeSeries=array(whole(timestamp=TIME, sampleCount=INTEGER, metrics=METRICS))))), [FROM, TO, *DAEMON])
 async def system_metrics(request: Request) -> Json:
-    """Processor, memory and pools of every daemon, oldest first; of the last hour unless said otherwise."""
+    """Returns CPU, memory and pools of every daemon, oldest first. Default range: the last hour."""
     wanted = span(request)
     replicas: dict[tuple[str, int], list[Any]] = {}
     for one in await worker_series(request, wanted, "m.hostname", "m.port", **hostname_and_worker(Query(request))):
@@ -142,7 +142,7 @@ def _rates(one: Any, names: dict[str, str], seconds: float) -> dict[str, float]:
     queues=array(whole(queueName=TEXT, popCount=INTEGER, **LAG)),
     summary=whole(**integers(*WORKER_SUMS, "pendingMessages"))), [FROM, TO, *DAEMON])
 async def worker_metrics(request: Request) -> Json:
-    """What the workers did, newest first, and their latest state; of the last hour unless said otherwise."""
+    """Returns the activity of the workers, newest first, and their latest state. Default range: the last hour."""
     wanted, which = span(request), hostname_and_worker(Query(request))
     series = await worker_series(request, wanted, **which)
     workers = newest(await worker_series(request, latest(request, SEEN_S), "m.hostname", "m.port", "m.worker", **which))
@@ -169,8 +169,8 @@ def _bucket(one: Any, seconds: float) -> dict[str, Any]:
                 array(whole(queueName=TEXT, popCount=INTEGER, **LAG, bucketTime=TIME)), [FROM, TO, QUEUE],
                 where="query")
 async def queue_lag(request: Request) -> Json:
-    """Age of messages when they were delivered, delays included, minute by minute, newest first; of the last hour
-    unless said otherwise."""
+    """Returns the age of messages at delivery, delays included, per minute, newest first. Default range: the last
+    hour."""
     wanted = span(request)
     found = await queue_series(request, replace(wanted, minutes=1), "q.name", queue=Query(request).text("queue"))
     return Json([{"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one), "bucketTime": ts0(one.at)}
@@ -183,7 +183,7 @@ async def queue_lag(request: Request) -> Json:
                     **integers(*QUEUE_COUNTS, "partitionsCreated", "partitionsDeleted"),
                     **each(NUMBER, *QUEUE_RATES, "parkedCount")))), [FROM, TO, QUEUE], where="query")
 async def queue_ops(request: Request) -> Json:
-    """What was done to each queue, oldest first; in the last hour unless said otherwise."""
+    """Returns the operations of each queue, oldest first. Default range: the last hour."""
     wanted, queue = span(request), Query(request).text("queue")
     series = {(one.at, one.name): one for one in await queue_series(request, wanted, "q.name", queue=queue)}
     width, first, last = wanted.bounds.values()
@@ -217,8 +217,8 @@ def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seco
                       replicas=array(whole(hostname=TEXT, port=INTEGER, workerId=INTEGER))), [FROM, TO, QUEUE],
                 where="query")
 async def queue_parked_replicas(request: Request) -> Json:
-    """Long polls that waited, by queue and daemon, on average; only where there were some; in the last hour
-    unless said otherwise."""
+    """Returns the average number of parked long polls by queue and daemon; zeros are left out. Default range: the last
+    hour."""
     wanted = span(request)
     await request.app.state.control.metrics.fresh()
     found = await rows(request, PARKED_BY, **wanted.bounds, queue=Query(request).text("queue"), prepare=False)
@@ -233,7 +233,7 @@ async def queue_parked_replicas(request: Request) -> Json:
                 whole(**SPAN, series=array(whole(bucket=TIME, **integers(*REMOVED))),
                       totals=whole(**integers(*REMOVED))), [FROM, TO, QUEUE], where="query")
 async def retention(request: Request) -> Json:
-    """What retention removed, oldest first; in the last hour unless said otherwise."""
+    """Returns what retention removed, oldest first. Default range: the last hour."""
     wanted = span(request)
     found = await rows(request, RETENTION, seconds=wanted.minutes * 60, start=wanted.start, end=wanted.end,
                        queue=Query(request).text("queue"))

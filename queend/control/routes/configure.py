@@ -35,8 +35,8 @@ BODY = record(["queue"], queue={**NAME, "minLength": 1}, namespace=TEXT, task=TE
     MADE), where="body.queue", body=body(BODY), example={
         "queue": "orders", "namespace": "shop", "task": "billing", "options": {"leaseTime": 60, "retryLimit": 5}})
 async def configure(request: Request) -> Json:
-    """Creates the queue if there is none. What is not named stays as it is; with `mode` `replace` it returns to its
-    default."""
+    """Configures a queue, and creates it if it does not exist. Options that are not named keep their values; with
+    `mode` `replace` they are reset to their defaults."""
     body = await body_object(request)
     queue = body.get("queue")
     if not isinstance(queue, str) or not queue:

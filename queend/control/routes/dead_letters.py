@@ -73,8 +73,8 @@ class Letter:
                          failedAt=TIME, offset=INTEGER, **ORIGIN)), total=INTEGER, pagination=PAGINATION),
                 [QUEUE, *FILTERS], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
 async def dead_list(request: Request) -> Json:
-    """Dead letters with their payloads, newest failure first; `from` and `to` are of the failure. `total` counts to
-    100 000."""
+    """Lists dead letters with their payloads, newest failure first. `from` and `to` filter by the time of the failure.
+    `total` counts up to 100 000."""
     page = Page(request)
     name, error = page.text("queue"), page.text("error")
     wanted = (None if name is None else await _queue(request, name), *_filters(page))
@@ -96,8 +96,8 @@ async def dead_list(request: Request) -> Json:
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
                 [{**QUEUE, "required": True}, *FILTERS], where="query", exact=True)
 async def dead_purge(request: Request) -> Json:
-    """Deletes the dead letters that a queue has now, or those of them that consumerGroup, partition, from, to and error
-    leave; 400 without a queue."""
+    """Deletes the dead letters that a queue has now and that match consumerGroup, partition, from, to and error; 400
+    without a queue."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
@@ -126,11 +126,11 @@ async def dead_purge(request: Request) -> Json:
                 example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True,
                 exact=True)
 async def dead_redrive(request: Request) -> Json:
-    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: the newest `limit`
-    (10 000) that the filters leave, or with `oldest` the oldest. Into their own queue and partition, where each is for
-    the group it was a dead letter of, or the target named, for all groups there. `left`: whether there are more.
-    `messages` instead of filters names them one by one, as the list does; one with `payload` comes back with that
-    instead of its own. 404 for an unknown queue."""
+    """Stores dead letters of a queue as new messages, in the order in which they failed, and removes the dead letters.
+    Takes the newest `limit` (10 000) that match the filters, with `oldest` the oldest. Without a target, each message
+    goes to its own queue and partition, for the group that failed it; with a target, all groups of the target get it.
+    `left`: whether more dead letters match. `messages` selects dead letters one by one instead of by filters, with the
+    ids of the list; an element with `payload` is stored with that payload. 404 if the queue does not exist."""
     wanted = await body_object(request, strict=True)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}

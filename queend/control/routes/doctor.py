@@ -257,8 +257,8 @@ async def examined(control: Any) -> list[dict[str, str]]:
 
 @router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
 async def doctor(request: Request) -> Json:
-    """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
-    at."""
+    """Returns problems of the server and its database, most severe first, each with evidence and advice. `checks` lists
+    the checks that ran."""
     findings = await examined(request.app.state.control)
     return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(now_us()),
                  "checks": list(CHECKS), "findings": findings})

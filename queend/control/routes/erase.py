@@ -71,12 +71,12 @@ class Done:
                                  dryRun=FLAG, after=TEXT)),
                 example={"path": "/customer/email", "value": "eve@example.org"}, own=True, exact=True)
 async def queue_erase(request: Request, queue: PathName) -> Json:
-    """Overwrites the payloads of all messages that fit, consumed, deleted or not, and removes their dead letters,
-    traces and rows of the outbox. All members given have to fit: `partition`, `transactionIds`, `text` of the payload,
-    `value` at `path` (a JSON Pointer); 400 without any. A request looks at a part: while `complete` is false, `next` is
-    the `after` of the next one. `found` counts what fits, all that `dryRun` does; the other counts what was erased.
-    `unreadable`: what could not be looked at; `buffered`: messages in the failover buffer of this daemon, which are not
-    looked at."""
+    """Overwrites the payloads of all messages that match, consumed and deleted ones included, and removes their dead
+    letters, traces and outbox rows. All given filters must match: `partition`, `transactionIds`, `text` of the payload,
+    `value` at `path` (a JSON Pointer); 400 without a filter. A request processes a part of the queue: while `complete`
+    is false, pass `next` as `after` in the next request. `found` counts the matches; with `dryRun` only these. The
+    other counts are of erased data. `unreadable`: messages that could not be decrypted. `buffered`: messages in this
+    daemon's failover buffer, which are not searched."""
     sent = await body_object(request, strict=True)
     wanted, after = wanted_of(sent), sent.get("after", START)
     if not isinstance(sent.get("dryRun", False), bool):

@@ -81,13 +81,13 @@ async def tell(request: Request, *queues: str, moved: bool = True) -> None:
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
                             subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
                             pausedBy={"enum": ["group", "queue"]})),
-                [QUEUE], where="query", page=Paged(search="the group's name"))
+                [QUEUE], where="query", page=Paged(search="the name of the group"))
 async def group_list(request: Request) -> Json:
-    """Consumer groups of every queue, by name and queue; a group is listed from its first request on. `members` are
-    its cursors; `totalLag` and `partitionsWithLag` count partitions without a cursor, too. `maxTimeLag` is how long the
-    first message that is due has waited; above 300 s the state is `Lagging`. It is `Dead` if messages are
-    due and the group, which has cursors, never took any. A group that is paused says whether it is
-    itself (`pausedBy` `group`) or with all of its queue. The header `Link` names the next page where there is one."""
+    """Lists the consumer groups of all queues, by name and queue. A group exists from its first request on. `members`
+    counts its cursors. `totalLag` and `partitionsWithLag` include partitions without a cursor. `maxTimeLag` is the age
+    in seconds of the oldest message that is due; above 300 the state is `Lagging`. The state is `Dead` if messages are
+    due and the group has cursors, but never received a message. For a paused group, `pausedBy` says whether the group
+    or the queue is paused. The header `Link` names the next page, if there is one."""
     page = Page(request)
     search, queue = page.search, page.text("queue")
     await request.app.state.control.stats.fresh()
@@ -119,8 +119,8 @@ def _state(row: Any) -> str:
           last_consumed_at=SOME_TIME)),
     [parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 3600})], page=SHOWN)
 async def group_lagging(request: Request) -> Json:
-    """Partitions whose first message to consume has waited longer than `minLagSeconds`, longest first. A message that
-    is delivered later counts from then."""
+    """Lists partitions whose oldest unconsumed message has waited longer than `minLagSeconds`, longest first. The wait
+    of a delayed message starts at its delivery time."""
     page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
@@ -141,9 +141,9 @@ async def group_lagging(request: Request) -> Json:
         offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
         leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
-    """Where the group stands, by queue: partitions where it has a cursor or messages to consume, at most `limit` of
-    each queue. {} where there is none, and when there is no such group. A token that is limited to queues or groups
-    sees those it may read; 403 where it may read none for this group."""
+    """Returns the cursors of a group, by queue: partitions with a cursor or with unconsumed messages, at most `limit`
+    per queue. The answer is {} if there are none, or if the group does not exist. With a token that is limited to
+    queues or groups, only those are included; 403 if the token may read none of them."""
     queues: dict[str, Any] = {}
     rules = limits(request)
     if not reads_group(rules, group):
@@ -165,10 +165,10 @@ async def group_show(request: Request, group: PathName) -> Json:
 
 @router.declare("DELETE /api/v1/consumer-groups/{group}", ADMIN,
                 whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG),
-                [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
+                [parameter("deleteMetadata", FLAG, "also delete the subscription")], exact=True)
 async def group_delete(request: Request, group: PathName) -> Json:
-    """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when
-    used again."""
+    """Deletes a group in all queues, with its subscription unless `deleteMetadata=false`. If the group is used again,
+    it starts as a new group."""
     metadata, partitions, existed = await _delete(request, group, None)
     return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata,
                  "existed": existed})
@@ -176,9 +176,9 @@ async def group_delete(request: Request, group: PathName) -> Json:
 
 @router.declare("DELETE /api/v1/consumer-groups/{group}/queues/{queue}", ADMIN,
                 whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG,
-                      existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], exact=True)
+                      existed=FLAG), [parameter("deleteMetadata", FLAG, "also delete the subscription")], exact=True)
 async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
-    """The same in one queue."""
+    """Deletes a group in one queue, with its subscription unless `deleteMetadata=false`."""
     metadata, partitions, existed = await _delete(request, group, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions,
                  "metadataDeleted": metadata, "existed": existed})
@@ -196,7 +196,7 @@ async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool
                 body=body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT)),
                 example={"subscriptionTimestamp": WAS["timestamp"]}, exact=True)
 async def group_subscribe(request: Request, group: PathName) -> Json:
-    """Moves the start of the group's recorded subscriptions; what was consumed already stays consumed."""
+    """Changes the start position in the group's recorded subscriptions. Consumed messages stay consumed."""
     wanted = (await body_object(request, strict=True)).get("subscriptionTimestamp")
     if wanted is None:
         raise Refusal(400, "Missing subscriptionTimestamp in request body", "invalid_request")
@@ -213,8 +213,8 @@ SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum":
                       targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
                 body=body(SEEK_BODY), example={"toEnd": True}, exact=True)
 async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
-    """Moves the group in all partitions of a queue, those it has not read and those to come included: to the end,
-    behind a time, or to an offset. 404 when there is no such queue or group."""
+    """Moves the group's cursors in all partitions of a queue, including partitions that it has not read and future
+    ones: to the end, past a time, or to an offset. 404 if the queue or the group does not exist."""
     to_end, at, offset = _target(await body_object(request, strict=True))
     if not to_end and at is None and offset is None:
         raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
@@ -234,8 +234,9 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
                       cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0},
                 exact=True)
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
-    """Moves the group in one partition; to the end where the body names nothing. `updated` is false where it stood
-    there, without a lease or a pause. 404 when there is no such queue, partition or group."""
+    """Moves the group's cursor in one partition; to the end if the body names no position. `updated` is false if the
+    cursor was already there, without a lease or a pause. 404 if the queue, the partition or the group does not
+    exist."""
     _, at, offset = _target(await body_object(request, strict=True, required=False))
     found = await _found(request, group, queue, partition)
     ((moved, moved_to, _),) = await rows(request, SEEK, found.queue_id, found.group_id, found.partition_id, 0, 1, at,
@@ -254,8 +255,7 @@ async def group_seek_partition(request: Request, group: PathName, queue: PathNam
                                offset={**INTEGER, "minimum": 0})))),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]})
 async def group_commit(request: Request, group: PathName) -> Json:
-    """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move
-    forward, never back."""
+    """Commits the next offsets of a group that reads by offset, for 1 to 1024 partitions. Cursors move forward only."""
     _, items = await entries_of(request)
     wanted = [(one.queue(), one.partition(), one.whole("offset", None)) for one in items]
     found = await rows(request, COMMIT, group, *map(list, zip(*wanted, strict=True)))

@@ -54,9 +54,10 @@ def with_peers(peers: dict[str, Any]) -> dict[str, Any]:
                       server=TEXT, worker_id=INTEGER, version=TEXT, shared_state=PEERLESS,
                       queen=whole(worker_id=INTEGER, status={"const": "active"})))
 async def health(request: Request) -> Json:
-    """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body.
-    `reason`: why they do not. `doubts`: what is wrong with the database. `commitsMayBeLost`: which of its settings
-    let a crash take what it has committed. Without a token, where JWT_SKIP_PATHS does not have it, only `status`."""
+    """Answers 200 if PostgreSQL answers, can store, and its functions fit this version; otherwise 503 with the same
+    body. `reason`: why the daemon is not healthy. `doubts`: problems of the database. `commitsMayBeLost`: PostgreSQL
+    settings that allow a crash to lose committed data. Without a token, and if JWT_SKIP_PATHS does not contain the
+    path, the answer has only `status`."""
     control = request.app.state.control
     reason, database = control.core.unserved(), control.core.database()
     try:

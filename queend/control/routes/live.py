@@ -80,9 +80,9 @@ class Backlog:
                       backlog={"oneOf": [{"type": "null"}, whole(**integers(*SUMS, "statsAge"),
                                                                  oldestSeconds=SOME_INTEGER)]}), own=True)
 async def live(request: Request) -> Json:
-    """What a page that watches needs, in one request. Counters of this daemon since its start: their differences are
-    rates; bucket i of the latencies counts those below 2**i microseconds. `backlog`: of the whole database, looked at
-    for all who ask together; null while it does not answer."""
+    """Returns the data of a dashboard page in one request. Counters start with the daemon: their differences are rates.
+    Bucket i of a latency counts requests below 2**i microseconds. `backlog` is of the whole database and shared by all
+    concurrent requests; null while the database does not answer."""
     control = request.app.state.control
     stats, on, buffer = control.core.stats(), control.maintenance.on, control.core.buffer() or NONE
     workers, used = stats["workers"], time.process_time()
@@ -110,8 +110,8 @@ async def live(request: Request) -> Json:
                       queues={"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": array(TEXT)}]},
                       version=TEXT), where="itself", own=True)
 async def session(request: Request) -> Json:
-    """Who asks, as the token says: its level, subject, end, and the queues it is limited to (null: none). Without
-    tokens everyone is `admin`."""
+    """Returns the rights of the caller's token: level, subject, expiry, and the queues that it is limited to (null:
+    all). Without tokens every caller is `admin`."""
     grant = getattr(request.state, "grant", None)
     if grant is None:
         return Json({"tokens": False, "level": "admin", "subject": None, "expiresAt": None, "queues": None,

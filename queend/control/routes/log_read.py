@@ -190,7 +190,7 @@ def _moment(us: int | None) -> str | None:
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 0}], "maxBytes": 1048576},
                 own=True)
 async def fetch(request: Request) -> Response:
-    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents
+    """Reads records of 1 to 1024 partitions from given offsets on, as JSON, NDJSON, Arrow stream or CloudEvents
     (Accept)."""
     control = request.app.state.control
     call, items = await entries_of(request)
@@ -227,7 +227,7 @@ async def fetch(request: Request) -> Response:
                 body=_described(["entries"], entries=array(record(["queue", "timestamp"], **WHERE, timestamp=WHEN))),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", **WAS}]}, own=True)
 async def fetch_offsets(request: Request) -> Json:
-    """The first offset stored at or after a time, and the marks, of 1 to 1024 partitions."""
+    """Returns the first offset stored at or after a time, and the watermarks, of 1 to 1024 partitions."""
     _, items = await entries_of(request)
     wanted = [(one.queue(), one.partition(), one.moment("timestamp", True)) for one in items]
     rows = await request.app.state.control.reader.rows(AT, tuple(map(list, zip(*wanted, strict=True))))
@@ -248,7 +248,7 @@ async def fetch_offsets(request: Request) -> Json:
                            numbers=FLAG))),
                 example={"entries": [{"queue": "orders", "since": WAS["timestamp"], "limit": 100}]}, own=True)
 async def partitions_changed(request: Request) -> Json:
-    """The partitions written at or after a time, in order of creation, a page at a time."""
+    """Lists partitions written at or after a time, in order of creation, page by page."""
     reader = request.app.state.control.reader
     _, items = await entries_of(request)
     page = max(1, min(PAGE, PAGES_MOST // len(items)))
@@ -297,8 +297,8 @@ async def partitions_changed(request: Request) -> Json:
                     ["queue"], queue=NAME, at=WHEN, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}),
                 example={"queue": "orders", "limit": 100}, own=True)
 async def offsets(request: Request) -> Response:
-    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no
-    such queue. As JSON or an Arrow stream (Accept)."""
+    """Returns the high watermarks and the log start offsets of all partitions of a queue, and the offsets at a time,
+    page by page. 404 if the queue does not exist. As JSON or Arrow stream (Accept)."""
     reader = request.app.state.control.reader
     call = await fields_of(request)
     queue, at, after = call.queue(), call.moment("at"), call.cursor("after")

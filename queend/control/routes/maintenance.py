@@ -43,7 +43,7 @@ def database_answers(control: Any, buffer: dict[str, Any]) -> bool:
     bufferStats=whole(**integers("pendingCount", "failedCount"), dbHealthy=FLAG, failedFiles=whole(
         **integers("count", "totalBytes", "failoverCount", "qos0Count"), totalMB=NUMBER))))
 async def maintenance(request: Request) -> Json:
-    """Both switches, and the failover buffer of this daemon."""
+    """Returns both maintenance modes and the failover buffer of this daemon."""
     control = request.app.state.control
     buffer, on = control.core.buffer() or NONE, control.maintenance.on
     return Json({"maintenanceMode": on["push"], "popMaintenanceMode": on["pop"], "bufferedMessages": buffer["pending"],
@@ -58,8 +58,8 @@ async def maintenance(request: Request) -> Json:
                 whole(maintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG, message=TEXT), body=SWITCH,
                 example={"enabled": False})
 async def set_maintenance(request: Request) -> Json:
-    """While on, every push of every daemon goes into its failover buffer, and none is drained. `bufferedMessages`:
-    when it was switched."""
+    """Switches push maintenance. While it is on, every daemon stores pushes in its failover buffer, and no buffer is
+    drained. `bufferedMessages`: the number of buffered messages at the switch."""
     buffer = request.app.state.control.core.buffer() or NONE
     enabled = await switch(request, "push")
     return Json({"maintenanceMode": enabled, "bufferedMessages": buffer["pending"], "bufferHealthy": buffer["healthy"],
@@ -69,13 +69,13 @@ async def set_maintenance(request: Request) -> Json:
 
 @router.declare("GET /api/v1/system/maintenance/pop", ADMIN, POP_SWITCH)
 async def pop_maintenance(request: Request) -> Json:
-    """Is pop maintenance on?"""
+    """Returns whether pop maintenance is on."""
     return _pop(request.app.state.control.maintenance.on["pop"])
 
 
 @router.declare("POST /api/v1/system/maintenance/pop", ADMIN, POP_SWITCH, body=SWITCH, example={"enabled": False})
 async def set_pop_maintenance(request: Request) -> Json:
-    """While on, pops of every daemon find nothing; those that wait already go on waiting."""
+    """Switches pop maintenance. While it is on, pops of every daemon return no messages; parked pops keep waiting."""
     return _pop(await switch(request, "pop"))
 
 
@@ -88,7 +88,7 @@ def _pop(on: bool) -> Json:
                 whole("note", **integers("pending", "failed", "worker", "bytes", "otherDatabases"), dbHealthy=FLAG,
                       oldestAgeSeconds=NUMBER, note=TEXT), tag="status")
 async def buffers(request: Request) -> Json:
-    """The failover buffer of this daemon."""
+    """Returns the state of this daemon's failover buffer."""
     control = request.app.state.control
     buffer = control.core.buffer()
     shown = buffer or NONE

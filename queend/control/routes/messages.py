@@ -94,8 +94,8 @@ async def address_named(request: Request, queue: str, partition: str, transactio
                  parameter("status", {"enum": list(STATUSES)}), FROM, TO],
                 where="query", page=Paged(200, far=100_000))
 async def message_list(request: Request) -> Json:
-    """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
-    say otherwise."""
+    """Lists messages without their payloads, newest first. Default range: the last hour; `to` includes its whole
+    minute."""
     query = Page(request)
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     from_, to = query.moment("from"), query.moment("to")
@@ -165,13 +165,13 @@ MESSAGE = whole("deliverAt", *ORIGIN, **PLACE, **ORIGIN, namespace=TEXT, task=TE
 
 @router.declare(f"GET {BY_ID}", READ, MESSAGE, where="itself")
 async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
+    """Returns a message with its payload, also if only the dead letter still exists; 404 if there is none."""
     return await _shown(request, await address(request, partition, transaction_id, READS))
 
 
 @router.declare(f"GET {BY_NAMES}", READ, MESSAGE, own=True)
 async def message_show_named(request: Request, queue: PathName, partition: PathName, transaction_id: PathName) -> Json:
-    """One message by the names of its queue and partition: as `/api/v1/messages/{partition}/{transaction_id}`."""
+    """Returns a message by the names of its queue and partition, with its payload; 404 if there is none."""
     _, where = await address_named(request, queue, partition, transaction_id)
     return await _shown(request, where)
 
@@ -217,8 +217,8 @@ DELETED = whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT
 
 @router.declare(f"DELETE {BY_ID}", WRITE, DELETED, where="itself", exact=True)
 async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Deletes the message with its dead letters and traces, and overwrites its payload in the log; `success` tells
-    whether there was one. Cursors stay."""
+    """Deletes a message with its dead letters and traces, and overwrites its payload in the log. `success` is false if
+    there was no such message. Cursors do not change."""
     where = await address(request, partition, transaction_id, MANAGE)
     return await _deleted(request, where, partition, transaction_id)
 
@@ -248,8 +248,8 @@ RETRIED = whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransacti
 
 @router.declare(f"POST {BY_ID}/retry", WRITE, RETRIED, where="itself", exact=True)
 async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among
-    them."""
+    """Stores the dead letter of this message as a new message in its partition and removes it; 404 if there is no such
+    dead letter."""
     where = await address(request, partition, transaction_id, MANAGE)
     return await _retried(request, where, partition, transaction_id)
 
@@ -257,8 +257,8 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
 @router.declare(f"POST {BY_NAMES}/retry", WRITE, RETRIED, own=True, exact=True)
 async def message_retry_named(request: Request, queue: PathName, partition: PathName,
                               transaction_id: PathName) -> Json:
-    """Stores the dead letter of a message, by the names of its queue and partition, as a new message; 404 if it is not
-    among them."""
+    """Stores the dead letter of a message as a new message, by the names of its queue and partition; 404 if there is no
+    such dead letter."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _retried(request, where, id, transaction_id)
 
@@ -286,8 +286,8 @@ BURY_EXAMPLE = {"consumerGroup": "billing", "error": "no such customer"}
 @router.declare(f"POST {BY_ID}/dlq", WRITE, BURIED, where="itself", body=BURY_BODY, example=BURY_EXAMPLE,
                 exact=True)
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
-    given it any more. Makes no group; 404 if the body names one that the queue does not have."""
+    """Moves a message to the dead letters of a group; without `consumerGroup`, to those of the queue mode. No group
+    receives the message any more. 404 if the queue has no such group."""
     where = await address(request, partition, transaction_id, MANAGE)
     return await _buried(request, where, partition, transaction_id)
 
@@ -295,8 +295,8 @@ async def message_bury(request: Request, partition: PathName, transaction_id: Pa
 @router.declare(f"POST {BY_NAMES}/dlq", WRITE, BURIED, own=True, body=BURY_BODY, example=BURY_EXAMPLE,
                 exact=True)
 async def message_bury_named(request: Request, queue: PathName, partition: PathName, transaction_id: PathName) -> Json:
-    """Moves a message, by the names of its queue and partition, into the dead letters of a group. Makes no group; 404
-    if the body names one that the queue does not have."""
+    """Moves a message to the dead letters of a group, by the names of its queue and partition. 404 if the queue has no
+    such group."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _buried(request, where, id, transaction_id)
 

@@ -55,7 +55,7 @@ DEAD = """SELECT q.name, s.dead, (sum(s.dead) OVER ())::bigint AS of_all FROM qu
     memory=whole(**integers("rss", "heapTotal", "heapUsed", "external", "arrayBuffers")),
     cpu=whole(**integers("user", "system"))))
 async def metrics(request: Request) -> Json:
-    """A few figures of this process as JSON."""
+    """Returns basic metrics of this process as JSON."""
     control = request.app.state.control
     stats, usage, pool = control.core.stats(), resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
     uptime = time.monotonic() - control.began
@@ -71,8 +71,8 @@ async def metrics(request: Request) -> Json:
 
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)
 async def prometheus(request: Request) -> Response:
-    """Prometheus exposition, within 2 s whatever the database does: what needs the database is left out while it does
-    not answer, or commits nothing."""
+    """Returns metrics in the Prometheus format within 2 s. Metrics that need the database are left out while it does
+    not answer or commits nothing."""
     control = request.app.state.control
     families = Families()
     process(families, control)

@@ -72,7 +72,7 @@ def told() -> Iterator[None]:
 @router.declare("POST /api/v1/migration/test-connection", ADMIN, whole(success=FLAG, message=TEXT), body=body(ADDRESS),
                 example=TARGET)
 async def migration_test(request: Request) -> Json:
-    """Can the database be reached? Nothing else is told."""
+    """Tests the connection to a database."""
     target = address(request, await body_object(request), "host, database, and user are required")
     with told():
         reached = await transfer(request).answers(target)
@@ -82,8 +82,8 @@ async def migration_test(request: Request) -> Json:
 @router.declare("POST /api/v1/migration/start", ADMIN, whole(status={"const": "started"}, message=TEXT),
                 status_code=202, body=body(START), example={**TARGET, "excludeTableData": ["messages"]})
 async def migration_start(request: Request) -> Json:
-    """Makes the target's schemas `queend` and `queen` and copies everything there. One at a time: 409; also where
-    one of them is not empty, until the request comes once more with `overwrite`, which drops them."""
+    """Creates the schemas `queend` and `queen` in the target and copies everything. 409 if another copy runs, or if a
+    schema of the target is not empty. To confirm, repeat the request with `overwrite`, which drops these schemas."""
     given = await body_object(request)
     target = address(request, given, "target host, database, and user are required")
     if given.get("schema") not in (None, "", "queen"):
@@ -105,7 +105,8 @@ async def migration_start(request: Request) -> Json:
                 whole("error", "restoreOutput", status={"enum": ["idle", "dumping", "restoring", "complete", "error"]},
                       currentStep=TEXT, elapsedSeconds=NUMBER, error=TEXT, restoreOutput=TEXT))
 async def migration_status(request: Request) -> Json:
-    """idle, dumping (the target is prepared), restoring (it is filled), complete or error."""
+    """Returns the state of the copy: idle, dumping (the target is being prepared), restoring (data is being copied),
+    complete or error."""
     return Json(transfer(request).status())
 
 
@@ -113,7 +114,7 @@ async def migration_status(request: Request) -> Json:
     success=DONE, allMatch=FLAG, tables=array(whole(table=TEXT, sourceCount=INTEGER, targetCount=INTEGER, match=FLAG))),
                 body=body(ADDRESS), example=TARGET)
 async def migration_validate(request: Request) -> Json:
-    """Rows counted here and there. Those that were left out, or came since, do not match."""
+    """Compares row counts of source and target. Rows that were left out, or were added since, cause differences."""
     target = address(request, await body_object(request), "target host, database, and user are required")
     with told():
         tables = await transfer(request).compare(target)
@@ -122,7 +123,7 @@ async def migration_validate(request: Request) -> Json:
 
 @router.declare("POST /api/v1/migration/reset", ADMIN, whole(status={"const": "idle"}, message=TEXT))
 async def migration_reset(request: Request) -> Json:
-    """Forgets how the last one ended. 409 while one runs."""
+    """Clears the result of the last copy. 409 while one runs."""
     if transfer(request).running:
         raise Refusal(409, "Cannot reset while migration is in progress", "migration_running")
     transfer(request).reset()

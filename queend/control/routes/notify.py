@@ -26,9 +26,9 @@ def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
                 body=body(record(["queue"], queue=TEXT, partition=TEXT)),
                 example={"queue": "orders", "partition": "customer-7"})
 async def notify(request: Request) -> Json:
-    """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among
-    them. Other daemons of the database do the same. As `application/x-queend-notices`: packets of another daemon
-    (docs/peers.md), for which its QUEEN_SYNC_SECRET is enough."""
+    """Wakes pops that are parked on a queue and reloads its partitions, among them the named one. Other daemons of the
+    database are notified as well. With the media type `application/x-queend-notices`: packets of another daemon
+    (docs/peers.md), authorised by QUEEN_SYNC_SECRET."""
     if has_notices(request.scope["headers"]):
         return _packets(request.app.state.control, await request.body())
     wanted = await body_object(request)

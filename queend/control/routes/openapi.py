@@ -20,7 +20,7 @@ router = Routes("health")
                 record(["openapi", "info", "paths"], openapi=TEXT, info={"type": "object"}, paths={"type": "object"}),
                 own=True)
 async def document(request: Request) -> Json:
-    """OpenAPI 3.1 of every route."""
+    """Returns the OpenAPI 3.1 document of all routes."""
     app = request.app
     if not getattr(app.state, "openapi", None):
         app.state.openapi = whole_document(app.openapi())
@@ -65,7 +65,7 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
             method["responses"][next(iter(method["responses"]))]["links"] = links
     return {**described, "servers": [{"url": "/"}], "security": [{}, {"token": []}], "paths": paths,
             "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
-                "description": "where JWT_ENABLED is set"}}}}
+                "description": "Required if JWT_ENABLED is set."}}}}
 
 
 # Example values of path parameters.

@@ -93,10 +93,10 @@ async def sums(request: Request) -> Any:
     lag=whole(time=SPREAD, offset=SPREAD), throughput=whole(ingestedPerSecond=NUMBER, processedPerSecond=NUMBER),
     timestamp=TIME, statsAge=INTEGER))
 async def overview(request: Request) -> Json:
-    """Everything in a few numbers: lags per queue, rates of the last five minutes. `total` counts the messages ever
-    stored in the queues there are. The others count since the beginning, in all queues: `completed` and `failed`
-    acknowledgments of all groups (those that were accepted, whatever status they gave, and those that were refused),
-    `deadLetter` dead letters, except those that were made by hand or in SQL."""
+    """Returns totals, lags per queue, and rates of the last five minutes. `total` counts all messages ever stored in
+    the existing queues. The other counts cover all queues since the database was created. `completed` and `failed` are
+    acknowledgments of all groups: accepted ones, whatever their status, and refused ones. `deadLetter` excludes dead
+    letters that were moved by hand or in SQL."""
     row = await sums(request)
     counted, now = totals(row), time.time()
     lags = await rows(request, LAGS)
@@ -132,7 +132,7 @@ def _spread(values: list[int]) -> dict[str, int]:
     errors=whole(**integers("dbErrors", "ackFailed", "dlqMessages")), statsAge=INTEGER),
                 [FROM, TO, QUEUE, NAMESPACE, TASK])
 async def status(request: Request) -> Json:
-    """What happened in a range of time (the last hour), newest first, and how things stand now."""
+    """Returns the activity in a time range, newest first, and the current state. Default range: the last hour."""
     wanted, filters = span(request), _filters(Query(request))
     row = await sums(request)
     counted = totals(row)
@@ -203,8 +203,8 @@ def _process(system: Any) -> dict[str, Any]:
                                     parameter("interval", {"enum": list(STEPS), "default": "hour"})],
                 where="query")
 async def status_analytics(request: Request) -> Json:
-    """Messages pushed per minute, hour, day or week, also those that were duplicates, oldest first, with zeros where
-    there were none; of the last day where `from` is not given."""
+    """Returns the number of pushed messages per minute, hour, day or week, duplicates included, oldest first. Default
+    range: the last day."""
     query = Query(request)
     interval = query.one_of("interval", ("hour", *STEPS))
     wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000

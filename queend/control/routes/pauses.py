@@ -33,25 +33,27 @@ async def switch(request: Request, queue: str, group: str | None, paused: bool) 
 
 @router.declare("POST /api/v1/queues/{queue}/pause", WRITE, OF_QUEUE, own=True, exact=True)
 async def queue_pause(request: Request, queue: PathName) -> Json:
-    """From now on pops of the queue find nothing, whatever their group; those that may wait do. Pushes go on."""
+    """Pauses a queue: pops return no messages, whatever their group, and parked pops keep waiting. Pushes still
+    work."""
     return await switch(request, queue, None, True)
 
 
 @router.declare("POST /api/v1/queues/{queue}/resume", WRITE, OF_QUEUE, own=True, exact=True)
 async def queue_resume(request: Request, queue: PathName) -> Json:
-    """Pops of the queue deliver again, but for groups that are paused themselves."""
+    """Resumes delivery from a queue, except for groups that are paused themselves."""
     return await switch(request, queue, None, False)
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/pause", WRITE, OF_GROUP, own=True, tag="groups",
                 exact=True)
 async def group_pause(request: Request, group: PathName, queue: PathName) -> Json:
-    """From now on pops of the group find nothing in the queue; those that may wait do. Other groups go on."""
+    """Pauses a group in a queue: its pops return no messages, and parked pops keep waiting. Other groups are not
+    affected."""
     return await switch(request, queue, group, True)
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/resume", WRITE, OF_GROUP, own=True, tag="groups",
                 exact=True)
 async def group_resume(request: Request, group: PathName, queue: PathName) -> Json:
-    """Pops of the group deliver again, unless all of the queue is paused."""
+    """Resumes delivery to a group, unless the queue is paused."""
     return await switch(request, queue, group, False)

@@ -92,8 +92,8 @@ USAGE = """SELECT c.relname AS object,
           bufferUsage=array(whole(object=TEXT, bufferedSize=TEXT, bufferedBytes=INTEGER, percentOfCache=NUMBER)),
           cacheSummary=whole(tables=CACHES, indexes=CACHES)))
 async def postgres_stats(request: Request) -> Json:
-    """Caches, dead rows, vacuums, running statements and sizes of the daemon's own tables; lists of at most 100.
-    `bufferUsage` needs the extension pg_buffercache and is empty without it."""
+    """Returns caches, dead rows, vacuums, running statements and sizes of the daemon's tables; lists have at most 100
+    elements. `bufferUsage` requires the extension pg_buffercache; without it the list is empty."""
     async with request.app.state.control.pool.connection() as connection, connection.cursor(
         row_factory=dict_row) as cursor:
         async def all_of(query: str) -> list[dict[str, Any]]:

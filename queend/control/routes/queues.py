@@ -75,8 +75,8 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
                 whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES))),
                 page=Paged(search="the name", sorts=tuple(SORTS)))
 async def queue_list(request: Request) -> Json:
-    """Queues, newest first; by `pending` those with the largest backlog first. The header `Link` names the next page
-    where there is one."""
+    """Lists queues, newest first; with `sort=pending` those with the largest backlog first. The header `Link` names the
+    next page, if there is one."""
     page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
@@ -93,8 +93,8 @@ async def queue_list(request: Request) -> Json:
     partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS, oldestMessage=SOME_TIME,
                            newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue, its options and its partitions by name, a page of them; 404 if there is none. The totals are of all
-    partitions: of this moment where there are at most 5000, else as they were kept."""
+    """Returns a queue with its options and a page of its partitions, by name; 404 if it does not exist. The totals
+    cover all partitions. They are exact up to 5000 partitions, and as of the last statistics run beyond."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
@@ -135,7 +135,7 @@ def counts_of(row: Any) -> dict[str, int]:
 @router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG),
                 exact=True)
 async def queue_delete(request: Request, queue: PathName) -> Json:
-    """Deletes the queue with everything in it; deleting one that is not there succeeds."""
+    """Deletes a queue with all its messages. Succeeds if the queue does not exist."""
     control = request.app.state.control
     async with control.pool.connection() as connection:
         row = await (await connection.execute("SELECT queend.queue_delete(%s)", (queue,))).fetchone()
@@ -147,8 +147,8 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
 @router.declare("DELETE /api/v1/queues/{queue}/partitions/{partition}", ADMIN,
                 whole(deleted=DONE, queue=TEXT, partition=TEXT), own=True, exact=True)
 async def partition_delete(request: Request, queue: PathName, partition: PathName) -> Json:
-    """Deletes the partition with everything in it: messages, leases, cursors, dead letters, traces. A push that names
-    it again makes a new one, from offset 0. 404 for an unknown queue or partition."""
+    """Deletes a partition with its messages, leases, cursors, dead letters and traces. A later push creates the
+    partition again, from offset 0. 404 if the queue or the partition does not exist."""
     await queue_row(request, queue)
     control = request.app.state.control
     async with control.pool.connection() as connection:
@@ -164,8 +164,8 @@ async def partition_delete(request: Request, queue: PathName, partition: PathNam
                 whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True,
                 exact=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
-    """Removes the messages stored so far, consumed or not, also those that wait for their moment; queue, partitions
-    and groups stay. All of them, or those of `partition`; 404 for an unknown one."""
+    """Removes all messages stored so far, consumed or not, delayed ones included. The queue, its partitions and its
+    groups are kept. With `partition`, only messages of that partition; 404 if it does not exist."""
     partition = Query(request).text("partition")
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0

@@ -30,12 +30,12 @@ DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 @router.declare("GET /api/v1/resources/partitions", READ,
                 whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)),
                       pagination=PAGINATION),
-                [QUEUE, parameter("prefix", NAME, "what names begin with; with queue"),
-                 parameter("after", NAME, "names behind this one; with queue")], where="query", own=True,
+                [QUEUE, parameter("prefix", NAME, "prefix of the names; requires queue"),
+                 parameter("after", NAME, "last name of the page before; requires queue")], where="query", own=True,
                 page=PARTITIONS_PAGE)
 async def partition_list(request: Request) -> Json:
-    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. With `after`, the
-    last name of the page before, the pages of a queue of a million partitions cost what the first costs."""
+    """Lists partitions with live counts: of one `queue` by name, or of all queues in order of creation. To page through
+    a large queue, pass the last name of a page as `after`; each page has the same cost."""
     page = Page(request)
     queue, prefix, after = page.text("queue"), page.text("prefix"), page.text("after")
     if queue is None and (prefix or after):
@@ -65,9 +65,9 @@ async def partition_list(request: Request) -> Json:
                       effectivePending=INTEGER, partitions=array(whole(partition=TEXT, pending=INTEGER))),
                 [parameter("group", NAME)], own=True, page=Paged(500, far=0))
 async def queue_depth(request: Request, queue: PathName) -> Json:
-    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. A group
-    that is not there yet has everything to consume. With a group, `partitions` lists those that wait longest. 404 for
-    an unknown queue."""
+    """Returns the number of messages that a `group` has not consumed; without a group, that of the group with the
+    highest lag in each partition. A group that does not exist has all messages to consume. With a group, `partitions`
+    lists those with the longest wait. 404 if the queue does not exist."""
     page = Page(request)
     group = page.text("group")
     await request.app.state.control.stats.fresh()
@@ -91,13 +91,13 @@ async def _spaces(request: Request, column: str, name: str) -> Json:
 @router.declare("GET /api/v1/resources/namespaces", READ, whole(namespaces=array(whole(namespace=TEXT, **SPACE))),
                 page=Paged())
 async def namespace_list(request: Request) -> Json:
-    """Namespaces that have a queue, by name. The header `Link` names the next page where there is one."""
+    """Lists namespaces that have a queue, by name. The header `Link` names the next page, if there is one."""
     return await _spaces(request, "namespace", "namespaces")
 
 
 @router.declare("GET /api/v1/resources/tasks", READ, whole(tasks=array(whole(task=TEXT, **SPACE))), page=Paged())
 async def task_list(request: Request) -> Json:
-    """Tasks that have a queue, by name. The header `Link` names the next page where there is one."""
+    """Lists tasks that have a queue, by name. The header `Link` names the next page, if there is one."""
     return await _spaces(request, "task", "tasks")
 
 
@@ -109,8 +109,8 @@ async def task_list(request: Request) -> Json:
           cleanup=whole(orphanedDeleted=INTEGER)),
     whole(skipped=DONE, reason={"const": "another_instance_running"})]}, tag="status")
 async def stats_refresh(request: Request) -> Json:
-    """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that
-    is done."""
+    """Recounts the stored statistics of all partitions, a thousand per transaction. Answers when the recount is
+    complete."""
     look = await request.app.state.control.stats.refresh()
     if look.skipped:
         return Json({"skipped": True, "reason": "another_instance_running"})

@@ -36,9 +36,9 @@ SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition
                       pagination=PAGINATION),
                 [QUEUE], where="query", own=True, page=Paged(100, far=100_000))
 async def scheduled_list(request: Request) -> Json:
-    """Messages whose delivery moment (`deliverAt`) has not come, the next first; neighbours of a partition with one
-    moment together: how many, and offset and transactionId of the first. Of a queue those among the next 100 000 of
-    all."""
+    """Lists messages whose delivery time (`deliverAt`) is in the future, earliest first. Neighbouring messages of a
+    partition with the same time are one element, with their number and the offset and transactionId of the first. With
+    `queue`, only messages among the next 100 000 of all queues are found."""
     page = Page(request)
     name = page.text("queue")
     queue = None if name is None else (await queue_row(request, name)).id

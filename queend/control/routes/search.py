@@ -62,17 +62,16 @@ REDRIVEN = """SELECT u.ord::int - 1 AS ord, t.data
                          leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
     searched=INTEGER, unreadable=INTEGER, searchedBackTo=SOME_TIME, complete=FLAG, next=MAYBE),
                 [{**QUEUE, "schema": array(QUEUE["schema"]),
-                  "description": "repeated for several; none: all that the token may read"}, PARTITION,
-                 {**parameter("text", {**TEXT, "maxLength": TEXT_MOST}, "what payloads say, as their JSON is written"),
+                  "description": "may be repeated; default: all queues that the token may read"}, PARTITION,
+                 {**parameter("text", {**TEXT, "maxLength": TEXT_MOST}, "text to find in the JSON payload"),
                   "required": True}, FROM, TO,
-                 parameter("after", TEXT, "`next` of the answer before")],
+                 parameter("after", TEXT, "`next` of the previous answer")],
                 where="itself", own=True, page=Paged(100, 1000, 0, 1))
 async def message_search(request: Request) -> Json:
-    """Messages of queues whose payloads have a text in them: of one queue after the other, the oldest queue first, and
-    of each the newest message first. A request looks at 10 000 messages of a queue at most, and for about a second:
-    while `complete` is false, `next` goes on. A redriven dead letter names its origin, and the message that was the
-    dead letter what it came back as: `redrivenAs`. `unreadable`: messages that could not be looked at, for their key
-    is not here."""
+    """Searches payloads for a text: one queue after another, the oldest queue first, and within a queue the newest
+    message first. A request searches at most 10 000 messages of a queue, and for about one second. While `complete` is
+    false, pass `next` to continue. A redriven dead letter names its origin; the dead message names its new id as
+    `redrivenAs`. `unreadable`: messages that could not be decrypted, because this server lacks the key."""
     query = Page(request)
     text = _required(query, "text")
     if len(text) > TEXT_MOST:

@@ -21,8 +21,7 @@ router = Routes("system")
                 array(whole(name={**TEXT, "examples": ["PORT"]}, value=TEXT, default=TEXT, unit=TEXT, about=TEXT,
                             origin=TEXT, changed=FLAG)), own=True)
 async def settings_list(request: Request) -> Json:
-    """The settings of this daemon as `queend config` shows them: value, default, unit, where it comes from. Secrets are
-    masked."""
+    """Returns the settings of this daemon like `queend config`: value, default, unit and origin. Secrets are masked."""
     settings = request.app.state.control.settings
     try:
         origin = origins(settings)

@@ -29,8 +29,8 @@ SHARED = {**PEERLESS, "properties": {
 @router.declare("GET /internal/api/shared-state/stats", ADMIN, SHARED)
 @router.declare("GET /internal/api/inter-instance/stats", ADMIN, SHARED)
 async def shared_state(request: Request) -> Json:
-    """The switches of all daemons, and how those are that tell each other what they commit. The last four members are
-    there where this daemon has peers."""
+    """Returns the maintenance modes and the state of the peer daemons. The last four members exist only if this daemon
+    has peers."""
     control = request.app.state.control
     peers = control.peers.figures()
     return Json({**shared(control), **({} if peers is None else told(peers))})

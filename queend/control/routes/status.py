@@ -36,7 +36,7 @@ MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_off
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES)), pagination=PAGINATION),
                 [parameter("namespace", NAME), parameter("task", NAME)], page=Paged(100))
 async def status_queues(request: Request) -> Json:
-    """Queues, newest first; `pending` includes what is under delivery."""
+    """Lists queues, newest first. `pending` includes messages in flight."""
     page = Page(request)
     namespace, task = page.text("namespace"), page.text("task")
     await request.app.state.control.stats.fresh()
@@ -53,7 +53,8 @@ async def status_queues(request: Request) -> Json:
                            cursor=whole(totalConsumed=SOME_INTEGER, batchesConsumed=INTEGER), lastActivity=SOME_TIME,
                            oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
 async def status_queue(request: Request, queue: PathName) -> Json:
-    """One queue, its options and partitions by name, a page of them; 404 if there is none. The totals are of all."""
+    """Returns a queue with its options and a page of its partitions, by name; 404 if it does not exist. The totals
+    cover all partitions."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({"queue": {**queue_head(head, seed), "priority": head.priority,
@@ -76,7 +77,7 @@ def _latest(*moments: int | None) -> int | None:
 @router.declare("GET /api/v1/status/queues/{queue}/messages", READ, array(whole(**PLACE, status=MAYBE, createdAt=TIME)),
                 page=Paged(50, far=100_000))
 async def status_messages(request: Request, queue: PathName) -> Json:
-    """The queue's messages without payloads, newest first; empty for an unknown queue."""
+    """Lists the messages of a queue without payloads, newest first; an empty list if the queue does not exist."""
     page = Page(request)
     # The newest messages are mostly within the queue's last minute; a search of everything follows only if they are
     # not.

@@ -26,8 +26,8 @@ STREAM = whole(query_id=ID, name=TEXT, source_queue=TEXT, sink_queue=MAYBE, conf
 
 @router.declare("GET /streams/v1/queries", READ, whole(queries=array(STREAM)), own=True, page=Paged())
 async def stream_list(request: Request) -> Json:
-    """The streams that are registered, by name. `state_keys` counts to 10 000. The header `Link` names the next page
-    where there is one."""
+    """Lists the registered streams, by name. `state_keys` counts up to 10 000. The header `Link` names the next page,
+    if there is one."""
     page = Page(request)
     found, headers = page.of(await rows(request, LIST, COUNT_MOST, *page.asked))
     return Json({"queries": [{"query_id": str(row.query_uuid), "name": row.name, "source_queue": row.source_queue,

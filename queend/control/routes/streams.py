@@ -64,8 +64,8 @@ def query_uuid(text: str) -> uuid.UUID | None:
                                  config_hash=NAME, sink_queue=MAYBE, reset=FLAG)),
                 example={"name": "totals", "source_queue": "orders", "sink_queue": "totals", "config_hash": "c0ffee"})
 async def register(request: Request) -> Json:
-    """Makes a query or finds it again by its name. Where config_hash changed: 409, or with `reset` its state is
-    deleted."""
+    """Registers a query, or returns the existing one with this name. If config_hash differs: 409, or with `reset` the
+    state is deleted."""
     values = await body_object(request, strict=True)
     name, source, hash_ = (required(values, key) for key in ("name", "source_queue", "config_hash"))
     text_of(values, "name", NAME_BYTES - len(GROUP.format("")))      # the name of its group is limited, too
@@ -92,8 +92,8 @@ async def register(request: Request) -> Json:
                                  key_prefix=TEXT, ripe_at_or_before={"type": "number"})),
                 example={"query_id": QUERY, "partition_id": MESSAGE["partitionId"], "key_prefix": "to"})
 async def state_get(request: Request) -> Json:
-    """The state of a partition in a query by key: of these keys, of keys that begin so, of windows that end by then
-    (ms). Filters combine."""
+    """Returns the state of a partition in a query: of the given keys, of keys with a prefix, of windows that end by a
+    time (ms). All given filters must match."""
     values = await body_object(request, strict=True)
     query, partition = (required(values, key) for key in ("query_id", "partition_id"))
     prefix = text_of(values, "key_prefix", most=KEY_BYTES) or None

@@ -41,13 +41,14 @@ def minted(request: Request, queue: str) -> Json:
 
 @router.declare("POST /api/v1/stream/{queue}/ticket", WRITE, TICKET, where="itself", own=True, status_code=201)
 async def ticket_queue(request: Request, queue: PathName) -> Json:
-    """A ticket for one stream of the queue, for pages, which cannot send a token: `path` is what to ask for, once,
-    within `expiresInSeconds`, of this daemon. Without tokens any stream is open, and the ticket says nothing."""
+    """Creates a ticket for one stream of the queue, for web pages, which cannot send a token with a stream. Request
+    `path` from this daemon once, within `expiresInSeconds`. Without tokens every stream is open, and no ticket is
+    needed."""
     return minted(request, queue)
 
 
 @router.declare("POST /api/v1/stream/{queue}/partition/{partition}/ticket", WRITE, TICKET, where="itself", own=True,
                 status_code=201)
 async def ticket_partition(request: Request, queue: PathName, partition: PathName) -> Json:
-    """The same for a stream of one partition."""
+    """Creates a ticket for one stream of a partition."""
     return minted(request, queue)

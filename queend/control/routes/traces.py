@@ -49,7 +49,7 @@ NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
                          "data": {"text": "charged"}, "consumerGroup": "billing", "eventType": "info",
                          "traceNames": ["order-17"]})
 async def trace_record(request: Request) -> Json:
-    """Notes something about a message, under any number of names; 404 if there is no such message."""
+    """Records a trace of a message, with any number of names; 404 if the message does not exist."""
     wanted = await body_object(request)
     transaction_id, partition = wanted.get("transactionId"), wanted.get("partitionId")
     if is_whole(partition):
@@ -84,8 +84,8 @@ async def trace_record(request: Request) -> Json:
     trace_names=array(whole(trace_name=TEXT, trace_count=INTEGER, message_count=INTEGER, last_seen=TIME)),
     total=INTEGER, pagination=PAGINATION), page=Paged(50, 1000, 1_000_000))
 async def trace_names(request: Request) -> Json:
-    """The names traces were noted under, the latest used first. Of more than 10 000 names the first are looked at, of
-    each name its latest 2000 traces are counted."""
+    """Lists the names of traces, most recently used first. With more than 10 000 names, only the first 10 000 are
+    searched; per name, the latest 2000 traces are counted."""
     page = Page(request)
     total, *found = await rows(request, NAMES, page.limit, page.offset, NAMES_LOOK, NAME_LOOK)
     return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages,
@@ -98,7 +98,7 @@ async def trace_names(request: Request) -> Json:
                        message_payload=ANY)), total=INTEGER, pagination=PAGINATION),
     page=Paged(100, 1000, 1_000_000))
 async def traces_named(request: Request, name: str) -> Json:
-    """The traces of a name with the payloads of their messages, oldest first. `total` counts to 100 000."""
+    """Lists the traces with a name and the payloads of their messages, oldest first. `total` counts up to 100 000."""
     name = unquote_plus(name)
     if "\0" in name:
         raise Refusal(400, "path contains a NUL character", "invalid_path")
@@ -121,7 +121,7 @@ async def traces_named(request: Request, name: str) -> Json:
 @router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))),
                 where="itself")
 async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """What was noted about one message, oldest first; nothing where there is no such message."""
+    """Lists the traces of a message, oldest first; an empty list if the message does not exist."""
     where = await address(request, partition, transaction_id, READS)
     return Json({"traces": [_trace(row) for row in (await rows(request, OF, *where, TRACES_MOST) if where else [])]})
 
