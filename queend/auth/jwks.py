@@ -115,7 +115,7 @@ class KeySet:
             members = orjson.loads(body)["keys"]
             assert isinstance(members, list)
         except (orjson.JSONDecodeError, KeyError, TypeError, AssertionError):
-            raise FetchError("the answer is no key set") from None
+            raise FetchError("the answer is not a JSON Web Key Set") from None
         if len(members) > KEYS_MOST:
             raise FetchError(f"the key set has more than {KEYS_MOST} keys")
         keys = []
@@ -125,11 +125,11 @@ class KeySet:
             except BadKey as error:
                 log.line("debug", "key_not_used", f"key {i}: {error}")
         if not keys:
-            raise FetchError("the key set has no key of RSA or Ed25519 for signatures")
+            raise FetchError("the key set contains no RSA or Ed25519 signature key")
         before, self.keys = self.keys or [], keys
         if any(not any(old.same(new) for new in keys) for old in before):
             self.changed()
-            log.line("info", "keys_changed", "a key of the key set is no longer in it: every token is verified again")
+            log.line("info", "keys_changed", "a key was removed from the key set: all tokens are verified again")
 
 
 async def fetch(url: str, private: bool) -> bytes:
@@ -140,7 +140,7 @@ async def fetch(url: str, private: bool) -> bytes:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)
     addresses = [entry[4][0] for entry in found]
     if not private and any(not public(address) for address in addresses):
-        raise FetchError(f"{host} is at an address that is not public")
+        raise FetchError(f"{host} has an address that is not public")
     # Connects to the address that was checked, because a second look-up might return another one.
     reader, writer = await _connect(addresses, port, host)
     try:
@@ -179,7 +179,7 @@ def body_of(answer: bytes) -> bytes:
             raise FetchError(f"status {response.status}")
         return response.read()
     except http.client.HTTPException:
-        raise FetchError("the answer is no whole HTTP answer") from None
+        raise FetchError("the answer is not a complete HTTP response") from None
 
 
 class _Received:

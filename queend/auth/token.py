@@ -86,8 +86,8 @@ class Verifier:
                               settings.queend_jwt_jwks_pause_ms / 1000, settings.queend_jwt_jwks_private, changed)
         self.algorithms = self._algorithms()
         if 0 < len(self.secret) < SECRET_BYTES and HS256 in self.algorithms:
-            log.line("warn", "secret_short", f"JWT_SECRET has less than {SECRET_BYTES} bytes: it can be guessed from a "
-                                             f"token")
+            log.line("warn", "secret_short", f"JWT_SECRET has fewer than {SECRET_BYTES} bytes: it can be guessed from "
+                                             "a token")
         self.roles = {settings.jwt_role_admin: ADMIN, settings.jwt_role_read_write: WRITE,
                       settings.jwt_role_read_only: READ}
         self.reader = jwt.PyJWT({"verify_aud": bool(settings.jwt_audience), "verify_iss": bool(settings.jwt_issuer),

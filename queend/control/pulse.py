@@ -48,7 +48,8 @@ class Pulse(Running):
             if silent != self.silent:
                 self.silent = silent
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
-                         f"{TEXT}: pages say so" if silent else "pages ask it again")
+                         f"{TEXT}: requests of the control plane are refused at "
+                         "once" if silent else "requests of the control plane are served again")
             if silent:
                 self._cut(self._waits)
             if self.stores_nothing():

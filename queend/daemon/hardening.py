@@ -16,4 +16,5 @@ def close(leave: bool = False) -> None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        log.line("warn", "dumpable", f"the kernel refuses to protect this process: error {ctypes.get_errno()}")
+        log.line("warn", "dumpable", "the kernel refuses to protect the memory of this process: error "
+                                     f"{ctypes.get_errno()}")

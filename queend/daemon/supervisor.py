@@ -60,7 +60,7 @@ def refusal_of(conninfo: str) -> str | None:
         one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
     unknown = [host for host in hosts if _unknown(host)]
     if unknown:
-        return f"no such host: {', '.join(unknown)}" if len(unknown) == len(hosts) else None
+        return f"cannot resolve the host names {', '.join(unknown)}" if len(unknown) == len(hosts) else None
     return refusal(address, 5000)
 
 
@@ -107,17 +107,17 @@ class Supervisor:
             raise StartError(str(error)) from None
         if self.sockets and (named := [name.upper() for name in ("host", "port")
                                        if origins(self.settings, self.arguments)[name] != "default"]):
-            log.line("warn", "sockets_given", f"{' and '.join(named)} have no effect on where the daemon "
-                                              "listens: systemd gave it sockets, which the .socket unit names")
+            log.line("warn", "sockets_given", f"{' and '.join(named)} have no effect: systemd passed listening "
+                                              "sockets, which the .socket unit configures")
         # Every parked pop is an open connection: raise the limit as far as allowed.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
-            log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
+            log.line("info", "encryption_keys", f"{keys[0]} encrypts; {', '.join(keys)} decrypt")
         if keys or self.settings.jwt_secret or self.settings.queen_sync_secret:
             hardening.close(self.settings.queend_core_dumps)
         for name, why in without_effect().items():
-            log.line("warn", "setting_without_effect", f"{name} is accepted and has no effect: {why}")
+            log.line("warn", "setting_without_effect", f"{name} is accepted, but has no effect: {why}")
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
@@ -164,8 +164,9 @@ class Supervisor:
                      pid=pid, ms=round((time.monotonic() - begin) * 1000))
             self.served_at = time.monotonic() if there else None
         elif not verifies_server(self.settings):
-            log.line("warn", "server_not_verified", "TLS without a check of the server's certificate: "
-                     "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string says no sslmode=verify-full")
+            log.line("warn", "server_not_verified", "TLS does not verify the server's certificate: "
+                                                    "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string "
+                                                    "lacks sslmode=verify-full")
         return local
 
     async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:
@@ -179,31 +180,32 @@ class Supervisor:
         while not stop.is_set():
             try:
                 if await asyncio.wait_for(pooler.check(target), POOLER_S):
-                    log.line("info", "pooler", "sessions are our own")
+                    log.line("info", "pooler", "PostgreSQL sessions are not shared")
                 if applied := await asyncio.to_thread(migrate, target, patience_s=LOCKS_WAIT_S):
                     log.line("info", "migrated", applied=applied)
                 ours, theirs = await asyncio.to_thread(editions, target)
                 if theirs.number > ours.number:
-                    log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve "
-                                                       f"this one, edition {ours.number}; used as they are")
+                    log.line("info", "database_newer", "the SQL functions of the database have edition "
+                                                       f"{theirs.number}; they serve this daemon's edition "
+                                                       f"{ours.number} and are used unchanged")
                 for one in await asyncio.to_thread(surroundings, target):
                     log.line("error" if one.level == "critical" else "warn", one.event,
                              f"{one.title}: {one.seen}. {one.advice}")
                 return await asyncio.to_thread(identity_of, target)
             except (psycopg.Error, TimeoutError, MigrationBusy) as error:
                 waits = isinstance(error, MigrationBusy)
-                reason = session.told(error) or "no answer: a pooler in between may have no connection left"
+                reason = session.told(error) or "no answer; a connection pooler may have no free connection"
                 if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):      # a standby, until it is promoted
                     waits, reason = True, f"the database is read-only: {reason}"
                 elif not isinstance(error, (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege,
                                             TimeoutError, MigrationBusy)):
-                    raise StartError(f"the database cannot be used: {reason}; it is half "
-                                     "restored, or somebody changed it") from None
+                    raise StartError(f"the database is not usable: {reason}; it is partly restored, or was changed by "
+                                     "hand") from None
                 refused = not waits and (isinstance(error, psycopg.errors.InsufficientPrivilege)
                                          or await asyncio.to_thread(refusal_of, target))
                 if refused and not patient:
                     raise StartError(f"PostgreSQL refuses this daemon: {reason}") from None
-                why = reason if waits else f"PostgreSQL cannot be reached: {reason}"
+                why = reason if waits else f"cannot connect to PostgreSQL: {reason}"
                 if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
                     log.line("error" if refused else "warn", "migration_waits" if waits else "database_unreachable",
                              reason)
@@ -241,17 +243,17 @@ class Supervisor:
                 port = control.metrics.port = core.start(there, False)
                 # until the database answers, connections wait in the kernel: none is told that it is away
                 if there and not await self._await_ready(stop):
-                    log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
+                    log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the data plane yet")
                 core.accept()
             except OSError as error:
                 raise StartError(str(error)) from None
             status = f"STATUS=serving on port {port}"
-            notify("READY=1", status if there else f"{status}; the database is away")
+            notify("READY=1", status if there else f"{status}; the database is unavailable")
             bound, alone = core.address()
             if not alone and not self.settings.jwt_enabled:
-                log.line("warn", "open_to_network", f"whoever reaches {bound} port {port} may read, change and delete "
-                                                    "everything: there are no tokens; set JWT_ENABLED, or "
-                                                    "HOST=127.0.0.1")
+                log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
+                                                    "delete all data, because authentication is off; set JWT_ENABLED, "
+                                                    "or HOST=127.0.0.1")
             log.line("info", "ready", f"http://{bound}:{port}", port=port, workers=self.settings.num_workers)
             if self.greet:
                 self.greet(f"http://{reachable(bound)}:{port}")
@@ -260,7 +262,7 @@ class Supervisor:
                      asyncio.create_task(self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database",
-                         "pushes go into the failover buffer until PostgreSQL can be reached")
+                         "pushes go into the failover buffer until PostgreSQL is available")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
             await stop.wait()
             notify("STOPPING=1")
@@ -275,7 +277,8 @@ class Supervisor:
                 task.cancel()
             await control.close()
             if isinstance(self.fault, FolderError) and (parted := folder.part()):
-                log.line("warn", "buffer_parted", f"what was taken since the start is in {parted}, for the next one")
+                log.line("warn", "buffer_parted", f"pushes taken since the start are in {parted}; the next daemon "
+                                                  "stores them")
             folder.close()
         if self.fault:
             raise StartError(str(self.fault)) from self.fault
@@ -321,8 +324,8 @@ class Supervisor:
         try:
             if (identity := await self._reach(target, stop, math.inf, patient=True)) is not None:
                 if not folder.claim(identity):
-                    raise FolderError(f"failover buffer: {folder.path} holds messages for another database than the "
-                                      "one that has come; they are kept")
+                    raise FolderError(f"failover buffer: {folder.path} holds messages for another database; they are "
+                                      "kept and not stored here")
                 await control.take_up()
                 self.core.connect()
                 log.line("info", "database_taken_up")

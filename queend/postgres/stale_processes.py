@@ -75,7 +75,7 @@ def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S,
                 said[one.pid] = number
                 _send(data, one.pid, number)
         if now > kill_at + GONE_S:
-            raise LeftoverError(f"processes {[one.pid for one in found]} still use {data}, and cannot be ended")
+            raise LeftoverError(f"processes {[one.pid for one in found]} still use {data} and cannot be stopped")
         reap()
         time.sleep(0.02)
 

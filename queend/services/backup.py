@@ -52,12 +52,12 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
         copied, files = _copy_buffers(buffers, work / "buffer")
         with psycopg.connect(conninfo, autocommit=True) as connection:
             if connection.execute("SELECT to_regclass('queend.catalog')").fetchone() == (None,):
-                raise BackupError("there are no tables of queend in this database")
+                raise BackupError("the database has no queend tables")
             server = connection.info.server_version // 10000
             schemas = schemas_of(connection)
             if not everything and (outside := crossing.needed(connection, schemas)):
-                raise BackupError(f"objects in the schemas of queend depend on objects outside, which a restore would "
-                                  f"miss: {crossing.listed(outside)}; --all includes them")
+                raise BackupError("objects outside queend's schemas depend on objects inside, and a restore would "
+                                  f"miss them: {crossing.listed(outside)}; use --all to include them")
         programs = clients(server)
         only = [] if everything else [word for name in schemas for word in ("-n", name)]
         # A server built without lz4 refuses columns that name it. A restore chooses the method by the server.
@@ -74,7 +74,7 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
         return made
     except OSError as error:
         shutil.rmtree(work, ignore_errors=True)
-        raise BackupError(f"there is no backup in {target}: {reason(error)}") from None
+        raise BackupError(f"cannot write a backup to {target}: {reason(error)}") from None
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -84,18 +84,18 @@ def _new_folder(target: Path) -> Path:
     """Creates a hidden folder beside `target` and returns it. Raises BackupError if `target` exists or cannot be
     created."""
     if os.path.lexists(target):
-        raise BackupError(f"{target} is there already")
+        raise BackupError(f"{target} already exists")
     parent = target.absolute().parent
     for above in (parent, *parent.parents):
         if os.path.lexists(above):
             if not above.is_dir():
-                raise BackupError(f"{target} cannot be made: {above} is no folder")
+                raise BackupError(f"cannot create {target}: {above} is not a directory")
             break
     try:
         parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=parent))      # mode 0700
     except OSError as error:
-        raise BackupError(f"{target} cannot be made: {reason(error)}") from None
+        raise BackupError(f"cannot create {target}: {reason(error)}") from None
 
 
 def schemas_of(connection: psycopg.Connection) -> list[str]:
@@ -122,12 +122,12 @@ def told(source: Path) -> dict[str, Any]:
         with opened(source / "backup.json") as file:
             made = json.load(file)
     except RecursionError:
-        raise BackupError(f"{source} is no backup: {source / 'backup.json'} is nested too deeply") from None
+        raise BackupError(f"{source} is not a backup: {source / 'backup.json'} is nested too deeply") from None
     except (OSError, ValueError) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
-        raise BackupError(f"{source} is no backup: {why}") from None
+        raise BackupError(f"{source} is not a backup: {why}") from None
     if not isinstance(made, dict) or made.get("format") != FORMAT:
-        raise BackupError(f"{source} is a backup in a form that this version does not know")
+        raise BackupError(f"{source} has a backup format that this version does not support")
     for name, kind in FACTS.items():
         if not _is(made.get(name), kind):
             raise _damaged(source, name)
@@ -146,13 +146,13 @@ def _is(value: object, kind: type) -> bool:
 
 
 def _damaged(source: Path, name: str) -> BackupError:
-    return BackupError(f"{source / 'backup.json'} is damaged: {name} is missing or of the wrong type")
+    return BackupError(f"{source / 'backup.json'} is damaged: {name} is missing or has the wrong type")
 
 
 def whole(source: Path, made: dict[str, Any], heard: Heard) -> None:
     """Raises BackupError unless the dump is as it was written."""
     if digest(source / "database.dump", heard)[1] != made["sha256"]:
-        raise BackupError(f"{source / 'database.dump'} is damaged: its checksum is another")
+        raise BackupError(f"{source / 'database.dump'} is damaged: the checksum differs")
 
 
 def opened(path: Path, links: int | None = None) -> Any:
@@ -162,15 +162,15 @@ def opened(path: Path, links: int | None = None) -> Any:
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         if path.is_symlink():
-            raise BackupError(f"{path} is a link; a backup may hold regular files only") from None
+            raise BackupError(f"{path} is a link; a backup may contain regular files only") from None
         raise
     status = os.fstat(number)
     if stat.S_ISREG(status.st_mode) and (links is None or status.st_nlink <= links):
         return os.fdopen(number, "rb")
     os.close(number)
     what = "has other names (hard links)" if stat.S_ISREG(status.st_mode) else \
-        "is a folder" if stat.S_ISDIR(status.st_mode) else "is no regular file"
-    raise BackupError(f"{path} {what}; a backup may hold regular files only")
+        "is a directory" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
+    raise BackupError(f"{path} {what}; a backup may contain regular files only")
 
 
 def _dump(command: list[str], conninfo: str, target: Path, heard: Heard) -> str:
@@ -198,7 +198,7 @@ def _dump(command: list[str], conninfo: str, target: Path, heard: Heard) -> str:
 
 def _checked(process: subprocess.Popen, name: str, errors: Any) -> None:
     if process.returncode:
-        raise BackupError(f"{name} ended with {process.returncode}: {written(errors)}")
+        raise BackupError(f"{name} exited with {process.returncode}: {written(errors)}")
 
 
 def written(errors: Any) -> str:
@@ -279,4 +279,4 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BackupError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise BackupError(f"cannot read {path}: {error.strerror or error}") from None

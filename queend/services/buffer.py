@@ -65,11 +65,12 @@ class Folder:
                 self.claim(identity)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
-            raise FolderError(f"failover buffer: {reason(error)}; FILE_BUFFER_DIR names another folder, "
-                              "QUEEND_BUFFER_BYTES=0 does without") from error
+            raise FolderError(f"failover buffer: {reason(error)}; set FILE_BUFFER_DIR to another directory, or disable "
+                              "the buffer with QUEEND_BUFFER_BYTES=0") from error
         if free < settings.queend_buffer_bytes:
             log.line("warn", "buffer_disk_small",
-                     f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")
+                     f"{self.path} has {free} bytes free, less than QUEEND_BUFFER_BYTES "
+                     f"({settings.queend_buffer_bytes})")
 
     def _take(self, root: Path, identity: str | None) -> None:
         there = folders(root)
@@ -77,7 +78,7 @@ class Folder:
         self.foreign = [path for path in foreign if not _locked(path)]
         if self.foreign:
             log.line("error", "buffer_of_another_database",
-                     f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
+                     f"{', '.join(map(str, self.foreign))}: kept, not stored in this database")
         filled = [path for path in there if path not in foreign and any(path.glob("*.seg"))]
         mine = [path for path in there if path not in foreign and self.owner and _read(path / "owner") == self.owner]
         others = (root / str(number) for number in range(MOST))
@@ -98,11 +99,12 @@ class Folder:
             left = [other for other in filled if other != path and not _locked(other)]
             if left:
                 log.line("warn", "buffer_left_behind",
-                         f"nobody drains {', '.join(map(str, left))}: "
-                         + (f"this daemon will, when its own is empty, after {self.adopt_s:g} s" if self.adopt_s
-                            else "start another daemon there"))
+                         f"no daemon drains {', '.join(map(str, left))}: "
+                         + (f"this daemon does so after {self.adopt_s:g} s, when its own buffer is "
+                            "empty" if self.adopt_s
+                            else "start another daemon with this directory"))
             return
-        raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
+        raise FolderError(f"failover buffer: all {MOST} directories in {root} are in use")
 
     def _returned(self, path: Path) -> int | None:
         """Returns the lock of this daemon's own folder, which its adopter gives back; None: not within RETURN_S."""
@@ -110,8 +112,8 @@ class Folder:
         lock = _until(lambda: take(path))
         (path / "wanted").unlink(missing_ok=True)
         if lock is None:
-            log.line("warn", "buffer_not_returned", f"{path}: another daemon drains what this one had buffered; what is"
-                     " pushed here meanwhile may be stored before it")
+            log.line("warn", "buffer_not_returned", f"{path}: another daemon drains the messages that this daemon "
+                                                    "buffered; new pushes may be stored before them")
         return lock
 
     def claim(self, identity: str) -> bool:
@@ -145,7 +147,7 @@ class Folder:
             for one in taken:
                 one.rename(path / one.name)
             return path
-        raise FolderError(f"failover buffer: all {MOST} folders in {self.path.parent} are taken")
+        raise FolderError(f"failover buffer: all {MOST} directories in {self.path.parent} are in use")
 
     def adopt(self, offer: Callable[[str, int], None]) -> None:
         """Looks once at the other folders: offers the oldest segment of a folder whose daemon is gone. Must be called
@@ -164,7 +166,7 @@ class Folder:
                         os.close(lock)
                         continue
                     self._adopting = path, lock
-                    log.line("warn", "buffer_adopted", f"{path}: its daemon is gone")
+                    log.line("warn", "buffer_adopted", f"{path}: its daemon has stopped")
                     break
         if self._adopting is None:
             return

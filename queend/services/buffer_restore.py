@@ -20,7 +20,7 @@ from .backup import BackupError, Heard, copy, digest, readable
 from .buffer import take
 
 PREFIX = ".restored-"
-ONLY = "a backup's buffer may hold folders of regular files only"
+ONLY = "the buffer of a backup may contain directories of regular files only"
 
 
 @dataclass
@@ -44,9 +44,9 @@ class Copied:
             if placed:
                 sync(self.root)
         except OSError as error:
-            raise BackupError(f"the database was restored, but not its failover buffer: {reason(error)}; rename the "
-                              f"folders in {self.folders[0].parent} to unused numbers in {self.root}, then run `queend "
-                              "failover adopt`") from None
+            raise BackupError(f"the database was restored, but the failover buffer was not: {reason(error)}; rename "
+                              f"the directories in {self.folders[0].parent} to unused numbers in {self.root}, then run "
+                              "`queend failover adopt`") from None
         return placed
 
 
@@ -59,8 +59,8 @@ def checked(source: Path, made: dict[str, Any], heard: Heard) -> list[Path]:
         found = _walked(root)
     if "buffer" not in made:
         if len(found) != made["buffers"]:
-            raise BackupError(f"{root} has {len(found)} folders, and backup.json tells of {made['buffers']}: a part of "
-                              "the failover buffer is missing")
+            raise BackupError(f"{root} has {len(found)} directories, but backup.json lists {made['buffers']}: a part "
+                              "of the failover buffer is missing")
         return list(found)
     files = {file.relative_to(root).as_posix(): file for folder in found.values() for file in folder}
     for one in made["buffer"]:
@@ -68,9 +68,9 @@ def checked(source: Path, made: dict[str, Any], heard: Heard) -> list[Path]:
         if file is None:
             raise BackupError(f"{root / one['file']} is missing: messages of the failover buffer would be lost")
         if digest(file, heard) != (one["bytes"], one["sha256"]):
-            raise BackupError(f"{file} is damaged: its checksum is another")
+            raise BackupError(f"{file} is damaged: the checksum differs")
     for file in files.values():
-        raise BackupError(f"{file} is not in the list of backup.json: the backup was made without it")
+        raise BackupError(f"{file} is not listed in backup.json: the backup was made without it")
     return [folder for folder, inside in found.items() if inside]
 
 
@@ -111,9 +111,9 @@ def copied(folders: list[Path], root: Path) -> Iterator[Copied]:
 
 
 def _unwritable(root: Path, error: OSError) -> BackupError:
-    why = f"{root} is no folder" if isinstance(error, FileExistsError) else reason(error)
-    return BackupError(f"nothing was changed: the failover buffer cannot be copied into {root}: {why}; FILE_BUFFER_DIR "
-                       "names another folder")
+    why = f"{root} is not a directory" if isinstance(error, FileExistsError) else reason(error)
+    return BackupError(f"nothing was changed: cannot copy the failover buffer to {root}: {why}; set FILE_BUFFER_DIR to "
+                       "another directory")
 
 
 def _remove_leftovers(root: Path) -> None:
@@ -139,10 +139,10 @@ def _walked(root: Path) -> dict[Path, list[Path]]:
         found[folder] = sorted(folder.iterdir())
         for file in found[folder]:
             if not file.is_file() or file.is_symlink() or file.lstat().st_nlink > 1:
-                raise BackupError(f"{file} is a link or no regular file; {ONLY}")
+                raise BackupError(f"{file} is a link or not a regular file; {ONLY}")
     return found
 
 
 def _check_folder(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
-        raise BackupError(f"{path} is no folder; {ONLY}")
+        raise BackupError(f"{path} is not a directory; {ONLY}")

@@ -231,8 +231,8 @@ class Metrics(Running):
         """Logs once that a key has sealed half of what it may seal (docs/encryption.md)."""
         if sealed >= SEALED_MOST and not self.key_told:
             self.key_told = True
-            log.line("warn", "key_half_used", f"{sealed} payloads were sealed since the start; change the key before "
-                                              "all daemons together come to 2^32")
+            log.line("warn", "key_half_used", f"{sealed} payloads were encrypted since the start; change the key "
+                                              "before all daemons together reach 2^32")
 
     def _count(self) -> None:
         """Adds what the core counted since the last call to the open minute, which then ends if its time is over."""

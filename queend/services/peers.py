@@ -52,15 +52,15 @@ class Peers(Running):
 
         settings = self.settings
         if not settings.queen_sync_secret:
-            log.line("warn", "peers_without_secret", "QUEEN_SYNC_SECRET is not set: whoever can send to this daemon "
-                     "under the address of a peer can make it ask the database in vain")
+            log.line("warn", "peers_without_secret", "QUEEN_SYNC_SECRET is not set: everyone who can send packets with "
+                                                     "the address of a peer can cause useless queries")
         sockets = bound(settings.address(), settings.queen_udp_notify_port,
                         settings.queen_sync_recv_buffer_mb) if self.names else []
         port = settings.queen_udp_notify_port if self.names else settings.port or os.getpid()
         name = re.sub(r"[^!-~]", "?", f"{socket.gethostname()}:{port}")[-31:]      # its end tells similar names apart
         peers_begin(name, settings.queen_sync_secret.encode(), sockets, settings.queen_sync_heartbeat_ms,
                     settings.queen_sync_dead_threshold_ms, bool(self.urls))
-        log.line("info", "peers", f"{name} tells {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
+        log.line("info", "peers", f"{name} lists {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
 
     def tell(self, maintenance: bool = False) -> None:
         """Asks every peer to look at what was committed; maintenance: at the switches."""
@@ -109,10 +109,10 @@ class Peers(Running):
             for address in await self._look_up(host):
                 found[address, port] = None
         if len(found) > MOST:
-            log.line("warn", "peers_too_many", f"{len(found)} addresses; {MOST} are told")
+            log.line("warn", "peers_too_many", f"{len(found)} addresses; only {MOST} are notified")
         if self.settings.address().startswith(HERE) and any(not one.startswith(HERE) for one, _ in found):
-            log.line("warn", "peers_out_of_reach", f"this daemon listens on {self.settings.address()}, which only this "
-                                                   "machine reaches; set HOST")
+            log.line("warn", "peers_out_of_reach", f"this daemon listens on {self.settings.address()}, which peers "
+                                                   "cannot reach; set HOST")
         peers_addresses(list(found))
 
     async def _look_up(self, host: str) -> set[str]:
@@ -224,5 +224,5 @@ def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
         for one in made:
             one.close()
         at_fault = "HOST" if error.errno == errno.EADDRNOTAVAIL else "QUEEN_UDP_NOTIFY_PORT"
-        raise OSError(f"{at_fault}: cannot hear peers on UDP port {port}: {error.strerror}") from None
+        raise OSError(f"{at_fault}: cannot receive notices on UDP port {port}: {error.strerror}") from None
     return [(one.detach(), one_family == socket.AF_INET6) for one, one_family in zip(made, wanted, strict=True)]

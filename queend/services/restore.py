@@ -31,7 +31,7 @@ from .buffer_restore import Copied
 
 ENTRY = re.compile(r"\d+; \d+ \d+ ([A-Z][A-Z ]*[A-Z]) (\S+) (.*)")
 LOCK_S, GONE_S = 30, 5.0
-BUSY = "a daemon of queend uses this database; stop it, then restore again"
+BUSY = "a queend daemon uses this database; stop it, then restore again"
 # The sessions of daemons and of other commands of queend. A pooler keeps the name on a session that it has reset.
 SESSIONS = """
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -97,8 +97,8 @@ def plan(source: Path, made: dict[str, Any], conninfo: str, replace: bool) -> Pl
         found.drops = ours if replace else [name for name in ours if name not in filled]
         lost = [one for one in crossing.lost(connection, found.drops) if not _returns(one.words, entries)]
         if lost:
-            raise BackupError(f"objects outside of queend's schemas depend on them and would be lost: "
-                              f"{crossing.listed(lost)}; drop them first, or restore into another database")
+            raise BackupError("objects outside of queend's schemas depend on them and would be lost: "
+                              f"{crossing.listed(lost)}; drop these objects first, or restore into another database")
     return found
 
 
@@ -120,8 +120,8 @@ def run(plan: Plan, buffers: Copied, heard: Heard) -> int:
         try:
             chosen.write_text("".join(one.line + "\n" for one in plan.entries if not one.belongs_to(plan.left_out)))
         except OSError as error:
-            raise BackupError(f"nothing was changed: {chosen} cannot be written: {reason(error)}; TMPDIR names another "
-                              "folder for temporary files") from None
+            raise BackupError(f"nothing was changed: cannot write {chosen}: {reason(error)}; set TMPDIR to another "
+                              "directory for temporary files") from None
         restore = [str(plan.programs.folder / "pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner",
                    "-f", "-", *(["--clean", "--if-exists"] if plan.cleans else []), "-L", str(chosen)]
         dying = dying_with(os.getpid(), signal.SIGKILL)
@@ -152,7 +152,7 @@ def run(plan: Plan, buffers: Copied, heard: Heard) -> int:
             connection.execute(FITTED)
     except (migrate.MigrationError, psycopg.Error) as error:
         later = f"; then run `queend failover adopt`: {_named(placed)} hold messages of the backup" if placed else ""
-        raise BackupError(f"the backup was restored, but not brought to this version: {error}; the next daemon that "
+        raise BackupError(f"the backup was restored, but not migrated to this version: {error}; the next daemon that "
                           f"starts tries again{later}") from None
     if placed:
         _adopt(plan.conninfo, buffers.root, placed)
@@ -168,8 +168,8 @@ def _adopt(conninfo: str, root: Path, placed: list[Path]) -> None:
                 adopt.adopt(found, identity)
     except (OSError, FolderError, psycopg.Error) as error:
         why = reason(error) if isinstance(error, OSError) else error
-        raise BackupError(f"the backup was restored, but the next daemon does not store the failover buffer in "
-                          f"{_named(placed)} yet: {why}; run `queend failover adopt`") from None
+        raise BackupError("the backup was restored, but the next daemon will not store the failover buffer in "
+                          f"{_named(placed)}: {why}; run `queend failover adopt`") from None
 
 
 def _named(paths: list[Path]) -> str:
@@ -191,10 +191,10 @@ END $$"""
 def _usable(connection: psycopg.Connection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise BackupError(f"the database {connection.info.dbname} is encoded in {encoding}; queend needs one made with "
-                          "ENCODING 'UTF8'")
+        raise BackupError(f"the database {connection.info.dbname} has the encoding {encoding}; create it with ENCODING "
+                          "'UTF8'")
     if connection.info.server_version < migrate.OLDEST_SERVER:
-        raise BackupError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
+        raise BackupError(f"PostgreSQL 15 or later is required; this is {connection.info.server_version // 10000}")
 
 
 def _filled(connection: psycopg.Connection) -> list[str]:
@@ -219,7 +219,8 @@ def _read(programs: Binaries, dump: Path, *options: str) -> str:
                           errors="surrogateescape", stdin=subprocess.DEVNULL)
     if done.returncode:
         text = done.stderr.strip()
-        later = "; a later pg_dump wrote it: restore into a later PostgreSQL" if "unsupported version" in text else ""
+        later = ("; it was written by a later pg_dump: restore into a later "
+                 "PostgreSQL") if "unsupported version" in text else ""
         raise BackupError(f"pg_restore {programs.major} cannot read {dump}: {text}{later}")
     return done.stdout
 
@@ -228,7 +229,7 @@ def _entries(programs: Binaries, dump: Path) -> list[Entry]:
     found = [Entry(match[0], *match.groups()) for line in _read(programs, dump, "-l").splitlines()
              if (match := ENTRY.fullmatch(line))]
     if not any(entry[1:3] == ("TABLE", TABLES) and entry.tag.startswith("catalog ") for entry in found):
-        raise BackupError(f"{dump} has no tables of queend")
+        raise BackupError(f"{dump} contains no queend tables")
     return found
 
 
@@ -243,7 +244,7 @@ def _known(programs: Binaries, dump: Path) -> None:
     try:
         migrate.missing(applied, theirs, migrate.steps(folder), folder)
     except migrate.MigrationError as error:
-        raise BackupError(f"the backup cannot be used by this version: {error}") from None
+        raise BackupError(f"this version cannot use the backup: {error}") from None
 
 
 def _returns(words: str, entries: list[Entry]) -> bool:
@@ -254,7 +255,7 @@ def _returns(words: str, entries: list[Entry]) -> bool:
 def _first_error(text: str) -> str:
     """Returns the first error of a program's output with the lines that belong to it."""
     at = text.find("ERROR:")
-    return text[max(at, 0):].partition("\nCONTEXT:")[0].strip() or "the program ended without a word"
+    return text[max(at, 0):].partition("\nCONTEXT:")[0].strip() or "the program printed no error"
 
 
 def _advice(text: str) -> str:
@@ -266,8 +267,8 @@ def _advice(text: str) -> str:
 
 
 ADVICE = {
-    "compression method lz4 not supported": "the dump names lz4; restore it into a PostgreSQL that has lz4",
-    "lock timeout": "another session holds locks on tables of queend; end it and restore again",
-    '" does not exist': "create it first; roles that have grants are not part of a backup",
-    "already exists": "the backup holds it, too; --replace replaces what the backup holds",
+    "compression method lz4 not supported": "the dump requires lz4; restore it into a PostgreSQL with lz4",
+    "lock timeout": "another session holds locks on tables of queend; end it, then restore again",
+    '" does not exist': "create it first; roles with grants are not part of a backup",
+    "already exists": "the backup contains it, too; use --replace to replace what the backup contains",
 }

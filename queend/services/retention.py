@@ -137,7 +137,7 @@ class Retention(Running):
                 gone += removed
             self.figures.partitions += gone
             if gone:
-                log.line("info", "partitions_removed", "they were empty and left alone", partitions=gone)
+                log.line("info", "partitions_removed", "partitions were empty and unused", partitions=gone)
         left = HISTORY_ROWS
         while left == HISTORY_ROWS:
             ((left,),) = await self._step(FORGET, self.settings.metrics_retention_days, HISTORY_ROWS)
@@ -184,7 +184,7 @@ class Retention(Running):
                 names[queue, group], names[queue, None] = (name, title), (name, "")
         was, now = self.figures.pinned or {}, {names[key]: count for key, count in pinned.items() if key in names}
         for queue, group in now.keys() - was.keys():
-            log.line("warn", "retention_pinned", f"messages of {queue} stay because "
+            log.line("warn", "retention_pinned", f"retention keeps messages of {queue}, because "
                      + (f"the group {group} has not consumed them" if group else "no group has consumed them"),
                      queue=queue, group=group, messages=now[queue, group])
         self.figures.pinned = now

@@ -36,11 +36,11 @@ SELECT current_setting('session_replication_role') AS triggers,
 def of_tables(rows: list[dict[str, Any]]) -> Iterator[Notice]:
     """Takes the rows of TABLES."""
     for row in rows:
-        what = "messages of Queen MQ" if row["messages"] else "what another program keeps"
+        what = "messages of Queen MQ" if row["messages"] else "tables of another program"
         yield Notice("schema_of_another", "warning", f"the schema {row['schema']} belongs to another program",
                      f"{row['tables']} tables, {row['bytes'] / (1 << 20):.1f} MiB: {what}, which queend does not serve",
-                     "queend serves HTTP here, without its views and functions in SQL. See “The reference's tables in "
-                     "the same database” in docs/migration.md")
+                     "queend serves HTTP, but its SQL views and functions are not available. See “The reference's "
+                     "tables in the same database” in docs/migration.md")
 
 
 def of_settings(rows: list[dict[str, Any]]) -> Iterator[Notice]:
@@ -50,13 +50,13 @@ def of_settings(rows: list[dict[str, Any]]) -> Iterator[Notice]:
             yield Notice("session_without_triggers", "critical", "triggers do not fire in the daemon's sessions",
                          f"session_replication_role = {row['triggers']}",
                          "Reset it for the database and for the daemon's role (ALTER DATABASE … RESET "
-                         "session_replication_role): without triggers names are not counted, and their bounds do not "
-                         "hold")
+                         "session_replication_role). Without triggers, queues and partitions are not counted, and "
+                         "their limits are not enforced")
         if row["limit"]:
-            yield Notice("session_with_limit", "warning", "the server ends transactions that last long",
+            yield Notice("session_with_limit", "warning", "the server ends long transactions",
                          f"transaction_timeout = {row['limit']}",
-                         "Reset it for the daemon's role (ALTER ROLE … SET transaction_timeout = 0): it closes the "
-                         "connection of a migration, a copy or a pass of retention that takes longer")
+                         "Reset it for the daemon's role (ALTER ROLE … SET transaction_timeout = 0). It closes the "
+                         "connection of a migration, a copy or a retention pass that takes longer")
 
 
 def surroundings(conninfo: str) -> list[Notice]:

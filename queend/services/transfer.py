@@ -133,7 +133,7 @@ class Transfer:
         try:
             return await self._run(self.step_s, compare, self.source, target)
         except (TimeoutError, Cut):
-            raise TransferError("A count took too long") from None
+            raise TransferError("Counting rows took too long") from None
 
     async def start(self, target: Address, without: list[str], overwrite: bool) -> None:
         """Starts a copy, and returns when it has begun. Raises Occupied if the target is not empty: `overwrite` counts
@@ -148,8 +148,8 @@ class Transfer:
             self._asked = {one: until for one, until in self._asked.items() if until > now}
             if len(self._asked) < ASKED_MOST:
                 self._asked[target] = now + CONFIRM_S
-            raise Occupied(f"The target's schema {' and '.join(found)} is not empty: all in it would be lost; the same "
-                           "request with overwrite: true, within ten minutes, confirms that")
+            raise Occupied(f"The target's schema {' and '.join(found)} is not empty, and all its data would be lost; "
+                           "repeat the request with overwrite: true within ten minutes to confirm")
         if self.running or self._stopped:
             raise TransferError("Migration already in progress")
         self.state, self.step, self.error, self.lines = "dumping", "connecting", "", []
@@ -191,9 +191,9 @@ class Transfer:
         except Cut:
             why = "the daemon was stopped"
         except TimeoutError:
-            why = f"{self.step}: nothing happened for {self.step_s:g} s"
+            why = f"{self.step}: no progress for {self.step_s:g} s"
         except Crowded:
-            why = "other checks are under way"
+            why = "other connection checks are running"
         except psycopg.Error as error:
             why = f"{self.step}: {error.diag.message_primary or 'the connection failed'}"
         except Exception as error:
@@ -212,9 +212,9 @@ class Transfer:
             target.conninfo(), options=SESSION) as here:
             there.isolation_level, there.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
             if _same(there, here):
-                raise TransferError("the target is the database that is to be copied")
+                raise TransferError("the target is the source database")
             tables = [name for (name,) in there.execute(TABLES)]
-            self.step = "making the schema"
+            self.step = "creating the schema"
             for name in ("queend", "queen"):      # without the word, anything added since ends the copy
                 work.step()
                 here.execute(f"DROP SCHEMA IF EXISTS {name} {'CASCADE' if overwrite else 'RESTRICT'}")

@@ -28,7 +28,7 @@ def test_serve_push_backup_destroy_restore_pop(tmp_path):
         assert done.returncode == 0, done.stderr
         assert "1 folder of the failover buffer" in done.stdout
         again = queend(folder, "backup", str(kept))
-        assert again.returncode == 1 and "is there already" in again.stderr
+        assert again.returncode == 1 and "already exists" in again.stderr
         refused = queend(folder, "restore", str(kept), "--replace", "--yes")
         assert refused.returncode == 1 and "in use by another queend" in refused.stderr
         assert daemon.end() == 0
@@ -62,7 +62,7 @@ def test_what_is_damaged_is_not_restored(tmp_path, start_daemon, postgres):
         file.seek(1000)
         file.write(b"damage")
     target = postgres.empty_database()
-    for folder, told in ((tmp_path / "kept", "is damaged"), (tmp_path, "is no backup")):
+    for folder, told in ((tmp_path / "kept", "is damaged"), (tmp_path, "is not a backup")):
         done = queend(tmp_path / "none", "restore", str(folder), QUEEND_DSN=target)
         assert done.returncode == 1 and told in done.stderr
     done = queend(tmp_path / "empty", "backup", str(tmp_path / "nothing"))

@@ -192,7 +192,7 @@ def test_a_database_with_a_daemon_is_refused(start_daemon, tmp_path, monkeypatch
     daemon = start_daemon()
     cli = at(daemon.conninfo, tmp_path)
     cli.ok("backup", str(tmp_path / "kept"))
-    refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), "a daemon of queend uses this database")
+    refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), "a queend daemon uses this database")
     daemon.stop()
     cli.ok("restore", str(tmp_path / "kept"), "--replace", "--yes")
 
@@ -329,7 +329,7 @@ def test_a_file_in_the_wrong_place_is_named(database, tmp_path):
     (kept / "database.dump").unlink()
     told(str(kept / "database.dump"), "cannot be read: No such file")
     (kept / "database.dump").mkdir()
-    told(str(kept / "database.dump"), "is a folder")
+    told(str(kept / "database.dump"), "is a directory")
     for target, words in ((kept / "backup.json/x", ("backup.json is no folder",)),
                           (kept / "backup.json/x/y", ("backup.json is no folder",)),
                           (Path("/proc/x"), ("/proc/x cannot be made",))):
@@ -337,7 +337,7 @@ def test_a_file_in_the_wrong_place_is_named(database, tmp_path):
         refused(done, str(target), *words)
         assert "Errno" not in done.err
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    refused(cli("backup", str(tmp_path / "link")), "is there already")
+    refused(cli("backup", str(tmp_path / "link")), "already exists")
 
 
 # -- the failover buffer -----------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def flip(path):
     (lambda folder, segment: segment.unlink(), "is missing"),
     (lambda folder, segment: cut(segment), "is damaged"),
     (lambda folder, segment: flip(segment), "is damaged"),
-    (lambda folder, segment: (folder / "0/2.seg").write_bytes(b""), "is not in the list")],
+    (lambda folder, segment: (folder / "0/2.seg").write_bytes(b""), "is not listed")],
     ids=["no folder", "no segment", "cut", "flipped", "added"])
 def test_a_buffer_that_is_not_as_it_was_written_is_refused(buffered, postgres, tmp_path, damage, told):
     kept = shutil.copytree(buffered, tmp_path / "kept")

@@ -212,7 +212,7 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
                            {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}]}).status == 503
     assert functions(conninfo) == [
         ("queend.ack_leased(bigint,integer[],integer[],boolean,bigint[],bigint[],bigint[],uuid[],tid[])",)]
-    with pytest.raises(AssertionError, match=f"belongs to a newer queend: its functions are of edition {OURS + 1}"):
+    with pytest.raises(AssertionError, match=f"belongs to a newer queend: its functions have edition {OURS + 1}"):
         start_daemon(conninfo)      # an older one does not start beside it, and changes nothing
     assert len(functions(conninfo)) == 1
     old.stop()

@@ -305,7 +305,7 @@ def test_rotation(daemon: Daemon, client: Client, encrypted: str, start_daemon: 
         other.push(encrypted, "new")
         assert data(other.pop(encrypted, batch=9, consumerGroup="both")) == ["old", "new"]
     raw = stored(daemon, encrypted)
-    assert both.told("encryption_keys")["detail"] == "b seals; b, a open"
+    assert both.told("encryption_keys")["detail"] == "b encrypts; b, a decrypt"
     assert not any(key.hex() in both.story() for key in (A, B))
     assert [seal for _, seal in raw] == ["a", "b"] and sealed_by(B, encrypted, raw[1][0]) == "new"
     both.stop()

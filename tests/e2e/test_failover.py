@@ -417,7 +417,8 @@ def test_a_daemon_that_starts_beside_two_left_folders_says_so_and_drains_both(se
         left[0].kill()
         left[1].kill()
     third = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
-    assert third.told("buffer_left_behind")["detail"].endswith("this daemon will, when its own is empty, after 0.05 s")
+    assert third.told("buffer_left_behind")["detail"].endswith(
+        "this daemon does so after 0.05 s, when its own buffer is empty")
     with third.client() as client:
         client.post("/api/v1/system/maintenance", {"enabled": False})
         drained(client)

@@ -532,7 +532,7 @@ def test_two_cannot_be_heard_on_one_port(start_daemon: Callable[..., Daemon], da
     port = free_port()
     settings = {"QUEEN_UDP_PEERS": "localhost", "QUEEN_UDP_NOTIFY_PORT": port}
     one = start_daemon(daemon.conninfo, **settings)
-    with pytest.raises(AssertionError, match=f"cannot hear peers on UDP port {port}: Address already in use"):
+    with pytest.raises(AssertionError, match=f"cannot receive notices on UDP port {port}: Address already in use"):
         Daemon(daemon.conninfo, **settings)
     one.stop()
 

@@ -92,14 +92,14 @@ def test_a_folder_not_made_by_queend_is_left_alone(tmp_path):
     (tmp_path / "pg" / "PG_VERSION").write_text("15\n")
     if os.geteuid() == 0:
         os.chown(tmp_path / "pg", 65534, 65534)
-    with pytest.raises(EmbeddedError, match="not made by queend"):
+    with pytest.raises(EmbeddedError, match="not created by queend"):
         Embedded(tmp_path).start()
     assert (tmp_path / "pg" / "PG_VERSION").read_text() == "15\n"
 
 
 def test_a_folder_that_cannot_be_is_told_by_its_setting(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(EmbeddedError, match="^QUEEND_DATA_DIR: .*/file cannot be a folder .*: File exists$"):
+    with pytest.raises(EmbeddedError, match="^QUEEND_DATA_DIR: cannot use .*/file as a data directory: File exists$"):
         Embedded(tmp_path / "file").start()
 
 
@@ -195,7 +195,7 @@ def test_a_server_that_was_killed_while_it_recovered_tells_so_and_not_what_clien
     made.begin()
     assert made.await_ready(recovery=0.0) is False
     os.kill(made.pid, signal.SIGKILL)
-    with pytest.raises(EmbeddedError, match=f"did not start in {made.data}: it was ended by signal 9; "):
+    with pytest.raises(EmbeddedError, match=f"did not start in {made.data}: it was killed by signal 9; "):
         made.await_ready()
 
 
@@ -297,13 +297,13 @@ def test_a_cluster_that_lacks_what_nobody_can_make_anew_is_told(made, name):
 @pytest.mark.parametrize("version", [b"", b"9.6\n", b"\xff\xfe\0"])
 def test_a_cluster_of_no_version_is_told(made, version):
     (made.data / "PG_VERSION").write_bytes(version)
-    with pytest.raises(EmbeddedError, match="damaged: PG_VERSION names no version that could be its own: .*; restore"):
+    with pytest.raises(EmbeddedError, match="damaged: PG_VERSION contains no valid version: .*; restore"):
         made.start()
 
 
 def test_a_cluster_of_a_version_that_is_not_here_is_told(made):
     (made.data / "PG_VERSION").write_text("14\n")
-    with pytest.raises(EmbeddedError, match=f"^the cluster in {made.data} was made by PostgreSQL 14: no PostgreSQL"):
+    with pytest.raises(EmbeddedError, match=f"^the cluster in {made.data} was created by PostgreSQL 14: no PostgreSQL"):
         made.start()
 
 

@@ -259,14 +259,14 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
         client.push("q", 1)
     part = queen.partition(queen.queue("q"), "Default")
     queen.messages(part, 1)
-    assert "exist already" in bring(here, queen.conninfo, status=1)
-    assert "is none of Queen MQ" in bring(here, postgres.empty_database(), status=1)
+    assert "already exist" in bring(here, queen.conninfo, status=1)
+    assert "has no tables of Queen MQ" in bring(here, postgres.empty_database(), status=1)
     assert "no queue nix" in bring(here, queen.conninfo, "--queue", "nix", status=1)
     assert "of queend" in bring(postgres.empty_database(), here, status=1)
     lost = bring(here, "host=127.0.0.1 port=1 dbname=x", status=1)
-    assert "cannot be reached: connection failed: " in lost and len(lost.splitlines()) == 1
+    assert "cannot connect to the database: connection failed: " in lost and len(lost.splitlines()) == 1
     assert bring(here, "host=no-such-host.invalid", status=1) == (
-        "queend: the database cannot be reached: failed to resolve host (host): Name or service not known\n")
+        "queend: cannot connect to the database: failed to resolve host (host): Name or service not known\n")
 
 
 @pytest.mark.parametrize("there", ["postgresql://u:s3cret@[h/d", "host=h s3cret", "host=h port=s3cret"])

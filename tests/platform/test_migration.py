@@ -120,7 +120,7 @@ def test_one_at_a_time_and_a_stop_in_the_middle(postgres, start_daemon, listed, 
     ({"ssl": "yes"}, "ssl must be"), ({"password": ["x"]}, "password must be"),
     ({"database": "a\0b"}, "database must be"),
     ({"overwrite": "yes"}, "overwrite must be"), ({"excludeTableData": "messages"}, "excludeTableData must be"),
-    ({"schema": "public"}, "schema can only")])
+    ({"schema": "public"}, "schema must be queen")])
 def test_bad_input(client: Client, daemon, to, change: dict[str, Any], text: str) -> None:
     before = client.get(f"{BASE}/status").json
     answer = client.post(f"{BASE}/start", to(daemon.conninfo) | change)
@@ -137,7 +137,7 @@ def test_what_cannot_be(client: Client, daemon, to) -> None:
     assert (answer.status, answer.json["error"]) == (400, "Failed to connect to target")
     here = to(daemon.conninfo)
     assert [client.post(f"{BASE}/start", {**here, "overwrite": True}).status for _ in range(2)] == [409, 202]
-    assert "is the database that is to be copied" in ended(client)["error"]
+    assert "is the source database" in ended(client)["error"]
     client.post(f"{BASE}/reset")
 
 
@@ -253,7 +253,7 @@ def test_a_step_has_an_end(start_daemon, silent: Silent) -> None:
     with daemon.client() as client:
         for _ in range(MOST + 1):
             answer = client.post(f"{BASE}/validate", there)
-            assert (answer.status, answer.json["error"]) == (400, "A count took too long")
+            assert (answer.status, answer.json["error"]) == (400, "Counting rows took too long")
             until(lambda: silent.now == 0, "its connection was closed")
 
 
@@ -264,4 +264,4 @@ def test_a_copy_that_stands_still_ends(start_daemon, postgres, to) -> None:
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder:
         holder.execute("LOCK TABLE queend.traces IN ACCESS EXCLUSIVE MODE")
         assert client.post(f"{BASE}/start", there).status == 202
-        assert ended(client)["error"].endswith(": nothing happened for 10 s")
+        assert ended(client)["error"].endswith(": no progress for 10 s")

@@ -73,7 +73,7 @@ def test_a_port_that_is_not_allowed(conninfo, tmp_path):
 
 @pytest.mark.parametrize("host, told", [
     ("999.1.1.1", "HOST: 999.1.1.1 is no address of this machine: "),
-    ("192.0.2.1", "HOST: cannot hear peers on UDP port ")])
+    ("192.0.2.1", "HOST: cannot receive notices on UDP port ")])
 def test_a_host_where_peers_cannot_be_heard(conninfo, tmp_path, host, told):
     done = serve(tmp_path, QUEEND_DSN=conninfo, HOST=host, QUEEN_UDP_PEERS="127.0.0.1")
     assert said(done).startswith(told)
@@ -84,20 +84,20 @@ def test_a_udp_port_that_is_taken(conninfo, tmp_path):
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         done = serve(tmp_path, QUEEND_DSN=conninfo, QUEEN_UDP_PEERS="127.0.0.1", QUEEN_UDP_NOTIFY_PORT=port)
-    assert said(done) == (f"QUEEN_UDP_NOTIFY_PORT: cannot hear peers on UDP port {port}: Address already in use")
+    assert said(done) == (f"QUEEN_UDP_NOTIFY_PORT: cannot receive notices on UDP port {port}: Address already in use")
 
 
 def test_folders_that_cannot_be(conninfo, tmp_path):
     (tmp_path / "file").touch()
     assert said(serve(tmp_path / "file")) == (
-        f"QUEEND_DATA_DIR: {tmp_path / 'file'} cannot be a folder of the daemon's: File exists")
+        f"QUEEND_DATA_DIR: cannot use {tmp_path / 'file'} as a data directory: File exists")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     assert said(serve(tmp_path / "circle")).startswith("QUEEND_DATA_DIR: ")
     (tmp_path / "own" / "lock").mkdir(parents=True)
     assert said(serve(tmp_path / "own")) == f"QUEEND_DATA_DIR: {tmp_path / 'own' / 'lock'}: Is a directory"
     assert said(serve(tmp_path, QUEEND_DSN=conninfo, FILE_BUFFER_DIR=tmp_path / "file")) == (
-        f"failover buffer: {tmp_path / 'file'}: File exists; FILE_BUFFER_DIR names another folder, "
-        "QUEEND_BUFFER_BYTES=0 does without")
+        f"failover buffer: {tmp_path / 'file'}: File exists; set FILE_BUFFER_DIR to another directory, "
+        "or disable the buffer with QUEEND_BUFFER_BYTES=0")
 
 
 def test_an_embedded_server_that_cannot_start(tmp_path):
@@ -109,7 +109,7 @@ def test_an_embedded_server_that_cannot_start(tmp_path):
     assert said(serve(tmp_path, preexec_fn=few)) == f"initdb failed in {tmp_path}/pg: {why}"
     assert command("migrate", QUEEND_DATA_DIR=str(tmp_path)).returncode == 0
     assert said(serve(tmp_path, preexec_fn=few)) == (
-        f"PostgreSQL did not start in {tmp_path}/pg: {why}; {tmp_path}/postgres.log says more")
+        f"PostgreSQL did not start in {tmp_path}/pg: {why}; see {tmp_path}/postgres.log")
 
 
 def test_a_server_that_is_not_there(tmp_path):
@@ -131,8 +131,8 @@ def test_a_current_folder_that_is_gone(conninfo, tmp_path, embedded):
         gone.rmdir()
 
     done = serve(Path("data"), preexec_fn=go, **({} if embedded else {"QUEEND_DSN": conninfo}))
-    assert said(done).startswith("QUEEND_DATA_DIR: data leads nowhere" if embedded
-                                 else "failover buffer: No such file or directory; FILE_BUFFER_DIR")
+    assert said(done).startswith("QUEEND_DATA_DIR: cannot resolve data: " if embedded
+                                 else "failover buffer: No such file or directory; set FILE_BUFFER_DIR")
 
 
 def test_a_database_that_is_read_only_and_empty(postgres, tmp_path):
@@ -156,4 +156,4 @@ def test_a_database_that_is_half_there(postgres, tmp_path):
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("DROP TABLE queend.catalog CASCADE")
     done = serve(tmp_path, QUEEND_DSN=conninfo)
-    assert said(done).startswith('the database cannot be used: relation "queend.catalog" does not exist')
+    assert said(done).startswith('the database is not usable: relation "queend.catalog" does not exist')

@@ -44,7 +44,7 @@ def address(request: Request, given: dict[str, Any], missing: str) -> Address:
             raise Refusal(400, f"{name} must be true or false", "invalid_request")
     targets = request.app.state.control.settings.migration_targets()
     if not targets:
-        raise Refusal(403, "Copying to another database is off: QUEEND_MIGRATION_TARGETS lists no target",
+        raise Refusal(403, "Copying to another database is disabled: QUEEND_MIGRATION_TARGETS lists no target",
                       "migration_off", success=False)
     target = Address(**texts, ssl=bool(given.get("ssl")), verify=given.get("sslRejectUnauthorized") is not False)
     if not target.among(targets):
@@ -66,7 +66,7 @@ def told() -> Iterator[None]:
     except TransferError as error:
         raise Refusal(400, str(error), "connection_failed", success=False) from None
     except Crowded:
-        raise Refusal(503, "Other connections are being tried", "busy", {"retry-after": "1"}) from None
+        raise Refusal(503, "Another connection test is running", "busy", {"retry-after": "1"}) from None
 
 
 @router.declare("POST /api/v1/migration/test-connection", ADMIN, whole(success=FLAG, message=TEXT), body=body(ADDRESS),
@@ -87,10 +87,10 @@ async def migration_start(request: Request) -> Json:
     given = await body_object(request)
     target = address(request, given, "target host, database, and user are required")
     if given.get("schema") not in (None, "", "queen"):
-        raise Refusal(400, "schema can only be queen", "invalid_request")
+        raise Refusal(400, "schema must be queen", "invalid_request")
     without = given.get("excludeTableData") or []
     if not isinstance(without, list) or not all(isinstance(name, str) for name in without):
-        raise Refusal(400, "excludeTableData must be an array of names", "invalid_request")
+        raise Refusal(400, "excludeTableData must be a list of table names", "invalid_request")
     if transfer(request).running:
         raise Refusal(409, "Migration already in progress", "migration_running")
     if given.get("overwrite") not in (None, True, False):

@@ -43,7 +43,7 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
     if missing := sorted(set(only) - {one.name for one in wanted}):
         raise ImportRefused(f"there is no queue {', '.join(missing)}")
     if there := target.known([one.name for one in wanted]):
-        raise ImportRefused(f"these queues exist already and were not made by an import: {', '.join(there)}")
+        raise ImportRefused(f"these queues already exist and were not created by an import: {', '.join(there)}")
     summary = Summary()
     for queue in wanted:
         groups = source.groups(queue)
@@ -86,7 +86,7 @@ def _start(group: Any) -> Place:
 
 def _names(*names: str) -> None:
     if long := [name for name in names if not 0 < len(name.encode()) <= NAME_MOST]:
-        raise ImportRefused(f"names have at most {NAME_MOST} bytes here: {', '.join(long)}")
+        raise ImportRefused(f"names are limited to {NAME_MOST} bytes: {', '.join(long)}")
 
 
 def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
@@ -113,10 +113,10 @@ def _check(source: Source, target: Target, progress: Any, low: Place, cursors: l
     there = source.count(progress.source_id, low)
     here, lags = target.figures(progress)
     if here != there:
-        summary.differ(f"{name}: {there} messages there, {here} here")
+        summary.differ(f"{name}: {there} messages in the source, {here} here")
     for one in cursors:
         lag = source.count(progress.source_id, max(low, one.place))
         if lags.get(groups[one.group]) != lag:
-            summary.differ(f"{name}, group {one.group}: {lag} messages to consume there, {lags.get(groups[one.group])} "
-                           "here")
+            summary.differ(f"{name}, group {one.group}: {lag} unconsumed messages in the source, "
+                           f"{lags.get(groups[one.group])} here")
     return here

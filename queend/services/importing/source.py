@@ -78,7 +78,7 @@ class Source:
                 options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c "
                         "default_transaction_read_only=on -c timezone=UTC")
         except psycopg.Error as error:
-            raise SourceError(f"the database cannot be reached: {session.told(error)}") from None
+            raise SourceError(f"cannot connect to the database: {session.told(error)}") from None
         self.schema = sql.Identifier(schema)
         self.connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         self.connection.read_only = True
@@ -87,8 +87,8 @@ class Source:
             "n.nspname = %s", (schema,)).fetchall())
         if missing := [name for name in TABLES if kinds.get(name) not in ("r", "p")]:
             if self.connection.execute("SELECT to_regclass('queend.log')").fetchone()[0] is not None:
-                raise SourceError("this is a database of queend, and Queen MQ's tables are not in it")
-            raise SourceError(f"schema {schema} is none of Queen MQ: it has no table {', '.join(missing)}")
+                raise SourceError("this is a database of queend, without tables of Queen MQ")
+            raise SourceError(f"the schema {schema} has no tables of Queen MQ: {', '.join(missing)} missing")
 
     def close(self) -> None:
         self.connection.close()

@@ -144,7 +144,7 @@ class Target:
             if rows.columns[0]:
                 stored = self.connection.execute(APPEND, (part, *rows.columns, rows.late_at, rows.late)).fetchone()[0]
                 if not stored:
-                    raise RuntimeError("somebody pushed to a partition that is being imported")
+                    raise RuntimeError("another client pushed to a partition that is being imported")
                 self.connection.execute(STORED,
                                         (rows.base, last.created_at, last.id, rows.high, rows.odd, progress.source_id))
             self.connection.execute(CURSOR, {
