@@ -25,14 +25,14 @@ def rules_of(claim: str, value: Any) -> Rules:
         for verb in given if isinstance(given, list) else [given]:
             word, colon, groups = verb.partition(":") if isinstance(verb, str) else ("", "", "")
             if word not in (GROUPED if colon else VERBS) or colon and not groups:
-                raise unverified(f"Claim {claim} knows the verbs {', '.join(VERBS)}, and {', '.join(GROUPED)} with a "
-                                 f"pattern of groups, as in pop:billing-*")
+                raise unverified(f"Claim {claim} supports the verbs {', '.join(VERBS)}, and {', '.join(GROUPED)} with "
+                                 "a group pattern, as in pop:billing-*")
             key = _pattern(claim, groups) if colon else None
             verbs[key] = verbs.get(key, 0) | VERBS[word]
         text = _pattern(claim, pattern)
         rules += [(text, sum_, groups) for groups, sum_ in verbs.items() if sum_ or len(verbs) == 1]
     if len(rules) > RULES_MOST:
-        raise unverified(f"Claim {claim} must have at most {RULES_MOST} patterns, those of groups included")
+        raise unverified(f"Claim {claim} must have at most {RULES_MOST} patterns, including patterns of groups")
     return rules
 
 

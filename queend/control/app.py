@@ -185,7 +185,7 @@ async def _invalid(request: Request, error: Exception) -> Json:
 async def _database(request: Request, error: Exception) -> Json:
     # deep inside JSON that is passed on unchanged
     if isinstance(error, psycopg.errors.UntranslatableCharacter):
-        return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
+        return Refusal(400, "A text contains a character that cannot be stored (NUL)", "invalid_text").answer()
     if getattr(error, "sqlstate", None) == FULL:
         return full(error).answer()
     if isinstance(error, psycopg.errors.InvalidParameterValue):      # a function refuses its arguments
@@ -206,4 +206,4 @@ def _why(request: Request, error: Exception) -> str:
         return verdict_meaning(code)
     doubts = request.app.state.control.core.database()["doubts"]
     return next((text for doubt, text in AWAY.items() if doubt in doubts),
-                "no connection was free in time" if isinstance(error, PoolTimeout) else verdict_meaning(None))
+                "no connection became free in time" if isinstance(error, PoolTimeout) else verdict_meaning(None))

@@ -30,7 +30,7 @@ def test_a_minted_token_is_limited_to_queues(start_daemon, tmp_path):
     assert cli("push", "audit", "1", QUEEND_TOKEN=text).status == 7
     for wrong in ("orders", "=push", "orders=", "orders=pull", "orders=push,"):
         assert mint(wrong).status == 2, wrong
-    assert "knows the verbs" in mint("orders=pull").err
+    assert "supports the verbs" in mint("orders=pull").err
     assert mint("orders=push", claim=None).status == 2, "the daemon would not limit it"
 
 

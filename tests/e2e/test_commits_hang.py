@@ -79,7 +79,7 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         assert client.get("/api/v1/status").status == 200, "what needs no commit is shown"
         told = findings(client, "standbys")["commits wait for a synchronous standby"]
         assert told.startswith("critical: ") and "SyncRep" in told
-        assert f"{STANDBYS} = 'missing'; standbys that stream: none" in told
+        assert f"{STANDBYS} = 'missing'; streaming standbys: none" in told
         assert findings(client, "daemon")["the database commits nothing"].startswith("critical: ")
         assert findings(client, "lanes") == {}, "a lane that is held until its commit is through is not crowded"
         standbys("")
@@ -232,7 +232,7 @@ def test_the_doctor_knows_standbys(start_daemon, cluster, standbys):
         until(lambda: any("missing" in one for one in findings(client, "standbys").values()), "the setting was seen")
         standbys("")
         (title, told), = until(lambda: findings(client, "standbys"), "it is told").items()
-        assert title == f"{STANDBYS} was set and is empty" and told.startswith("warning: it was 'missing'")
+        assert title == f"{STANDBYS} was set and is now empty" and told.startswith("warning: it was 'missing'")
 
 
 def test_a_standby_that_lags_is_told(request, start_daemon, cluster, tmp_path):

@@ -192,7 +192,7 @@ def test_the_doctor_names_the_setting_that_is_to_be_changed(start_daemon, cluste
             told = {one["evidence"]: one["advice"] for one in client.get("/api/v1/system/doctor").json["findings"]
                     if one["check"] == "daemon"}
             assert told == {"synchronous_commit is local": "Set synchronous_commit to on",
-                            "fsync is not as it should be": "Set fsync to on"}
+                            "fsync is not on": "Set fsync to on"}
     finally:
         cluster.execute("ALTER SYSTEM RESET synchronous_standby_names")
         cluster.execute("SELECT pg_reload_conf()")

@@ -199,7 +199,8 @@ def test_those_that_are_named(client: Client, queue: str) -> None:
 
 @pytest.mark.parametrize(("more", "text"), [
     ({"messages": []}, "messages is empty: give it a value"),
-    ({"messages": "a"}, "messages must be 1 to 10000 objects"), ({"messages": [1]}, "messages must be 1 to 10000"),
+    ({"messages": "a"}, "messages must be a list of 1 to 10000 objects"),
+    ({"messages": [1]}, "messages must be a list of 1 to 10000"),
     ({"messages": [{"partitionId": "x", "offset": 0, "consumerGroup": "g"}]},
      "messages[0] must have partitionId, offset and consumerGroup"),
     ({"messages": [{"partitionId": "1", "offset": True, "consumerGroup": "g"}]}, "messages[0] must have"),

@@ -211,7 +211,7 @@ def test_a_wrong_method_is_told_the_right_one(client: Client, method: str, targe
     assert (answer.status, answer.headers.get("allow")) == (status, allow)
     assert (
         allow is None
-        or "this path answers"
+        or "this path supports"
            f" {' and '.join(one for one in allow.split(', ') if one not in ('HEAD', 'OPTIONS'))}"
         in answer.json["error"])
 

@@ -375,7 +375,7 @@ def test_values_are_bounded(client: Client, start_daemon, queue: str) -> None:
         assert stream.cycle(message["partitionId"], {"a": half, "b": half})["success"]
         assert stream.cycle(message["partitionId"], {"c": half})["success"]
         answer = client.post("/streams/v1/state/get", {"query_id": stream.id, "partition_id": message["partitionId"]})
-        assert answer.status == 413 and "ask for keys" in answer.json["error"]
+        assert answer.status == 413 and "request keys" in answer.json["error"]
         assert stream.state(message["partitionId"], keys=["a", "c"]).keys() == {"a", "c"}
         for name, wrong in {"keys": [1], "ripe_at_or_before": "soon", "key_prefix": 1}.items():
             assert client.post("/streams/v1/state/get", {"query_id": stream.id, "partition_id": message["partitionId"],

@@ -37,7 +37,7 @@ FULL = "QD409"      # SQLSTATE of sql/function/names.sql
 
 def full(error: Any) -> Refusal:
     """Returns the refusal of one name more than the operator allows."""
-    return Refusal(409, error.diag.message_primary or "There are too many", "bound_reached")
+    return Refusal(409, error.diag.message_primary or "The limit is reached", "bound_reached")
 
 
 def is_whole(value: Any) -> bool:

@@ -63,8 +63,8 @@ async def _exact_query(request: Request, names: list[str]) -> None:
         not_empty(name, value)
     if "requestBody" not in (request.scope["route"].openapi_extra or {}):
         if (await request.body()).strip() not in NO_BODY:
-            shown = f": its filters are the parameters {', '.join(names)}" if names else ""
-            raise Refusal(400, f"This route takes no body{shown}", "unknown_name")
+            shown = f"; use the parameters {', '.join(names)} as filters" if names else ""
+            raise Refusal(400, f"This route takes no request body{shown}", "unknown_name")
 
 
 def not_empty(name: str, value: Any) -> None:
@@ -137,5 +137,5 @@ def wrong_method(request: Request) -> Refusal:
     told = " and ".join(method for method in answered if method not in BESIDE)
     allow = {"Allow": ", ".join(answered)}
     if any(own for _, own in there(path)):
-        return Refusal(405, f"Method not allowed: this path answers {told}", "no_such_method", allow)
-    return Refusal(404, f"Not found: this path answers {told}", "no_such_route", allow)
+        return Refusal(405, f"Method not allowed: this path supports {told}", "no_such_method", allow)
+    return Refusal(404, f"Not found: this path supports {told}", "no_such_route", allow)

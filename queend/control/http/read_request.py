@@ -74,7 +74,7 @@ class Fields:
     def cursor(self, name: str) -> str | None:
         value = self.values.get(name)
         if value is not None and not isinstance(value, str):
-            raise self.refuse(name, "must be a text that an earlier answer gave as next")
+            raise self.refuse(name, "must be the value of next in an earlier answer")
         return value or None
 
 
@@ -87,7 +87,7 @@ async def entries_of(request: Request) -> tuple[Fields, list[Fields]]:
     body = await fields_of(request)
     entries = body.values.get("entries")
     if not isinstance(entries, list) or not 1 <= len(entries) <= ENTRIES_MOST:
-        raise body.refuse("entries", f"must be an array of 1 to {ENTRIES_MOST} objects")
+        raise body.refuse("entries", f"must be a list of 1 to {ENTRIES_MOST} objects")
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise body.refuse(f"entries[{i}]", "must be an object")

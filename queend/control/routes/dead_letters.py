@@ -147,7 +147,7 @@ async def dead_redrive(request: Request) -> Json:
         raise not_found("Queue")
     if "messages" in wanted:
         if {"consumerGroup", "partition", "from", "to", "error", "limit", "oldest"} & set(wanted):
-            raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
+            raise Refusal(400, "give either messages or filters, not both", "invalid_request")
         payloads = await _named(request, queue, wanted["messages"])
         ids, left = list(payloads), False
     else:
@@ -175,7 +175,8 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
     messages that are not dead letters any more."""
     if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(
             isinstance(one, dict) for one in messages):
-        raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
+        raise Refusal(400, f"messages must be a list of 1 to {REDRIVE_MOST} objects with partitionId, offset and "
+                           "consumerGroup",
                       "invalid_request")
     seed = await seed_of(request)
     parts, offsets, groups = [], [], []
@@ -183,8 +184,8 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
         partition, offset, group = one.get("partitionId"), one.get("offset"), _name(one, "consumerGroup")
         number = read_partition_number(seed, partition.encode()) if isinstance(partition, str) else None
         if number is None or group is None or not is_whole(offset) or not 0 <= offset < 2**63:
-            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead "
-                               f"letters shows them", "invalid_request")
+            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup of a listed dead "
+                               "letter", "invalid_request")
         parts.append(number)
         offsets.append(offset)
         groups.append(group)
@@ -197,7 +198,7 @@ def _error(wanted: dict[str, Any]) -> str | None:
     """Returns the text of a body that the errors must contain."""
     value = wanted.get("error")
     if value is not None and (not isinstance(value, str) or "\0" in value or not value):
-        raise Refusal(400, "error must be a text without NUL that is not empty", "invalid_request")
+        raise Refusal(400, "error must be a non-empty text without NUL", "invalid_request")
     return value
 
 

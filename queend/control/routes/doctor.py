@@ -98,8 +98,8 @@ async def horizon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
         yield ("critical" if row["seconds"] > FORGOTTEN_S else "warning",
                f"{row['who']} keeps PostgreSQL from removing dead rows",
                f"open for {span(row['seconds'])}, {row['xids'] or 0} transactions old",
-               "End it (pg_terminate_backend, ROLLBACK PREPARED); idle_in_transaction_session_timeout ends those "
-               "that are forgotten")
+               "End it (pg_terminate_backend, ROLLBACK PREPARED). Set idle_in_transaction_session_timeout to end "
+               "forgotten transactions")
 
 
 async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -107,8 +107,8 @@ async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
         lost = row["status"] in ("unreserved", "lost")
         if lost or not row["active"] and (row["kept"] > 1 << 30 or row["holds"]):
             yield ("critical" if lost or row["kept"] > 16 << 30 else "warning",
-                   f"the replication slot {row['name']} {'has lost its WAL' if lost else 'is not read'}",
-                   f"{size(row['kept'])} of WAL kept{', dead rows too' if row['holds'] else ''}",
+                   f"the replication slot {row['name']} {'has lost its WAL' if lost else 'has no reader'}",
+                   f"{size(row['kept'])} of WAL retained{', dead rows too' if row['holds'] else ''}",
                    "Start its reader, or drop it: SELECT pg_drop_replication_slot(…)")
 
 
@@ -116,12 +116,14 @@ async def tables(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(TABLES):
         if row["dead"] > 100_000 and row["dead"] > 0.2 * row["live"]:
             yield ("warning", f"the table {row['name']} has many dead rows",
-                   f"{row['dead']} dead beside {row['live']} live, {size(row['bytes'])}, vacuumed {row['vacuumed']}",
-                   "Look for who holds the horizon, and for cancelled vacuums in the server's log")
+                   f"{row['dead']} dead and {row['live']} live rows, {size(row['bytes'])}, vacuumed {row['vacuumed']}",
+                   "Look for old transactions and replication slots that hold the xmin horizon, and for cancelled "
+                   "vacuums in the log of PostgreSQL")
         if row["updates"] > 100_000 and row["hot"] < 0.8 * row["updates"] and row["name"] == "cursors":
-            yield ("notice", f"updates of the table {row['name']} touch its indexes",
+            yield ("notice", f"updates of the table {row['name']} write its indexes",
                    f"{100 * row['hot'] // row['updates']} % of {row['updates']} were HOT",
-                   "Dead rows that cannot be removed fill its pages: look for who holds the horizon")
+                   "Dead rows that cannot be removed fill its pages. Look for old transactions and replication slots "
+                   "that hold the xmin horizon")
 
 
 async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -129,34 +131,37 @@ async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     (row,) = await ask(SERVER)
     middle = (before + time.time()) / 2
     if not row["autovacuum"]:
-        yield ("critical", "automatic vacuum is off", "autovacuum = off", "Turn it on: without it tables only grow")
+        yield ("critical", "autovacuum is off", "autovacuum = off", "Turn it on: without it the tables grow "
+               "without limit")
     if row["used"] > 0.8 * row["most"]:
         yield ("critical" if row["used"] >= row["most"] - 3 else "warning", "connections are running out",
-               f"{row['used']} of {row['most']}", "Raise max_connections, or lower QUEEND_SLOTS and NUM_WORKERS")
+               f"{row['used']} of {row['most']} in use", "Raise max_connections, or lower QUEEND_SLOTS and NUM_WORKERS")
     if abs(row["clock"] - middle) > SKEW_S:
         yield ("warning", "the clocks of database and daemon differ", f"{row['clock'] - middle:+.1f} s",
-               "Have both set by NTP; delays and leases go by the database's clock")
+               "Synchronise both clocks with NTP; delays and leases use the clock of the database")
     if row["age"] > 1_000_000_000:
-        yield ("critical", "transaction ids are running out", f"the oldest is {row['age']} old, 2 000 000 000 end it",
-               "VACUUM FREEZE, and look for who holds the horizon")
+        yield ("critical", "transaction ids are running out", f"the oldest is {row['age']} transactions old; the limit "
+               "is 2 000 000 000",
+               "Run VACUUM FREEZE, and look for old transactions and replication slots that hold the xmin horizon")
     (count,) = await ask(CHECKPOINTS if row["major"] >= 17 else CHECKPOINTS_OLD)
     if count["requested"] > 20 and count["requested"] > count["timed"]:
-        yield ("notice", "checkpoints come before their time",
-               f"{count['requested']} requested, {count['timed']} timed",
-               f"Raise max_wal_size ({row['wal']}): each checkpoint makes the next write of a page a full page of WAL")
+        yield ("notice", "checkpoints are requested too often",
+               f"{count['requested']} requested, {count['timed']} by time",
+               f"Raise max_wal_size ({row['wal']}): after each checkpoint the first write of a page writes the full "
+               "page to WAL")
 
 
 async def numbers(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(NUMBERS):
-        yield ("critical" if row["used"] > 1_932_735_282 else "warning", f"numbers of {row['kind']}s are running out",
+        yield ("critical" if row["used"] > 1_932_735_282 else "warning", f"ids of {row['kind']}s are running out",
                f"{row['used']} of 2147483647 are in use",
-               "Delete queues that nobody needs, or have idle partitions removed sooner (PARTITION_CLEANUP_DAYS)")
+               "Delete unused queues, or remove idle partitions sooner (PARTITION_CLEANUP_DAYS)")
 
 
 async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(LOCKED):
         yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
-               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend stops traffic")
+               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic")
 
 
 async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -169,20 +174,21 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
-        yield ("critical", "a crash may take what was answered",
-               f"{name} is {'not as it should be' if name == risk else 'local'}", f"Set {name} to on")
+        yield ("critical", "a crash may lose acknowledged messages",
+               f"{name} is {'not on' if name == risk else 'local'}", f"Set {name} to on")
     buffer = control.core.buffer() or NONE
     if buffer["pending"]:
         age = time.time() - buffer["oldest"]
         yield ("warning", "messages wait in the failover buffer",
-               f"{buffer['pending']} in {size(buffer['bytes'])}, the oldest for {span(age)}",
-               "They are stored when the database is back and push maintenance is off")
+               f"{buffer['pending']} pending ({size(buffer['bytes'])}), the oldest waits {span(age)}",
+               "They are stored when the database is available and push maintenance is off")
     if buffer["failed"]:
-        yield ("critical", "messages of the failover buffer could not be stored", f"{buffer['failed']} in quarantine",
+        yield ("critical", "messages of the failover buffer could not be stored", f"in quarantine: {buffer['failed']}",
                "See docs/failover.md")
     if control.folder.foreign:
         yield ("warning", "the failover buffer holds messages for other databases",
-               ", ".join(map(str, control.folder.foreign[:MOST])), "queend failover adopt stores them in this one")
+               ", ".join(map(str, control.folder.foreign[:MOST])), "Run queend failover adopt to store them in this "
+                                                                   "database")
 
 
 async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -193,25 +199,28 @@ async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
         if path is not None:
             used = shutil.disk_usage(path)
             if used.free < 0.1 * used.total:
-                yield ("critical" if used.free < 0.03 * used.total else "warning", f"the disk {what} is nearly full",
-                       f"{size(used.free)} of {size(used.total)} are free", "Make room, or set retention for queues")
+                yield ("critical" if used.free < 0.03 * used.total else "warning", f"the disk {what} is almost full",
+                       f"{size(used.free)} of {size(used.total)} free", "Free disk space, or set the retention of "
+                                                                            "queues")
 
 
 async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(STANDING):
-        yield ("warning", f"partitions of {row['queue']} stand for the group {row['name']}",
-               f"{row['partitions']} of them, since {ts3(row['since'])}, {row['lapses']} leases ran out",
-               "A message ends its consumers; a lower deliveryLimit or leaseTime puts it aside sooner")
+        yield ("warning", f"partitions of {row['queue']} are blocked for the group {row['name']}",
+               f"{row['partitions']} partitions, since {ts3(row['since'])}; {row['lapses']} leases expired",
+               "A message probably crashes its consumers. A lower deliveryLimit or leaseTime moves it to the dead "
+               "letters sooner")
 
 
 async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     await control.stats.fresh()
     for row in await ask(LAGGING):
-        yield ("notice", f"nobody reads {row['queue']} for the group {row['name']}",
-               f"{row['lag']} messages wait, the first since {ts3(row['oldest'])}; the group "
-               + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "never consumed any"),
-               f"Start its consumers, or delete it: queend group delete {row['name']} --queue {row['queue']}. It keeps "
-               "what others have completed")
+        yield ("notice", f"no consumer reads {row['queue']} for the group {row['name']}",
+               f"{row['lag']} messages wait, the oldest since {ts3(row['oldest'])}; the group "
+               + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "has never consumed a "
+                  "message"),
+               f"Start its consumers, or delete the group: queend group delete {row['name']} --queue {row['queue']}. "
+               "The group prevents the removal of messages that the other groups have completed")
 
 
 async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -220,8 +229,8 @@ async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             seconds = time.time() - one.since
             yield ("critical" if seconds > FORGOTTEN_S else "warning",
                    f"the service {type(service).__name__.lower()} fails: {event}",
-                   f"{one.passes} passes one after the other, for {span(seconds)}: {one.error[:200]}",
-                   "Repair what the error names; what the service does waits until a pass succeeds")
+                   f"{one.passes} failed passes in a row, for {span(seconds)}: {one.error[:200]}",
+                   "Correct the cause in the error; the work of this service waits until a pass succeeds")
 
 
 async def surroundings(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -250,8 +259,8 @@ async def examined(control: Any) -> list[dict[str, str]]:
             async for level, title, evidence, advice in check(control, ask):
                 findings.append({"check": name, "level": level, "title": title, "evidence": evidence, "advice": advice})
         except (psycopg.Error, OSError) as error:
-            findings.append({"check": name, "level": "warning", "title": f"the check {name} could not be made",
-                             "evidence": str(error).strip()[:200], "advice": "Look at /health"})
+            findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
+                             "evidence": str(error).strip()[:200], "advice": "See /health"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
 
 

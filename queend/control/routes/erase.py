@@ -82,7 +82,7 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
     if not isinstance(sent.get("dryRun", False), bool):
         raise Refusal(400, "dryRun must be true or false", "invalid_request")
     if not isinstance(after, str) or not PLACE.fullmatch(after):
-        raise Refusal(400, "after must be a text that an earlier answer gave as next", "invalid_request")
+        raise Refusal(400, "after must be the value of next in an earlier answer", "invalid_request")
     found = await rows(request, QUEUE, queue)
     if not found:
         raise not_found("Queue")
@@ -116,7 +116,7 @@ class Erasure:
             step = steps[kind, len(numbers)]
             where = [bytes.fromhex(one[1:]) if one[0] == "x" else int(one) for one in numbers]
         except (KeyError, ValueError):
-            raise Refusal(400, "after must be a text that an earlier answer gave as next", "invalid_request") from None
+            raise Refusal(400, "after must be the value of next in an earlier answer", "invalid_request") from None
         return await step(*where)
 
     def _fits(self, key: bytes, payload: bytes | None, headers: str | None = None) -> bool:

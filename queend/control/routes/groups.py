@@ -285,9 +285,9 @@ def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
         raise Refusal(400, "toEnd must be true or false", "invalid_request")
     named = [name for name in ("toEnd", "timestamp", "offset") if wanted.get(name, False) is not False]
     if len(named) > 1:
-        raise Refusal(400, f"{' and '.join(named)} contradict each other: name one of them", "invalid_request")
+        raise Refusal(400, f"{' and '.join(named)} cannot be combined: give one of them", "invalid_request")
     if to_end is False and not named:
-        raise Refusal(400, "toEnd is false: name 'toEnd': true, 'timestamp' or 'offset'", "invalid_request")
+        raise Refusal(400, "toEnd is false: give 'toEnd': true, 'timestamp' or 'offset'", "invalid_request")
     if to_end:
         return True, None, None
     if wanted.get("timestamp") is not None:

@@ -168,7 +168,7 @@ def _columns(call: Fields) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in COLUMNS for name in names):
-        raise call.refuse("columns", f"must be some of {', '.join(COLUMNS)}")
+        raise call.refuse("columns", f"must be a list of names among {', '.join(COLUMNS)}")
     return tuple(names)
 
 
@@ -308,7 +308,7 @@ async def offsets(request: Request) -> Response:
     seed = await reader.seed()
     behind = 0 if after is None else read_partition_number(seed, after.encode())
     if behind is None:
-        raise call.refuse("after", "must be a text that an earlier answer gave as next")
+        raise call.refuse("after", "must be the value of next in an earlier answer")
     rows = await reader.rows(OFFSETS, (queue, behind, limit + 1, at))
     if not rows:
         await _known(reader, queue)

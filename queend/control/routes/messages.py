@@ -271,7 +271,7 @@ async def _retried(request: Request, where: Address | None, partition: str, tran
     async with control.pool.connection() as connection:
         made, queues = await redrive(connection, [dead[0].id], None, None)
     if not made:
-        raise Refusal(409, "Message is being retried by somebody else", "in_hand")
+        raise Refusal(409, "Another client is retrying this message", "in_hand")
     for queue in queues:
         control.core.notify(queue)
     return Json({"success": True, "partitionId": partition, "transactionId": transaction_id,

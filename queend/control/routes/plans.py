@@ -18,10 +18,10 @@ LOOKUPS = (
     ("rows of a partition from an offset on", "int, bigint",
      "SELECT l.base FROM queend.log l WHERE l.partition_id = $1 AND l.base >= $2 ORDER BY l.base", "0, 0", "log_pkey",
      "log"),
-    ("where a group stands in a partition", "int, int",
+    ("the cursor of a group in a partition", "int, int",
      "SELECT k.committed FROM queend.cursors k WHERE k.partition_id = $1 AND k.group_id = $2", "0, 0", "cursors_pkey",
      "cursors"),
-    ("the floor of a partition", "int", "SELECT f.floor FROM queend.floors f WHERE f.partition_id = $1", "0",
+    ("the log start offset of a partition", "int", "SELECT f.floor FROM queend.floors f WHERE f.partition_id = $1", "0",
      "floors_pkey", "floors"),
     ("a partition by its id", "int", "SELECT p.queue_id FROM queend.partitions p WHERE p.id = $1", "0",
      "partitions_pkey", "partitions"),
@@ -47,7 +47,7 @@ SETTINGS = "; ".join(f"SET LOCAL {name} = {value}" for name, value in (
 
 async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
     for row in await ask(INVALID):
-        yield ("critical", f"the index {row['name']} is not used", f"it is invalid, on the table {row['of']}",
+        yield ("critical", f"the index {row['name']} is not used", f"it is invalid; its table is {row['of']}",
                f"REINDEX INDEX queend.{row['name']}")
     async with control.pool.connection() as connection, connection.transaction(force_rollback=True):
         await connection.execute(SETTINGS)
@@ -59,10 +59,10 @@ async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
             for node in scans((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]):
                 if node.get("Index Name") != index or "Index Cond" not in node:
                     by = f" by {node['Index Name']}" if "Index Name" in node else ""
-                    yield ("warning", f"PostgreSQL looks for {what} another way",
-                           f"{node['Node Type']} of {table}{by} instead of {index}",
-                           f"ANALYZE queend.{table}; where that does not help, REINDEX INDEX queend.{index}. Every "
-                           "push and pop asks so")
+                    yield ("warning", f"PostgreSQL does not use the expected index to find {what}",
+                           f"{node['Node Type']} on {table}{by} instead of {index}",
+                           f"Run ANALYZE queend.{table}; if that does not help, REINDEX INDEX queend.{index}. Every "
+                           "push and pop runs this query")
 
 
 def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -89,7 +89,8 @@ async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
             waiting, holder, role = most[lane]
             held = f"; session {holder} of the role {role} held it" if holder else ""
             yield ("warning", f"pushes wait for each other in lane {lane}",
-                   f"in {times} of {LOOKS} looks, {waiting} at most{held}",
-                   "A lane is held to the commit. A program that pushes from SQL must commit soon; partitions whose id "
-                   f"has the remainder {lane} by 64 share it: push larger batches, or spread over more partitions. "
-                   "If the role should not be here, end its session (pg_terminate_backend) and REVOKE CONNECT")
+                   f"in {times} of {LOOKS} looks, at most {waiting} waiting{held}",
+                   "A lane is locked until the commit. A program that pushes from SQL must commit soon. Partitions "
+                   f"whose id modulo 64 is {lane} share the lane: push larger batches, or spread messages over more "
+                   "partitions. If the role should not use the database, end its session (pg_terminate_backend) and "
+                   "REVOKE CONNECT")

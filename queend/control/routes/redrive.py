@@ -74,7 +74,7 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
         parts = [row.partition_id for row in await (await cursor.execute(
             RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
         if len(await (await cursor.execute(KEEP, (parts,))).fetchall()) != len(set(parts)):
-            raise RuntimeError("a partition was removed while its dead letters came back")
+            raise RuntimeError("a partition was deleted during the redrive")
         encrypted = {row.name for row in await (await cursor.execute(
             ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
         rows, made = _rows([_group(one, queue) for one in dead], dead, parts,
@@ -94,7 +94,7 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             [b"".join(one.bytes for one in row.ids) for row in rows],
             [body for body, _ in written], [meta for _, meta in written]))).fetchall()
         if len(stored) != len(rows) or any(one.base < 0 for one in stored):
-            raise RuntimeError("ids that were made here are stored already")
+            raise RuntimeError("generated ids exist already")
         if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group)
                   for row, one in zip(rows, stored, strict=True) if row.group]:
             await cursor.execute(ADDRESS, tuple(map(list, zip(*to, strict=True))))

@@ -39,7 +39,7 @@ async def partition_list(request: Request) -> Json:
     page = Page(request)
     queue, prefix, after = page.text("queue"), page.text("prefix"), page.text("after")
     if queue is None and (prefix or after):
-        raise Refusal(400, "prefix and after need queue", "queue_required")
+        raise Refusal(400, "prefix and after require queue", "queue_required")
     if queue is None:
         found = await rows(request, PARTITIONS_OF_ALL, page.limit, page.offset)
         ids = list({row.queue_id for row in found})

@@ -110,7 +110,7 @@ async def _queues(request: Request, first: int) -> tuple[list[Any], int | None]:
     queues that the request names, all of which must exist, else those that its token may read."""
     names = [name for name in dict.fromkeys(request.query_params.getlist("queue")) if name]
     if len(names) > NAMED:
-        raise Refusal(400, f"queue is given {len(names)} times: at most {NAMED}", "invalid_request")
+        raise Refusal(400, f"queue is given {len(names)} times; the maximum is {NAMED}", "invalid_request")
     if any("\0" in name for name in names):
         raise Refusal(400, "queue contains a NUL character", "invalid_request")
     permit(request, READS, *names)
@@ -152,7 +152,7 @@ class Searches:
 
     async def __aenter__(self) -> None:
         if self.waiting >= WAITING:
-            raise Refusal(503, "Too many searches wait for each other; try again", "busy", {"retry-after": "1"})
+            raise Refusal(503, "Too many searches are waiting; try again", "busy", {"retry-after": "1"})
         self.waiting += 1
         try:
             await self.lock.acquire()
@@ -177,7 +177,7 @@ def _place(after: str | None, to: int) -> tuple[int, int, int, int]:
         return to, -1, 0, 0
     found = AFTER.fullmatch(after)
     if not found or int(found[2]) > PARTITION_MOST or int(found[4] or 0) > PARTITION_MOST:
-        raise Refusal(400, "after must be a text that an earlier answer gave as next", "invalid_request")
+        raise Refusal(400, "after must be the value of next in an earlier answer", "invalid_request")
     at, behind, below, queue = map(int, found.groups("0"))
     return (at, behind, below, queue) if at <= to else (to, -1, 0, queue)
 

@@ -27,29 +27,30 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str,
     (setting,) = await ask(SETTING)
     if setting["standby"]:
         yield ("critical", "this server is a standby", "pg_is_in_recovery() is true",
-               "Promote it, or name the primary in QUEEND_DSN: nothing can be stored here")
+               "Promote it, or set QUEEND_DSN to the primary: a standby cannot store messages")
         return
     named, there = setting["named"], await ask(STREAMING)
     before = control.maintenance.note_standbys(named)
     (waiting,) = await ask(WAITING)
     stream = ", ".join(f"{one['name']} ({one['sync'] or 'unknown'})" for one in there) or "none"
-    seen = f"synchronous_standby_names = '{named}'; standbys that stream: {stream}"
+    seen = f"synchronous_standby_names = '{named}'; streaming standbys: {stream}"
     advice = ("Start the standby, or take it out of synchronous_standby_names (ALTER SYSTEM SET, then SELECT "
               "pg_reload_conf()): an empty value waits for none, and a failover may then lose commits")
     if waiting["sessions"]:
         yield ("critical", "commits wait for a synchronous standby",
-               f"{waiting['sessions']} sessions wait (SyncRep), one for {waiting['seconds']:.0f} s; {seen}", advice)
+               f"{waiting['sessions']} sessions wait (SyncRep), the longest for {waiting['seconds']:.0f} s; "
+               f"{seen}", advice)
     elif (named and setting["commits"] not in ("off", "local") and all(one["state"] for one in there)
             and not any(one["sync"] in ("sync", "quorum") for one in there)):
-        yield ("critical", "no synchronous standby is connected: the next commit waits for one", seen, advice)
+        yield ("critical", "no synchronous standby is connected: the next commit will wait for one", seen, advice)
     if not named and before:
-        yield ("warning", "synchronous_standby_names was set and is empty",
-               f"it was '{before}' since this daemon started; standbys that stream: {stream}",
-               "Set it again once a standby streams: until then a failover may lose what was answered as queued. If it "
-               "is meant so, this is told until the daemon starts anew")
+        yield ("warning", "synchronous_standby_names was set and is now empty",
+               f"it was '{before}' since this daemon started; streaming standbys: {stream}",
+               "Set it again when a standby streams: until then a failover may lose acknowledged messages. If this is "
+               "intended, restart the daemon to clear the finding")
     for one in there:
         if one["state"] and one["behind"] and (one["behind"] > LAG_BYTES or (one["quiet"] or 0) > LAG_S):
             yield ("warning", f"the standby {one['name']} lags",
-                   f"{one['behind'] / (1 << 20):.1f} MiB of WAL are not on its disk, it last answered "
+                   f"{one['behind'] / (1 << 20):.1f} MiB of WAL are not on its disk, last answer "
                    f"{one['quiet'] or 0:.0f} s ago, {one['state']}, {one['sync']}",
-                   "Look at its disk, its network and its log; if it is synchronous, commits wait for it")
+                   "Check its disk, its network and its log; if it is synchronous, commits wait for it")

@@ -109,7 +109,7 @@ async def state_get(request: Request) -> Json:
     async with streams.reading:
         found = await streams.all(STATE, id, number, _keys(values), prefix, _number(values, "ripe_at_or_before"), most)
     if found and found[-1].key is None:
-        raise Refusal(413, f"The state of this partition has more than {most} bytes: ask for keys or a key_prefix",
+        raise Refusal(413, f"The state of this partition has more than {most} bytes: request keys or a key_prefix",
                       "state_too_large")
     return Json({"success": True, "rows": [{"key": row.key, "value": embedded(row.value.encode()),
                                             "updated_at": ts6(row.updated_at)} for row in found]})
@@ -120,7 +120,7 @@ def _keys(values: dict[str, Any]) -> list[str] | None:
     if not isinstance(keys, list) or not keys:
         return None
     if len(keys) > KEYS_MOST or not all(isinstance(key, str) and "\0" not in key for key in keys):
-        raise Refusal(400, f"keys must be at most {KEYS_MOST} texts without NUL", "invalid_request")
+        raise Refusal(400, f"keys must be a list of at most {KEYS_MOST} texts without NUL", "invalid_request")
     return keys
 
 

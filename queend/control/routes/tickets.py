@@ -30,11 +30,12 @@ def minted(request: Request, queue: str) -> Json:
             raise Refusal(403, lacking(POP, queue), "forbidden")
         core = request.app.state.control.core
         if request.state.epoch != core.grants_epoch():
-            raise Refusal(503, "Keys or settings of tokens changed meanwhile; ask again", "busy", {"Retry-After": "1"})
+            raise Refusal(503, "Keys or settings of tokens changed during the request; try "
+                               "again", "busy", {"Retry-After": "1"})
         if not core.ticket(
                 ticket.encode(), path, int((time.time() + SECONDS) * 1e6), grant.level, grant.expires_us,
                 grant.subject.encode(), grant.rules):
-            raise Refusal(503, "Too many tickets wait to be used; try again", "busy", {"Retry-After": "1"})
+            raise Refusal(503, "Too many tickets are unused; try again", "busy", {"Retry-After": "1"})
     return Json({"ticket": ticket, "path": f"{path.decode('latin-1')}?ticket={ticket}", "expiresInSeconds": SECONDS},
                 201, {"Cache-Control": "no-store"})
 

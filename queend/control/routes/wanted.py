@@ -67,7 +67,7 @@ def wanted_of(body: dict[str, Any]) -> Wanted:
     if not isinstance(ids, list) or len(ids) > IDS_MOST or not all(isinstance(one, str) and one for one in ids):
         raise Refusal(400, f"transactionIds must be a list of 1 to {IDS_MOST} texts", "invalid_request")
     if ("value" in body) != (path is not None):
-        raise Refusal(400, "path and value belong together: give both or none", "invalid_request")
+        raise Refusal(400, "path and value must be given together", "invalid_request")
     return Wanted(body.get("partition"), frozenset(map(record_key, ids)),
                   tuple(spellings(body["text"])) if "text" in body else (), _steps(path), body.get("value"))
 
@@ -76,7 +76,7 @@ def _steps(path: str | None) -> tuple[str, ...] | None:
     if path is None:
         return None
     if not path.startswith("/"):
-        raise Refusal(400, "path must be a JSON Pointer that begins with a slash, such as /customer/email",
+        raise Refusal(400, "path must be a JSON Pointer that starts with a slash, such as /customer/email",
                       "invalid_request")
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/"))
 
