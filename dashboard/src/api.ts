@@ -91,6 +91,6 @@ export async function remove<P extends Path>(path: P, options: Options<Query<P, 
 }
 
 export function told(error: unknown): string {
-  if (error instanceof Refused && error.status === 403) return `Your token may not do this: ${error.message}`;
+  if (error instanceof Refused && error.status === 403) return `Access denied: ${error.message}`;
   return error instanceof Error ? error.message : String(error);
 }

@@ -59,7 +59,7 @@ function App(): JSX.Element {
       setError(null);
     }, (failed: unknown) => {
       if (abort.signal.aborted || (failed instanceof Refused && failed.status === 401)) return;
-      if (failed instanceof Refused && failed.status === 403) asked.value = "This token has no role here.";
+      if (failed instanceof Refused && failed.status === 403) asked.value = "The token has no role on this daemon.";
       setError(failed);
       timer = window.setTimeout(() => setAttempt((one) => one + 1), 3000);
     });
@@ -96,26 +96,26 @@ function App(): JSX.Element {
   }, []);
 
   if (why !== null) return <Entry why={why} />;
-  if (!who) return <main class="entry"><h1>queend</h1><Problem error={error} /><p class="quiet" role="status">Asking the daemon…</p></main>;
+  if (!who) return <main class="entry"><h1>queend</h1><Problem error={error} /><p class="quiet" role="status">Connecting…</p></main>;
   const page = PAGES[at];
   return <>
     <header class={open ? "side open" : "side"}>
-      <a class="skip" href={location.hash || "#/"} onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("main h1")?.focus(); }}>To the content</a>
+      <a class="skip" href={location.hash || "#/"} onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("main h1")?.focus(); }}>Skip to content</a>
       <div class="brand"><span>queend</span><button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>Menu</button></div>
-      <nav aria-label="Pages"><ul>{shown().map(([name, one]) =>
+      <nav aria-label="Main navigation"><ul>{shown().map(([name, one]) =>
         <li key={name}><a href={to([name])} {...(name === at ? { "aria-current": "page" as const } : {})}>{one.title}</a></li>)}</ul></nav>
       <div class="who">
-        <span>{who.tokens ? <><Name>{who.subject ?? "a token"}</Name> ({who.level})</> : "no tokens: everyone is admin"}<br />version {who.version}</span>
-        {who.queues && <span>limited to {Object.keys(who.queues).length} queue patterns</span>}
-        <label class="field">Colours<select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
-          <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>
-        {who.tokens && <button type="button" onClick={() => { keepToken(""); session.value = null; asked.value = ""; }}>Forget token</button>}
-        <button type="button" onClick={() => setHelp(true)}>Keys</button>
+        <span>{who.tokens ? <><Name>{who.subject ?? "a token"}</Name> ({who.level})</> : "authentication is off"}<br />version {who.version}</span>
+        {who.queues && <span>{Object.keys(who.queues).length} queue patterns allowed</span>}
+        <label class="field">Theme<select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
+          <option value="auto">System</option><option value="light">Light</option><option value="dark">Dark</option></select></label>
+        {who.tokens && <button type="button" onClick={() => { keepToken(""); session.value = null; asked.value = ""; }}>Sign out</button>}
+        <button type="button" onClick={() => setHelp(true)}>Keyboard shortcuts</button>
       </div>
     </header>
-    <main>{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">Only an administrator sees this.</p></> : page?.show(here.slice(1))}</main>
-    {help && <Dialog title="Keys" onClose={() => setHelp(false)}>
-      <p><kbd>/</kbd> search · <kbd>?</kbd> this list · <kbd>Esc</kbd> closes</p>
+    <main>{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">This page requires the admin role.</p></> : page?.show(here.slice(1))}</main>
+    {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
+      <p><kbd>/</kbd> search · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>
       <ul>{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
       <div class="buttons"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
     </Dialog>}
@@ -133,9 +133,9 @@ function Entry({ why }: { why: string }): JSX.Element {
   }}>
     <h1 tabIndex={-1}>queend</h1>
     {why && <p class="problem" role="alert">{why}</p>}
-    <label class="field">This daemon asks for a token<input name="token" type="password" autocomplete="off" spellcheck={false} required /></label>
-    <p class="quiet">It stays in this tab and is sent to this daemon alone.</p>
-    <div class="buttons"><button type="submit" class="main">Go on</button></div>
+    <label class="field">Token<input name="token" type="password" autocomplete="off" spellcheck={false} required /></label>
+    <p class="quiet">This daemon requires a token. The token is kept in this tab and sent to this daemon only.</p>
+    <div class="buttons"><button type="submit" class="main">Sign in</button></div>
   </form></main>;
 }
 

@@ -56,9 +56,9 @@ export function Table<T>({ caption, columns, rows, none }: { caption: string; co
 
 export function Pager({ offset, shown, page, more }: { offset: number; shown: number; page: number; more: boolean }): JSX.Element | null {
   if (!offset && !more) return null;
-  return <nav class="pager" aria-label="Parts of the list">
-    <button type="button" disabled={!offset} onClick={() => alter({ offset: Math.max(0, offset - page) || undefined })}>Back</button>
-    <span>{shown ? `${offset + 1} to ${offset + shown}` : "none"}</span>
+  return <nav class="pager" aria-label="Pages of the list">
+    <button type="button" disabled={!offset} onClick={() => alter({ offset: Math.max(0, offset - page) || undefined })}>Previous</button>
+    <span>{shown ? `${offset + 1}–${offset + shown}` : "none"}</span>
     <button type="button" disabled={!more} onClick={() => alter({ offset: offset + page })}>Next</button>
   </nav>;
 }
@@ -163,7 +163,7 @@ export function Ask({ title, verb, danger, confirm, onDo, onClose, children }: {
   return <Dialog title={title} onClose={onClose}>
     <form onSubmit={(event) => void run(event)}>
       {!done && children}
-      {!done && confirm !== undefined && <label class="field">To go on, type <Name>{confirm}</Name>
+      {!done && confirm !== undefined && <label class="field">To confirm, type <Name>{confirm}</Name>
         <input value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
       </label>}
       <Problem error={error} />

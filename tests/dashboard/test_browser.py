@@ -25,7 +25,7 @@ PAGES = {
     "overview": "Overview", "queues": "Queues", "queues/orders": "orders", "queues/orders/options": "orders",
     "queues/orders/messages": "orders", "queues/orders/groups": "orders", "queues/live/charts": "live",
     "partitions?queue=orders": "Partitions",
-    "groups": "Groups and lag", "groups/billing": "billing", "messages": "Messages",
+    "groups": "Consumer groups", "groups/billing": "billing", "messages": "Messages",
     "messages?queue=orders&text=customer": "Messages", "messages?queue=orders&text=long": "Messages",
     "dead?queue=orders": "Dead letters",
     "scheduled": "Scheduled messages", "traces": "Traces", "traces/order-1": "order-1", "streams": "Streams",
@@ -96,7 +96,7 @@ def test_names_of_strangers_are_text(busy: Daemon, visit: Callable[..., Seen]) -
     page = visit(busy).go("queues")
     page.get_by_role("link", name="<script>").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("<script>alert(1)</script>\\u202egnp.exe")
-    page.get_by_label("Of this queue").get_by_role("link", name="Messages").click()
+    page.get_by_label("Queue sections").get_by_role("link", name="Messages").click()
     page.get_by_role("link", name="order-3", exact=True).first.click()
     expect(page.locator("pre")).to_contain_text("<script>alert(1)</script>\\u202egnp.exe")
     assert page.locator("main script").count() == 0
@@ -106,22 +106,22 @@ def test_a_queue_is_made_filled_looked_at_and_deleted(busy: Daemon, visit: Calla
     page = visit(busy).go("queues")
     page.get_by_role("button", name="New queue").click()
     page.get_by_label("Name", exact=True).fill("made by hand")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("made by hand")
     page.get_by_role("button", name="Push").click()
     page.get_by_label("Payload").fill('{"big": 12345678901234567890, "zero": "a\\u0000b"}')
     page.get_by_label("Transaction id").fill("one")
     page.get_by_role("dialog").get_by_role("button", name="Push").click()
-    expect(page.get_by_role("dialog")).to_contain_text("It is queued")
+    expect(page.get_by_role("dialog")).to_contain_text("is queued")
     page.keyboard.press("Escape")
-    page.get_by_label("Of this queue").get_by_role("link", name="Messages").click()
+    page.get_by_label("Queue sections").get_by_role("link", name="Messages").click()
     page.get_by_role("link", name="one", exact=True).click()
     expect(page.locator("pre")).to_contain_text('"big": 12345678901234567890')
     page.go_back()
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("dialog")).to_contain_text("with 1 message (1 pending), 0 dead letters")
     expect(page.get_by_role("dialog").get_by_role("button", name="Delete")).to_be_disabled()
-    page.get_by_label("To go on").fill("made by hand")
+    page.get_by_label("To confirm").fill("made by hand")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
 
@@ -131,14 +131,14 @@ def test_a_queue_over_time(busy: Daemon, visit: Callable[..., Seen]) -> None:
         client.post("/api/v1/push", {"items": [{"queue": "drawn", "payload": n} for n in range(120)]})
         client.get("/api/v1/pop/queue/drawn?batch=30&autoAck=true")
     page = visit(busy).go("queues/drawn")
-    page.get_by_label("Of this queue").get_by_role("link", name="Charts").click()
+    page.get_by_label("Queue sections").get_by_role("link", name="Charts").click()
     rates = page.locator("figure", has_text="pushed")
     expect(rates.locator("canvas")).to_be_visible()
     # the last minute may be a new one, in which nothing was done: the day's bucket has it
-    page.get_by_label("Messages per second over").select_option("a day")
+    page.get_by_label("Time range").select_option("Last day")
     expect(rates.locator("b").first).not_to_have_text("0")
     expect(page.locator("figure", has_text="pending").locator("b").first).to_have_text("90")
-    expect(page.get_by_text("by 15 minutes")).to_be_visible()
+    expect(page.get_by_text("in intervals of 15 minutes")).to_be_visible()
     with busy.client() as client:
         client.get("/api/v1/pop/queue/drawn?batch=50&autoAck=true")
     expect(page.locator("figure", has_text="pending").locator("b").first).to_have_text("40")
@@ -167,12 +167,12 @@ def test_a_queue_and_a_group_are_paused_and_resumed(busy: Daemon, visit: Callabl
         expect(page.get_by_role("heading", level=1)).to_contain_text("paused")
         assert reason("fast") == "paused"
         assert not findings(page)
-        expect(page.locator("tr", has_text="fast")).to_contain_text("Paused with its queue")
+        expect(page.locator("tr", has_text="fast")).to_contain_text("Queue paused")
         page.goto(f"{busy.url}/#/queues?search=stopped")
         expect(page.locator("tr", has_text="stopped")).to_contain_text("paused")
         page.goto(f"{busy.url}/#/groups/slow")
         page.get_by_role("button", name="Resume in stopped").click()
-        expect(page.locator("h2", has_text="stopped")).to_contain_text("Paused with its queue")
+        expect(page.locator("h2", has_text="stopped")).to_contain_text("Queue paused")
         page.goto(f"{busy.url}/#/queues/stopped")
         page.get_by_role("button", name="Resume", exact=True).click()
         expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
@@ -183,7 +183,7 @@ def test_a_large_payload_is_shown_in_part(busy: Daemon, visit: Callable[..., See
     with busy.client() as client:
         (one,) = client.post("/api/v1/push", {"items": [{"queue": "large", "payload": ["x" * 100] * 10_000}]}).json
     page = visit(busy).go(f"messages/{one['partition_id']}/{one['transaction_id']}")
-    expect(page.get_by_role("button", name="Show all of it")).to_be_visible()
+    expect(page.get_by_role("button", name="Show all")).to_be_visible()
     assert len(page.locator("pre").inner_text()) < 70_000
 
 
@@ -195,17 +195,17 @@ def test_payloads_are_searched_a_part_at_a_time(busy: Daemon, visit: Callable[..
                 for n in range(start, start + 10_000)]})
         client.post("/api/v1/push", {"items": [{"queue": "searched", "payload": {"order": 4711, "again": True}}]})
     page = visit(busy).go("messages")
-    page.get_by_label("In the payload").fill('"order": 4711,')
-    expect(page.get_by_text("Name the queue to search in.")).to_be_visible()
+    page.get_by_label("Payload contains").fill('"order": 4711,')
+    expect(page.get_by_text("Enter a queue to search.")).to_be_visible()
     page.get_by_label("Queue", exact=True).fill("searched")
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.get_by_role("status").last).to_contain_text("messages searched, back to")
     assert not findings(page)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Load more").click()
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.locator("tbody tr").last).to_contain_text('{"order": 4711, "text": "<script>')
-    expect(page.get_by_role("status").last).to_have_text("20,001 messages searched, all there are.")
-    assert page.get_by_role("button", name="Go on").count() == 0
+    expect(page.get_by_role("status").last).to_have_text("20,001 messages searched. The search is complete.")
+    assert page.get_by_role("button", name="Load more").count() == 0
     page.locator("tbody tr").last.get_by_role("link").click()
     expect(page.locator("pre")).to_contain_text('"order": 4711')
 
@@ -218,13 +218,13 @@ def test_a_dead_letter_is_edited_and_all_are_retried(busy: Daemon, visit: Callab
             client.post("/api/v1/ack", {**{key: one[key] for key in ADDRESS}, "status": "dlq"})
     page = visit(busy).go("dead?queue=dying")
     expect(page.get_by_text("5 dead letters match.")).to_be_visible()
-    page.get_by_role("button", name="Edit and retry").first.click()
+    page.get_by_role("button", name="Edit and redrive").first.click()
     page.get_by_label("Payload").fill('{"edited": true}')
-    page.get_by_role("button", name="Retry with this payload").click()
+    page.get_by_role("button", name="Redrive with this payload").click()
     expect(page.get_by_text("4 dead letters match.")).to_be_visible()
-    page.get_by_role("button", name="Retry all that match").click()
-    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
-    expect(page.get_by_role("dialog")).to_contain_text("4 dead letters were stored again.")
+    page.get_by_role("button", name="Redrive all matches").click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    expect(page.get_by_role("dialog")).to_contain_text("4 dead letters were redriven.")
     with busy.client() as client:
         again = client.get("/api/v1/pop/queue/dying?batch=9").json["messages"]
     assert sorted(str(one["data"]) for one in again)[-1] == "{'edited': True}" and len(again) == 5
@@ -251,10 +251,10 @@ def test_an_action_that_changed_nothing_says_so(busy: Daemon, visit: Callable[..
         page = visit(busy).go("dead?queue=stale")
         dialog = page.get_by_role("dialog")
 
-        page.get_by_role("button", name="Retry all that match").click()
+        page.get_by_role("button", name="Redrive all matches").click()
         overtaken(page, lambda: client.post("/api/v1/dlq/redrive", {"queue": "stale", "limit": 1}))
-        dialog.get_by_role("button", name="Retry").click()
-        expect(dialog).to_contain_text("3 of 4 dead letters were stored again.")
+        dialog.get_by_role("button", name="Redrive").click()
+        expect(dialog).to_contain_text("3 of 4 dead letters were redriven.")
         dialog.get_by_role("button", name="Close").click()
         for one in client.pop("stale", batch=4):
             client.ack(one, "dlq")
@@ -263,40 +263,40 @@ def test_an_action_that_changed_nothing_says_so(busy: Daemon, visit: Callable[..
 
         page.get_by_role("button", name="View").first.click()
         overtaken(page, lambda: client.post("/api/v1/dlq/redrive", {"queue": "stale"}))
-        dialog.get_by_role("button", name="Retry").click()
-        expect(dialog).to_contain_text("It is no dead letter any more: nothing was stored.")
+        dialog.get_by_role("button", name="Redrive").click()
+        expect(dialog).to_contain_text("This message is no longer a dead letter. Nothing was redriven.")
 
         found = client.pop("stale", batch=4)
         client.ack(found[0], "dlq")
         page = visit(busy).go("dead?queue=stale")
         dialog = page.get_by_role("dialog")
-        page.get_by_role("button", name="Delete all that match").click()
+        page.get_by_role("button", name="Delete all matches").click()
         overtaken(page, lambda: client.request("DELETE", "/api/v1/dlq?queue=stale"))
         dialog.get_by_role("textbox").fill("stale")
         dialog.get_by_role("button", name="Delete").click()
-        expect(dialog).to_contain_text("No dead letter was deleted: none matches any more.")
+        expect(dialog).to_contain_text("No dead letter was deleted: none matches any longer.")
 
         message = f"messages/{found[1]['partitionId']}/{found[1]['transactionId']}"
         page = visit(busy).go(message)
         dialog = page.get_by_role("dialog")
-        page.get_by_role("button", name="To the dead letters").click()
+        page.get_by_role("button", name="Move to dead letters").click()
         overtaken(page, lambda: client.post(f"/api/v1/{message}/dlq", {}))
         dialog.get_by_role("button", name="Move").click()
-        expect(dialog).to_contain_text("It was among the dead letters of this group already: nothing was moved.")
+        expect(dialog).to_contain_text("The message is already a dead letter of this group. Nothing was moved.")
         dialog.get_by_role("button", name="Close").click()
         page.get_by_role("button", name="Delete").click()
         overtaken(page, lambda: client.request("DELETE", f"/api/v1/{message}"))
         dialog.get_by_role("button", name="Delete").click()
-        expect(dialog).to_contain_text("There is no such message any more: nothing was deleted.")
+        expect(dialog).to_contain_text("The message no longer exists. Nothing was deleted.")
 
         client.pop("stale", consumerGroup="stale-group")
         page = visit(busy).go("groups/stale-group")
         dialog = page.get_by_role("dialog")
-        page.get_by_role("button", name="Delete the group everywhere").click()
+        page.get_by_role("button", name="Delete in all queues").click()
         overtaken(page, lambda: client.request("DELETE", "/api/v1/consumer-groups/stale-group"))
         dialog.get_by_role("textbox").fill("stale-group")
         dialog.get_by_role("button", name="Delete").click()
-        expect(dialog).to_contain_text("There is no such group any more: nothing was deleted.")
+        expect(dialog).to_contain_text("The group no longer exists. Nothing was deleted.")
 
         page = visit(busy).go("queues/stale")
         dialog = page.get_by_role("dialog")
@@ -304,7 +304,7 @@ def test_an_action_that_changed_nothing_says_so(busy: Daemon, visit: Callable[..
         overtaken(page, lambda: client.delete("stale"))
         dialog.get_by_role("textbox").fill("stale")
         dialog.get_by_role("button", name="Delete").click()
-        expect(dialog).to_contain_text("There is no such queue any more: nothing was deleted.")
+        expect(dialog).to_contain_text("The queue no longer exists. Nothing was deleted.")
 
 
 def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
@@ -312,11 +312,11 @@ def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon],
     page = visit(daemon).page
     page.goto(daemon.url)
     page.get_by_label("token").fill("nonsense")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("decode")
     assert not findings(page)
     page.get_by_label("token").fill(token(role="read-only", sub="looker"))
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="Queues", exact=True).click()
     expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
     assert page.get_by_role("button", name="New queue").count() == 0
@@ -328,9 +328,9 @@ def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon],
     assert page.get_by_role("button", name="Pause").count() == 0
     page.get_by_role("link", name="Queues", exact=True).click()
     assert page.get_by_role("link", name="Settings").count() == 0
-    page.get_by_role("button", name="Forget token").click()
+    page.get_by_role("button", name="Sign out").click()
     page.get_by_label("token").fill(token(role="admin", exp=6))
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("button", name="New queue")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("expired")
     expect(page.get_by_label("token")).to_be_visible()
@@ -396,7 +396,7 @@ def test_100_000_partitions_and_queues(start_daemon: Callable[..., Daemon], visi
     expect(page.locator("tbody tr")).to_have_count(50)
     page.get_by_role("button", name="Next").click()
     expect(page.locator("tbody tr").first).to_contain_text("p000050")
-    page.get_by_label("Names that begin with").fill("p09999")
+    page.get_by_label("Name prefix").fill("p09999")
     expect(page.locator("tbody tr")).to_have_count(10)
     page.goto(f"{daemon.url}/#/queues")
     page.get_by_label("Search names").fill("q099999")

@@ -13,7 +13,7 @@ type Row = Answer<"/api/v1/consumer-groups", "get">[number];
 
 /** Paused goes before the rest: what is paused lags. */
 function State({ row }: { row: Row }): JSX.Element {
-  if (row.paused) return <Tag kind="warn">{row.pausedBy === "queue" ? "Paused with its queue" : "Paused"}</Tag>;
+  if (row.paused) return <Tag kind="warn">{row.pausedBy === "queue" ? "Queue paused" : "Paused"}</Tag>;
   return <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag>;
 }
 
@@ -21,15 +21,15 @@ export function GroupTable({ queue, search }: { queue: string; search: string })
   const offset = Number(place.value.query.get("offset")) || 0;
   const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, limit: PAGE, offset }, signal }), `${queue}\n${search}\n${offset}`, 5000);
   return <Shown of={polled}>{([found, more]) => <>
-    <Table caption="Consumer groups" rows={found} none="No group has come yet." columns={[
+    <Table caption="Consumer groups" rows={found} none="No consumer groups." columns={[
       { title: "Group", cell: (row) => <a href={to(["groups", row.name])}>{row.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{row.name}</Name>}</a> },
       { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
       { title: "State", cell: (row) => <State row={row} /> },
       { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
-      { title: "Behind by", number: true, cell: (row) => seconds(row.maxTimeLag) },
-      { title: "Partitions behind", number: true, cell: (row) => count(row.partitionsWithLag) },
+      { title: "Lag time", number: true, cell: (row) => seconds(row.maxTimeLag) },
+      { title: "Partitions with lag", number: true, cell: (row) => count(row.partitionsWithLag) },
       { title: "Partitions", number: true, cell: (row) => count(row.members) },
-      { title: "Starts at", cell: (row) => row.subscriptionMode ?? "" },
+      { title: "Subscription mode", cell: (row) => row.subscriptionMode ?? "" },
     ]} />
     <Pager offset={offset} shown={found.length} page={PAGE} more={more} />
   </>}</Shown>;
@@ -39,19 +39,19 @@ export function GroupList(): JSX.Element {
   const search = place.value.query.get("search") ?? "";
   const lagging = usePoll((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: 300, limit: 20 }, signal }), "lagging", 10_000);
   return <>
-    <Heading title="Groups and lag" />
+    <Heading title="Consumer groups" />
     <div class="filters"><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></div>
     <GroupTable queue="" search={search} />
-    <section><h2>Partitions that are more than five minutes behind</h2>
-      <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="None." columns={[
+    <section><h2>Partitions with a lag of more than 5 minutes</h2>
+      <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="No lagging partitions." columns={[
         { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> }, { title: "Queue", cell: (row) => <Name>{row.queue_name}</Name> },
         { title: "Partition", cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
-        { title: "Oldest waits", number: true, cell: (row) => seconds(row.time_lag_seconds) },
+        { title: "Lag time", number: true, cell: (row) => seconds(row.time_lag_seconds) },
       ]} />}</Shown></section>
   </>;
 }
 
-const NONE = "There is no such group any more: nothing was deleted.";
+const NONE = "The group no longer exists. Nothing was deleted.";
 const SHOWN = 100;
 /** Partitions where a group stands, of which a page shows the first; null: not known. */
 function standing(state: { members: number } | undefined, shown: unknown[]): number | null {
@@ -73,7 +73,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   return <>
     <Heading title={<><span class="quiet">Group </span><Name>{group}</Name></>} />
     <Shown of={polled}>{(found) => <>
-      {!found.length && <p class="quiet">There is no such group.</p>}
+      {!found.length && <p class="quiet">The group does not exist.</p>}
       {found.map(({ queue, state, partitions }) => <section key={queue}>
         <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a> {state && <State row={state} />}</h2><div class="actions">
           {mayWrite.value && <Press onDo={async () => {
@@ -81,37 +81,37 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
             polled.again();
           }}>{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
           {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
-          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete here</button>}</div></div>
-        <Table caption={`Partitions of ${queue}`} rows={partitions} none="It has consumed nothing here." columns={[
+          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete in this queue</button>}</div></div>
+        <Table caption={`Partitions of ${queue}`} rows={partitions} none="The group has not consumed messages of this queue." columns={[
           { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
-          { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Behind by", number: true, cell: (row) => seconds(row.timeLagSeconds) },
+          { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Lag time", number: true, cell: (row) => seconds(row.timeLagSeconds) },
           { title: "Consumed", number: true, cell: (row) => count(row.totalConsumed) },
-          { title: "Lease", cell: (row) => row.standsSince ? <Tag kind="bad">stands</Tag> : row.leaseActive ? <Tag kind="good">held</Tag> : "" },
-          { title: "Last", cell: (row) => <Time at={row.lastConsumedAt} /> },
-          { title: "Move", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
+          { title: "Lease", cell: (row) => row.standsSince ? <Tag kind="bad">blocked</Tag> : row.leaseActive ? <Tag kind="good">active</Tag> : "" },
+          { title: "Last consumed", cell: (row) => <Time at={row.lastConsumedAt} /> },
+          { title: "Actions", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
         ]} />
-        {partitions.length >= SHOWN && <p class="quiet">The first {SHOWN} partitions are shown.</p>}
+        {partitions.length >= SHOWN && <p class="quiet">Only the first {SHOWN} partitions are shown.</p>}
       </section>)}
-      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete the group everywhere</button>}
+      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete in all queues</button>}
     </>}</Shown>
-    {seeking && <Ask title={seeking.partition === undefined ? "Move the group in all partitions" : "Move the group in one partition"} verb="Move" onClose={close} onDo={async (form) => {
+    {seeking && <Ask title={seeking.partition === undefined ? "Seek in all partitions" : "Seek in one partition"} verb="Seek" onClose={close} onDo={async (form) => {
       const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };
       const names = { group, queue: seeking.queue };
-      if (seeking.partition === undefined) return `Moved in ${many((await post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", { names, body })).partitionsUpdated, "partition")}.`;
+      if (seeking.partition === undefined) return `Moved the cursors of ${many((await post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", { names, body })).partitionsUpdated, "partition")}.`;
       const done = await post("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", { names: { ...names, partition: seeking.partition }, body });
-      return done.updated ? "It was moved." : "It stood there already.";
+      return done.updated ? "The cursor was moved." : "The cursor was already at this position.";
     }}>
-      <p>What it passes over it does not get; what it goes back over it gets again.</p>
-      <Choice label="To" value={kind} values={{ end: "the end", time: "a moment", offset: "an offset" }} onChange={setKind} />
-      {kind === "time" && <Field label="Messages stored after" name="at" type="datetime-local" step={1} required />}
+      <p>Moving forward skips messages; moving back delivers them again.</p>
+      <Choice label="Position" value={kind} values={{ end: "End", time: "Time", offset: "Offset" }} onChange={setKind} />
+      {kind === "time" && <Field label="Time" name="at" type="datetime-local" step={1} required />}
       {kind === "offset" && <Field label="Offset" name="offset" type="number" min={0} required defaultValue="0" />}
     </Ask>}
-    {deleting && <Ask title="Delete the group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
+    {deleting && <Ask title="Delete group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
       if (deleting.queue === undefined) {
         if (!(await remove("/api/v1/consumer-groups/{group}", { names: { group } })).existed) throw new Error(NONE);
         go(to(["groups"]));
       } else if (!(await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } })).existed) throw new Error(NONE);
-    }}><p>Forgets where it stands{deleting.partitions === null ? "" : ` in ${many(deleting.partitions, "partition")}`}{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
+    }}><p>Deletes the cursors of the group{deleting.partitions === null ? "" : ` in ${many(deleting.partitions, "partition")}`}{deleting.queue === undefined ? " of all its queues" : ""}. Messages are kept. If the group is used again, it starts as a new group.</p></Ask>}
   </>;
 }

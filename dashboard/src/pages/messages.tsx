@@ -22,8 +22,8 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
     <pre tabIndex={0} role="region" aria-label={label}>{visibleLines(shown)}{whole ? "" : "…"}</pre>
     <div class="actions">
       <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
-      {!whole && <button type="button" onClick={() => setAll(true)}>Show all of it</button>}
-      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed"))}>Copy</button>
+      {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
+      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}>Copy</button>
       <span role="status">{copied}</span>
     </div>
   </>;
@@ -34,11 +34,11 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
   const key = JSON.stringify([queue, partition, status, hours, offset]);
   const polled = usePoll((signal) => get("/api/v1/messages", { query: { queue, partition, status, from: new Date(Date.now() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal }), key, 5000);
   return <Shown of={polled}>{(found) => <>
-    <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="There is no such message." columns={[
+    <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="No messages." columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
       { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
-      { title: "Groups done", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups}` },
+      { title: "Consumed by", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
       { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, { title: "Due", cell: (row) => row.deliverAt ? <Time at={row.deliverAt} /> : "" },
     ]} />
     <Pager offset={offset} shown={Math.min(PAGE, found.messages.length)} page={PAGE} more={found.messages.length > PAGE} />
@@ -56,9 +56,9 @@ export function MessagesPage(): JSX.Element {
     <div class="filters">
       <Search label="Queue" value={value("queue")} onChange={set("queue")} />
       <Search label="Partition" value={value("partition")} onChange={set("partition")} />
-      <Search label="In the payload" value={value("text")} onChange={set("text")} />
-      {!value("text") && <Choice label="State" value={value("status")} values={{ "": "any", pending: "pending", processing: "under delivery", completed: "consumed", dead_letter: "dead letter" }} onChange={set("status")} />}
-      <Choice label="Stored within" value={value("hours") || "24"} values={{ 1: "an hour", 24: "a day", 168: "a week", 87600: "any time" }} onChange={set("hours")} />
+      <Search label="Payload contains" value={value("text")} onChange={set("text")} />
+      {!value("text") && <Choice label="State" value={value("status")} values={{ "": "Any", pending: "Pending", processing: "In flight", completed: "Consumed", dead_letter: "Dead letter" }} onChange={set("status")} />}
+      <Choice label="Time range" value={value("hours") || "24"} values={{ 1: "Last hour", 24: "Last day", 168: "Last week", 87600: "Any time" }} onChange={set("hours")} />
     </div>
     {value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
       : <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={hours} />}
@@ -67,22 +67,22 @@ export function MessagesPage(): JSX.Element {
 }
 
 export function PushForm({ queue, onClose }: { queue: string; onClose: () => void }): JSX.Element {
-  return <Ask title="Push a message" verb="Push" onClose={onClose} onDo={async (form) => {
+  return <Ask title="Push message" verb="Push" onClose={onClose} onDo={async (form) => {
     const payload = text(form, "payload").trim() || "null";
-    try { JSON.parse(payload); } catch { throw new Error("The payload is no JSON. A text stands in quotes."); }
+    try { JSON.parse(payload); } catch { throw new Error("The payload is not valid JSON. Put text in double quotes."); }
     const item: Record<string, unknown> = { queue: text(form, "queue"), partition: text(form, "partition") || undefined, transactionId: text(form, "id") || undefined, deliverAt: moment(text(form, "at")) };
     const members = JSON.stringify(item).slice(1, -1);
     // as it was typed: JavaScript would round long numbers
     const answer: unknown = await (await send("POST", "/api/v1/push", { raw: `{"items":[{${members},"payload":${payload}}]}` })).json();
     const one = Array.isArray(answer) ? answer[0] as { status: string; transaction_id: string; error?: string } : undefined;
-    if (!one || one.status === "failed") throw new Error(one?.error ?? "It was not stored.");
-    return one.status === "duplicate" ? "This transaction id is stored already: nothing new was stored." : `It is ${one.status}, as ${one.transaction_id}.`;
+    if (!one || one.status === "failed") throw new Error(one?.error ?? "The message was not stored.");
+    return one.status === "duplicate" ? "Duplicate: a message with this transaction id already exists. Nothing was stored." : `Message ${one.transaction_id} is ${one.status}.`;
   }}>
     <Field label="Queue" name="queue" required maxLength={255} defaultValue={queue} />
     <Field label="Partition" name="partition" maxLength={255} placeholder="Default" />
     <label class="field">Payload (JSON)<textarea name="payload" spellcheck={false} defaultValue={'{"hello": "world"}'} /></label>
-    <Field label="Transaction id" name="id" maxLength={255} hint="Stored once per partition; without it one is made." />
-    <Field label="Deliver no earlier than" name="at" type="datetime-local" step={1} />
+    <Field label="Transaction id" name="id" maxLength={255} hint="Optional. Duplicates in the partition are not stored again." />
+    <Field label="Deliver at" name="at" type="datetime-local" step={1} />
   </Ask>;
 }
 
@@ -98,8 +98,8 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
   return <>
     <Heading title={<><span class="quiet">Message </span><Name>{id}</Name></>}>
       {mayWrite.value && polled.value && <>
-        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}>Retry</button>
-          : <button type="button" onClick={() => setDialog("bury")}>To the dead letters</button>}
+        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}>Redrive</button>
+          : <button type="button" onClick={() => setDialog("bury")}>Move to dead letters</button>}
         <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button></>}
     </Heading>
     <Shown of={polled}>{({ message, payload, traces }) => <>
@@ -110,23 +110,23 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
       <section><h2>Payload</h2><Payload raw={payload} label="Payload" /></section>
-      <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has come to its partition." columns={[
+      <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
         { title: "Group", cell: (row) => <Name>{row.name}</Name> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
-      <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="Nothing was noted about it." columns={[
-        { title: "When", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> },
+      <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[
+        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> },
         { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data)}</Name> }]} /></section>
     </>}</Shown>
-    {dialog === "bury" && <Ask title="Move to the dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
+    {dialog === "bury" && <Ask title="Move to dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
       const done = await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });
-      return done.moved ? undefined : "It was among the dead letters of this group already: nothing was moved.";
-    }}><p>Nobody is given it any more.</p><Field label="Group" name="group" maxLength={255} hint="Empty: consumers without a group." /><Field label="Why" name="error" maxLength={255} /></Ask>}
-    {dialog === "delete" && <Ask title="Delete the message" verb="Delete" danger onClose={() => setDialog(null)} onDo={async () => {
-      if (!(await remove("/api/v1/messages/{partition}/{transaction_id}", { names })).success) throw new Error("There is no such message any more: nothing was deleted.");
+      return done.moved ? undefined : "The message is already a dead letter of this group. Nothing was moved.";
+    }}><p>No group receives the message any more.</p><Field label="Group" name="group" maxLength={255} hint="Empty: consumers without a group." /><Field label="Reason" name="error" maxLength={255} /></Ask>}
+    {dialog === "delete" && <Ask title="Delete message" verb="Delete" danger onClose={() => setDialog(null)} onDo={async () => {
+      if (!(await remove("/api/v1/messages/{partition}/{transaction_id}", { names })).success) throw new Error("The message no longer exists. Nothing was deleted.");
       go(to(["messages"]));
-    }}><p>It goes with its dead letters and traces.</p></Ask>}
-    {dialog === "retry" && <Ask title="Retry the message" verb="Retry" onClose={() => setDialog(null)} onDo={async () => {
+    }}><p>Deletes the message with its dead letters and traces.</p></Ask>}
+    {dialog === "retry" && <Ask title="Redrive message" verb="Redrive" onClose={() => setDialog(null)} onDo={async () => {
       const done = await post("/api/v1/messages/{partition}/{transaction_id}/retry", { names });
       go(to(["messages", partition, done.newTransactionId]));
-    }}><p>It is stored as a new message of its partition, and is no dead letter any more.</p></Ask>}
+    }}><p>Pushes the message to its partition again and removes the dead letter.</p></Ask>}
   </>;
 }

@@ -61,24 +61,24 @@ export function Overview(): JSX.Element {
     <Heading title="Overview" />
     <Shown of={polled}>{(now) => <>
       <p>
-        {now.ready && !now.doubts.length ? <Tag kind="good">serving</Tag> : <Tag kind="bad">{now.ready ? "serving, with doubts" : "not serving"}</Tag>}{" "}
+        {now.ready && !now.doubts.length ? <Tag kind="good">serving</Tag> : <Tag kind="bad">{now.ready ? "serving, with database problems" : "not serving"}</Tag>}{" "}
         {now.doubts.map((one) => <Tag key={one} kind="bad">{one}</Tag>)}
-        {now.maintenance.push && <Tag kind="warn">pushes are buffered</Tag>} {now.maintenance.pop && <Tag kind="warn">pops find nothing</Tag>}
-        <span class="quiet"> {now.host}, for {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}</span>
+        {now.maintenance.push && <Tag kind="warn">push maintenance</Tag>} {now.maintenance.pop && <Tag kind="warn">delivery paused</Tag>}
+        <span class="quiet"> {now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}</span>
       </p>
       <Facts of={{
-        Backlog: now.backlog ? count(now.backlog.pending) : "–", "Under delivery": now.backlog ? count(now.backlog.processing) : "–",
-        "Oldest waits": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
+        Backlog: now.backlog ? count(now.backlog.pending) : "–", "In flight": now.backlog ? count(now.backlog.processing) : "–",
+        "Oldest message": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
         Queues: now.backlog ? count(now.backlog.queues) : "–", Partitions: now.backlog ? count(now.backlog.partitions) : "–",
-        Connections: count(now.connections), "Waiting pops": count(now.parked), "Failover buffer": count(now.buffer.pending),
+        Connections: count(now.connections), "Parked pops": count(now.parked), "Failover buffer": count(now.buffer.pending),
       }} />
-      {!now.backlog && <p class="note">The database does not answer: the backlog is not known.</p>}
+      {!now.backlog && <p class="note">The database does not answer; the backlog is unknown.</p>}
       <div class="charts">
         <Chart title="Messages per second" ring={it.rates} turn={it.turn} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
         <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push p50", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
-        <Chart title="Backlog" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "under delivery", colour: "--b", dash: [8, 4] }]} />
+        <Chart title="Backlog" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
       </div>
-      <p class="quiet">Rates and latencies are of this daemon, the backlog is of the whole database{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Nothing is asked while this tab is hidden.</p>
+      <p class="quiet">Rates and latencies are of this daemon; the backlog is of the whole database{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
     </>}</Shown>
   </>;
 }

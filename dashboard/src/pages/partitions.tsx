@@ -14,21 +14,21 @@ export function PartitionTable({ queue }: { queue: string }): JSX.Element {
   const after = query.get("after") ?? "";
   const polled = usePoll((signal) => get("/api/v1/resources/partitions", { query: { queue, prefix, after, limit: PAGE + 1 }, signal }), `${queue}\n${prefix}\n${after}`, 5000);
   return <section>
-    <div class="filters"><Search label="Names that begin with" value={prefix} onChange={(value) => alter({ prefix: value, after: undefined })} /></div>
+    <div class="filters"><Search label="Name prefix" value={prefix} onChange={(value) => alter({ prefix: value, after: undefined })} /></div>
     <Shown of={polled}>{(found) => {
       const rows = found.partitions.slice(0, PAGE);
       const last = rows.at(-1)?.name;
       return <>
-        <Table caption="Partitions" rows={rows} none="There is no such partition." columns={[
+        <Table caption="Partitions" rows={rows} none="No partitions." columns={[
           { title: "Partition", cell: (row) => <a href={to(["messages"], { queue, partition: row.name })}><Name>{row.name}</Name></a> },
           { title: "Pending", number: true, cell: (row) => count(row.stats.pending) },
-          { title: "Under delivery", number: true, cell: (row) => count(row.stats.processing) },
+          { title: "In flight", number: true, cell: (row) => count(row.stats.processing) },
           { title: "Consumed", number: true, cell: (row) => count(row.stats.completed) },
           { title: "Dead letters", number: true, cell: (row) => count(row.stats.deadLetter) },
           { title: "Stored", number: true, cell: (row) => count(row.stats.total) },
-          { title: "Made", cell: (row) => <Time at={row.createdAt} /> },
+          { title: "Created", cell: (row) => <Time at={row.createdAt} /> },
         ]} />
-        {(after || found.partitions.length > PAGE) && <nav class="pager" aria-label="Parts of the list">
+        {(after || found.partitions.length > PAGE) && <nav class="pager" aria-label="Pages of the list">
           <button type="button" disabled={!after} onClick={() => alter({ after: undefined })}>First</button>
           <button type="button" disabled={found.partitions.length <= PAGE} onClick={() => alter({ after: last })}>Next</button>
         </nav>}

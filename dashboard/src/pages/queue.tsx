@@ -40,11 +40,11 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
     </Heading>
     <Shown of={polled}>{(found) => <>
       <Facts of={{
-        Pending: count(found.totals.pending), "Under delivery": count(found.totals.processing), Consumed: count(found.totals.completed),
+        Pending: count(found.totals.pending), "In flight": count(found.totals.processing), Consumed: count(found.totals.completed),
         "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
         Namespace: found.namespace ? <Name>{found.namespace}</Name> : "–", Task: found.task ? <Name>{found.task}</Name> : "–",
       }} />
-      <nav class="tabs" aria-label="Of this queue">{Object.entries(TABS).map(([name, title]) =>
+      <nav class="tabs" aria-label="Queue sections">{Object.entries(TABS).map(([name, title]) =>
         <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
       {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={24 * 365} />
         : tab === "charts" ? <QueueCharts queue={queue} backlog={backlog.ring} turn={backlog.turn} />
@@ -52,14 +52,14 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
         : tab === "options" ? <Options queue={found} onDone={polled.again} />
         : <PartitionTable queue={queue} />}
       {dialog === "push" && <PushForm queue={queue} onClose={close} />}
-      {dialog === "clear" && <Ask title="Clear the queue" verb="Remove messages" danger confirm={queue} onClose={close} onDo={async () => {
+      {dialog === "clear" && <Ask title="Clear queue" verb="Clear" danger confirm={queue} onClose={close} onDo={async () => {
         const done = await remove("/api/v1/queues/{queue}/clear", { names: { queue } });
-        return `${many(done.count, "message")} removed.`;
-      }}><p>Removes {many(found.totals.total, "message")} stored so far, consumed or not; {count(found.totals.pending)} pending. The queue, its partitions and groups stay.</p></Ask>}
-      {dialog === "delete" && <Ask title="Delete the queue" verb="Delete" danger confirm={queue} onClose={close} onDo={async () => {
-        if (!(await remove("/api/v1/resources/queues/{queue}", { names: { queue } })).existed) throw new Error("There is no such queue any more: nothing was deleted.");
+        return `${many(done.count, "message")} deleted.`;
+      }}><p>Deletes {many(found.totals.total, "message")}, consumed or not; {count(found.totals.pending)} pending. The queue, its partitions and its groups are kept.</p></Ask>}
+      {dialog === "delete" && <Ask title="Delete queue" verb="Delete" danger confirm={queue} onClose={close} onDo={async () => {
+        if (!(await remove("/api/v1/resources/queues/{queue}", { names: { queue } })).existed) throw new Error("The queue no longer exists. Nothing was deleted.");
         go(to(["queues"]));
-      }}><p>Deletes the queue with {many(found.totals.total, "message")} ({count(found.totals.pending)} pending), {many(found.totals.deadLetter, "dead letter")}, its partitions and groups. Nobody can bring them back.</p></Ask>}
+      }}><p>Deletes the queue with {many(found.totals.total, "message")} ({count(found.totals.pending)} pending), {many(found.totals.deadLetter, "dead letter")}, its partitions and its groups. This cannot be undone.</p></Ask>}
     </>}</Shown>
   </>;
 }
@@ -72,7 +72,7 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
   const written = (value: unknown): string => value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
   return <div class="wide" role="region" aria-label="Options" tabIndex={0}>
     <table><caption class="unseen">Options of the queue</caption>
-      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">In force</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
+      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">Effective</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
       <tbody>{options.map(([name, option]) => <tr key={name}>
         <th scope="row">{name}</th><td>{written(option.value)} {option.value !== null && option.unit} {option.asked && <Tag kind="plain">set</Tag>}</td>
         <td>{option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</>}</td><td>{written(option.default)}</td>
@@ -83,13 +83,13 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
       const reset = form.get("reset") === "on";
       let value: unknown = null;
       if (!reset) {
-        try { value = JSON.parse(given); } catch { throw new Error("Write a number, true, false, or JSON."); }
+        try { value = JSON.parse(given); } catch { throw new Error("Enter a number, true, false, or JSON."); }
       }
       const options = changing === "encryptionEnabled" ? { encryption: value === true ? "on" : "off" } : { [changing]: value };
       await post("/api/v1/configure", { body: { queue: queue.name, options } });
     }}>
       <label class="field">Value {one.unit && `(${one.unit})`}<input name="value" defaultValue={one.value === null ? "" : written(one.value)} autocomplete="off" spellcheck={false} /></label>
-      {changing !== "encryptionEnabled" && <label class="field check"><input type="checkbox" name="reset" />back to the default, {written(one.default)}</label>}
+      {changing !== "encryptionEnabled" && <label class="field check"><input type="checkbox" name="reset" />Reset to the default, {written(one.default)}</label>}
     </Ask>}
   </div>;
 }

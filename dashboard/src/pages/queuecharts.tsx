@@ -5,12 +5,12 @@ import { get, type Answer } from "../api";
 import { Chart, Ring } from "../chart";
 import { usePoll } from "../poll";
 import { alter, place } from "../route";
-import { short } from "../text";
+import { many, short } from "../text";
 import { Choice, Shown } from "../ui";
 
 type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
 const EVERY_MS = 15_000;
-const RANGES: Record<string, string> = { 1: "an hour", 6: "six hours", 24: "a day", 168: "a week" };
+const RANGES: Record<string, string> = { 1: "Last hour", 6: "Last 6 hours", 24: "Last day", 168: "Last week" };
 
 /** A point for each bucket of the range: where nothing was done, none was written. */
 export function fill(ring: Ring, done: Done): void {
@@ -37,13 +37,13 @@ export function QueueCharts({ queue, backlog, turn }: { queue: string; backlog: 
     return done;
   }, `${queue}\n${hours}`, EVERY_MS);
   return <>
-    <div class="filters"><Choice label="Messages per second over" value={hours} values={RANGES} onChange={(wanted) => alter({ hours: wanted })} /></div>
+    <div class="filters"><Choice label="Time range" value={hours} values={RANGES} onChange={(wanted) => alter({ hours: wanted })} /></div>
     <Shown of={polled}>{(done) => <>
       <div class="charts">
         <Chart title="Messages per second" ring={rates.current} turn={looks.current} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
-        <Chart title="Backlog" ring={backlog} turn={turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "under delivery", colour: "--b", dash: [8, 4] }]} />
+        <Chart title="Backlog" ring={backlog} turn={turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
       </div>
-      <p class="quiet">Rates are of all daemons, by {done.bucketMinutes === 1 ? "the minute" : `${done.bucketMinutes} minutes`}. The backlog is drawn from when this page was opened, a point every five seconds, 300 of them at most.</p>
+      <p class="quiet">Rates are of all daemons, in intervals of {many(done.bucketMinutes, "minute")}. The backlog is shown since this page was opened: one point every 5 seconds, at most 300.</p>
     </>}</Shown>
   </>;
 }

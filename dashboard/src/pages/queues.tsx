@@ -20,23 +20,23 @@ export function QueueList(): JSX.Element {
     <Heading title="Queues">{mayWrite.value && <button type="button" class="main" onClick={() => setMaking(true)}>New queue</button>}</Heading>
     <div class="filters">
       <Search label="Search names" value={search} onChange={(value) => alter({ search: value, offset: undefined })} />
-      <Choice label="Order" value={sort} values={{ newest: "newest first", name: "by name", pending: "largest backlog first" }} onChange={(value) => alter({ sort: value === "newest" ? undefined : value, offset: undefined })} />
+      <Choice label="Sort by" value={sort} values={{ newest: "Newest first", name: "Name", pending: "Largest backlog first" }} onChange={(value) => alter({ sort: value === "newest" ? undefined : value, offset: undefined })} />
     </div>
     <Shown of={polled}>{([found, more]) => <>
-      <Table caption="Queues" rows={found.queues} none={search ? "No queue has this in its name." : "There is no queue yet: the first push makes one."} columns={[
+      <Table caption="Queues" rows={found.queues} none={search ? "No matching queues." : "No queues. The first push creates one."} columns={[
         { title: "Queue", cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
         { title: "State", cell: (row) => row.paused && <Tag kind="warn">paused</Tag> },
         { title: "Namespace", cell: (row) => row.namespace && <Name>{row.namespace}</Name> },
         { title: "Task", cell: (row) => row.task && <Name>{row.task}</Name> },
         { title: "Partitions", number: true, cell: (row) => count(row.partitions) },
         { title: "Pending", number: true, cell: (row) => count(row.messages.pending) },
-        { title: "Under delivery", number: true, cell: (row) => count(row.messages.processing) },
+        { title: "In flight", number: true, cell: (row) => count(row.messages.processing) },
         { title: "Stored", number: true, cell: (row) => count(row.messages.total) },
-        { title: "Made", cell: (row) => <Time at={row.createdAt} /> },
+        { title: "Created", cell: (row) => <Time at={row.createdAt} /> },
       ]} />
       <Pager offset={offset} shown={found.queues.length} page={PAGE} more={more} />
     </>}</Shown>
-    {making && <Ask title="New queue" verb="Make it" onClose={() => setMaking(false)} onDo={async (form) => {
+    {making && <Ask title="New queue" verb="Create" onClose={() => setMaking(false)} onDo={async (form) => {
       const queue = text(form, "queue");
       await post("/api/v1/configure", { body: { queue, namespace: text(form, "namespace") || undefined, task: text(form, "task") || undefined } });
       go(to(["queues", queue]));

@@ -54,18 +54,18 @@ export function FoundTable({ queue, partition, text, hours }: { queue: string; p
     return () => abort.current?.abort();
   }, [key]);
 
-  if (!queue) return <p class="quiet">Name the queue to search in.</p>;
+  if (!queue) return <p class="quiet">Enter a queue to search.</p>;
   const found = search?.key === key ? search : undefined;
   return <>
     <Problem error={error} />
     <div class="actions looked">
-      <span role="status">{found ? <>{many(found.searched, "message")} searched{found.next === null ? ", all there are." : <>, back to <Time at={found.back} />.</>}
-        {found.unreadable > 0 && ` ${many(found.unreadable, "message")} could not be read: the daemon lacks the key.`}</> : busy ? "Searching…" : ""}</span>
+      <span role="status">{found ? <>{many(found.searched, "message")} searched{found.next === null ? ". The search is complete." : <>, back to <Time at={found.back} />.</>}
+        {found.unreadable > 0 && ` ${many(found.unreadable, "message")} could not be decrypted: the daemon lacks the key.`}</> : busy ? "Searching…" : ""}</span>
       {busy && found && <button type="button" onClick={() => { abort.current?.abort(); setBusy(false); }}>Stop</button>}
-      {!busy && found?.next && <button type="button" class="main" onClick={() => void go(found)}>Go on</button>}
+      {!busy && found?.next && <button type="button" class="main" onClick={() => void go(found)}>Load more</button>}
       {!busy && error !== null && !found && <button type="button" onClick={() => void go(undefined)}>Try again</button>}
     </div>
-    {found && <Table caption="Messages found" rows={found.messages} none="None was found so far." columns={[
+    {found && <Table caption="Messages found" rows={found.messages} none="No matches so far." columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
       { title: "Partition", cell: (row) => <Name>{row.partition}</Name> }, { title: "Offset", number: true, cell: (row) => count(row.offset) },
       { title: "State", cell: (row) => <State of={row.status} /> }, { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },

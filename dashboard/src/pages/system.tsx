@@ -14,8 +14,8 @@ export function Partitions(): JSX.Element {
   const queue = place.value.query.get("queue") ?? "";
   return <>
     <Heading title="Partitions" />
-    <div class="filters"><Search label="Queue, its name in full" value={queue} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
-    {queue ? <PartitionTable queue={queue} /> : <p class="quiet">Name a queue, or choose one on the page <a href={to(["queues"])}>Queues</a>.</p>}
+    <div class="filters"><Search label="Queue (exact name)" value={queue} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
+    {queue ? <PartitionTable queue={queue} /> : <p class="quiet">Enter a queue, or choose one on the page <a href={to(["queues"])}>Queues</a>.</p>}
   </>;
 }
 
@@ -26,15 +26,15 @@ export function Scheduled(): JSX.Element {
   const polled = usePoll((signal) => get("/api/v1/messages/scheduled", { query: { queue, limit: PAGE + 1, offset }, signal }), `${queue}\n${offset}`, 5000);
   return <>
     <Heading title="Scheduled messages" />
-    <div class="filters"><Search label="Queue, its name in full" value={queue} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
+    <div class="filters"><Search label="Queue (exact name)" value={queue} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
     <Shown of={polled}>{(found) => <>
-      <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none="No message waits for its moment." columns={[
+      <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none="No scheduled messages." columns={[
         { title: "Due", cell: (row) => <Time at={row.deliverAt} /> }, { title: "In", number: true, cell: (row) => seconds(Math.max(0, (Date.parse(row.deliverAt) - Date.now()) / 1000)) },
         { title: "Queue", cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
         { title: "Messages", number: true, cell: (row) => count(row.messages) },
         { title: "First", cell: (row) => row.transactionId === null ? "" : <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> }]} />
       <Pager offset={offset} shown={Math.min(PAGE, found.scheduled.length)} page={PAGE} more={found.scheduled.length > PAGE} />
-      <p class="quiet">Messages with a moment of their own. Queues with <code>delayedProcessing</code> delay theirs besides.</p>
+      <p class="quiet">Messages with a delivery time. Delays by <code>delayedProcessing</code> are not shown.</p>
     </>}</Shown>
   </>;
 }
@@ -45,11 +45,11 @@ export function Streams(): JSX.Element {
   return <>
     <Heading title="Streams" />
     <Shown of={polled}>{([found, more]) => <>
-      <Table caption="Streams" rows={found.queries} none="No stream is registered." columns={[
-        { title: "Stream", cell: (row) => <Name>{row.name}</Name> }, { title: "From", cell: (row) => <a href={to(["queues", row.source_queue])}><Name>{row.source_queue}</Name></a> },
-        { title: "Into", cell: (row) => row.sink_queue ? <a href={to(["queues", row.sink_queue])}><Name>{row.sink_queue}</Name></a> : "–" },
-        { title: "Keys of state", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },
-        { title: "Registered", cell: (row) => <Time at={row.created_at} /> }, { title: "Again", cell: (row) => <Time at={row.updated_at} /> }]} />
+      <Table caption="Streams" rows={found.queries} none="No streams." columns={[
+        { title: "Stream", cell: (row) => <Name>{row.name}</Name> }, { title: "Source", cell: (row) => <a href={to(["queues", row.source_queue])}><Name>{row.source_queue}</Name></a> },
+        { title: "Sink", cell: (row) => row.sink_queue ? <a href={to(["queues", row.sink_queue])}><Name>{row.sink_queue}</Name></a> : "–" },
+        { title: "State keys", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },
+        { title: "Registered", cell: (row) => <Time at={row.created_at} /> }, { title: "Last registered", cell: (row) => <Time at={row.updated_at} /> }]} />
       <Pager offset={offset} shown={found.queries.length} page={PAGE} more={more} />
     </>}</Shown>
   </>;
@@ -60,15 +60,15 @@ export function Daemons(): JSX.Element {
   const past = usePoll((signal) => get("/api/v1/analytics/worker-metrics", { signal, query: { from: new Date(Date.now() - 6e5).toISOString() } }), "workers", 15_000);
   return <>
     <Heading title="Daemons" />
-    <section><h2>The one that answers</h2><Shown of={now}>{(one) => <Facts of={{
+    <section><h2>This daemon</h2><Shown of={now}>{(one) => <Facts of={{
       Host: <Name>{one.host}</Name>, Version: one.version, State: one.ready ? <Tag kind="good">serving</Tag> : <Tag kind="bad">not serving</Tag>,
-      "Wrong with the database": one.doubts.length ? one.doubts.join(", ") : "nothing", Since: <Time at={one.startedAt} />, Memory: bytes(one.residentBytes),
-      "Processor time": seconds(one.cpuSeconds), Connections: count(one.connections), "Waiting pops": count(one.parked), "Database errors": count(one.dbErrors),
+      Database: one.doubts.length ? one.doubts.join(", ") : "healthy", "Running since": <Time at={one.startedAt} />, Memory: bytes(one.residentBytes),
+      "CPU time": seconds(one.cpuSeconds), Connections: count(one.connections), "Parked pops": count(one.parked), "Database errors": count(one.dbErrors),
     }} />}</Shown></section>
-    <section><h2>All that wrote figures in the last minutes</h2><Shown of={past}>{(found) => <Table caption="Workers" rows={found.workers} none="None has written figures yet: the first come a minute after the start." columns={[
+    <section><h2>Workers of all daemons</h2><Shown of={past}>{(found) => <Table caption="Workers" rows={found.workers} none="No metrics yet. The first are written a minute after the start." columns={[
       { title: "Host", cell: (row) => <Name>{row.hostname}</Name> }, { title: "Worker", number: true, cell: (row) => count(row.workerId) },
-      { title: "Loop lag, ms", number: true, cell: (row) => `${row.avgEventLoopLagMs} (most ${row.maxEventLoopLagMs})` }, { title: "Free connections", number: true, cell: (row) => `${row.freeSlots} of ${row.dbConnections}` },
-      { title: "Jobs waiting", number: true, cell: (row) => count(row.jobQueueSize) }, { title: "Messages", number: true, cell: (row) => count(row.messagesProcessed) }, { title: "Seen", cell: (row) => <Time at={row.lastSeen} /> }]} />}</Shown></section>
+      { title: "Loop lag, ms", number: true, cell: (row) => `${row.avgEventLoopLagMs} (max ${row.maxEventLoopLagMs})` }, { title: "Free connections", number: true, cell: (row) => `${row.freeSlots} of ${row.dbConnections}` },
+      { title: "Jobs waiting", number: true, cell: (row) => count(row.jobQueueSize) }, { title: "Messages", number: true, cell: (row) => count(row.messagesProcessed) }, { title: "Last seen", cell: (row) => <Time at={row.lastSeen} /> }]} />}</Shown></section>
   </>;
 }
 
@@ -85,13 +85,13 @@ export function Doctor(): JSX.Element {
     }
   }, "doctor", 60_000);
   return <>
-    <Heading title="Doctor"><button type="button" onClick={polled.again}>Look again</button></Heading>
+    <Heading title="Doctor"><button type="button" onClick={polled.again}>Check again</button></Heading>
     <Shown of={polled}>{(found) => found === null ? <p class="note">This daemon has no doctor: <code>GET /api/v1/system/doctor</code> answers 404.</p> : <>
-      <p><Tag kind={LEVELS[found.status] ?? "plain"}>{found.status}</Tag> <span class="quiet">looked at <Time at={found.timestamp} />: {found.checks.join(", ")}</span></p>
-      {!found.findings.length && <p>Nothing was found.</p>}
+      <p><Tag kind={LEVELS[found.status] ?? "plain"}>{found.status}</Tag> <span class="quiet">checked <Time at={found.timestamp} />: {found.checks.join(", ")}</span></p>
+      {!found.findings.length && <p>No problems found.</p>}
       {found.findings.map((one, at) => <section key={at} class="chart">
         <h2><Tag kind={LEVELS[one.level] ?? "plain"}>{one.level}</Tag> <Name>{one.title}</Name></h2>
-        <p>{visibleLines(one.evidence)}</p><p><b>What to do:</b> {visibleLines(one.advice)}</p>
+        <p>{visibleLines(one.evidence)}</p><p><b>Advice:</b> {visibleLines(one.advice)}</p>
       </section>)}
     </>}</Shown>
   </>;
@@ -106,13 +106,13 @@ export function Maintenance(): JSX.Element {
     <Shown of={polled}>{(now) => {
       const on = switching === "push" ? now.maintenanceMode : now.popMaintenanceMode;
       return <>
-        <Facts of={{ Pushes: now.maintenanceMode ? <Tag kind="warn">buffered</Tag> : <Tag kind="good">stored</Tag>, Pops: now.popMaintenanceMode ? <Tag kind="warn">find nothing</Tag> : <Tag kind="good">served</Tag>,
-          "In the failover buffer": count(now.bufferedMessages), Quarantined: count(now.bufferStats.failedCount), "Database answers": now.bufferStats.dbHealthy ? "yes" : "no" }} />
-        <div class="actions"><button type="button" onClick={() => setSwitching("push")}>{now.maintenanceMode ? "Store pushes again" : "Buffer all pushes"}</button>
-          <button type="button" onClick={() => setSwitching("pop")}>{now.popMaintenanceMode ? "Serve pops again" : "Let pops find nothing"}</button></div>
-        {switching && <Ask title={switching === "push" ? "Pushes" : "Pops"} verb={on ? "Switch off" : "Switch on"} danger={!on} onClose={close} onDo={async () => {
+        <Facts of={{ Pushes: now.maintenanceMode ? <Tag kind="warn">buffered</Tag> : <Tag kind="good">stored</Tag>, Pops: now.popMaintenanceMode ? <Tag kind="warn">paused</Tag> : <Tag kind="good">delivered</Tag>,
+          "Failover buffer": count(now.bufferedMessages), Quarantined: count(now.bufferStats.failedCount), "Database available": now.bufferStats.dbHealthy ? "yes" : "no" }} />
+        <div class="actions"><button type="button" onClick={() => setSwitching("push")}>{now.maintenanceMode ? "Stop buffering pushes" : "Buffer all pushes"}</button>
+          <button type="button" onClick={() => setSwitching("pop")}>{now.popMaintenanceMode ? "Resume all delivery" : "Pause all delivery"}</button></div>
+        {switching && <Ask title={switching === "push" ? "Push maintenance" : "Pop maintenance"} verb={on ? "Switch off" : "Switch on"} danger={!on} onClose={close} onDo={async () => {
           await post(switching === "push" ? "/api/v1/system/maintenance" : "/api/v1/system/maintenance/pop", { body: { enabled: !on } });
-        }}><p>{switching === "push" ? (on ? "Buffered messages are drained." : "Every push of every daemon goes into its failover buffer until this is switched off.") : (on ? "Pops of every daemon are served again." : "Pops of every daemon find nothing until this is switched off.")}</p></Ask>}
+        }}><p>{switching === "push" ? (on ? "The daemons store buffered messages, and new pushes, in the database." : "Every daemon stores pushes in its failover buffer until you switch this off.") : (on ? "All daemons deliver messages again." : "No daemon delivers messages until you switch this off.")}</p></Ask>}
       </>;
     }}</Shown>
   </>;
@@ -125,10 +125,10 @@ export function SettingsPage(): JSX.Element {
   return <>
     <Heading title="Settings" />
     <div class="filters"><Search label="Search" value={search} onChange={setSearch} />
-      <label class="field check"><input type="checkbox" checked={changed} onChange={(event) => setChanged(event.currentTarget.checked)} />only those that are not the default</label></div>
-    <Shown of={polled}>{(found) => <Table caption="Settings" none="None." rows={found.filter((one) => (!changed || one.changed) && `${one.name} ${one.about}`.toLowerCase().includes(search.toLowerCase()))} columns={[
+      <label class="field check"><input type="checkbox" checked={changed} onChange={(event) => setChanged(event.currentTarget.checked)} />Only changed settings</label></div>
+    <Shown of={polled}>{(found) => <Table caption="Settings" none="No matching settings." rows={found.filter((one) => (!changed || one.changed) && `${one.name} ${one.about}`.toLowerCase().includes(search.toLowerCase()))} columns={[
       { title: "Setting", cell: (row) => <>{row.name} {row.changed && <Tag kind="plain">changed</Tag>}</> }, { title: "Value", cell: (row) => row.value === "" ? "–" : <><Name>{row.value}</Name> {row.unit}</> },
-      { title: "From", cell: (row) => row.origin }, { title: "What it does", cell: (row) => row.about }]} />}</Shown>
-    <p class="quiet">Secrets are masked. They are changed where the daemon is started.</p>
+      { title: "Origin", cell: (row) => row.origin }, { title: "Description", cell: (row) => row.about }]} />}</Shown>
+    <p class="quiet">Secrets are masked. Settings are changed in the daemon's configuration.</p>
   </>;
 }

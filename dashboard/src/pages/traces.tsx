@@ -16,11 +16,11 @@ function TraceNames(): JSX.Element {
   const polled = usePoll((signal) => get("/api/v1/traces/names", { query: { limit: PAGE, offset }, signal }), String(offset), 10_000);
   return <>
     <Heading title="Traces" />
-    <div class="filters"><Search label="A name, in full" value="" onChange={(value) => { if (value) go(to(["traces", value])); }} /></div>
+    <div class="filters"><Search label="Name (exact)" value="" onChange={(value) => { if (value) go(to(["traces", value])); }} /></div>
     <Shown of={polled}>{(found) => <>
-      <Table caption="Names of traces" rows={found.trace_names} none="Nothing was noted yet." columns={[
+      <Table caption="Trace names" rows={found.trace_names} none="No traces." columns={[
         { title: "Name", cell: (row) => <a href={to(["traces", row.trace_name])}><Name>{row.trace_name}</Name></a> },
-        { title: "Notes", number: true, cell: (row) => count(row.trace_count) }, { title: "Messages", number: true, cell: (row) => count(row.message_count) }, { title: "Last", cell: (row) => <Time at={row.last_seen} /> }]} />
+        { title: "Traces", number: true, cell: (row) => count(row.trace_count) }, { title: "Messages", number: true, cell: (row) => count(row.message_count) }, { title: "Last seen", cell: (row) => <Time at={row.last_seen} /> }]} />
       <Pager offset={offset} shown={found.trace_names.length} page={PAGE} more={offset + found.trace_names.length < found.total} />
     </>}</Shown>
   </>;
@@ -32,8 +32,8 @@ function TraceOf({ name }: { name: string }): JSX.Element {
   return <>
     <Heading title={<><span class="quiet">Trace </span><Name>{name}</Name></>}><a class="button" href={to(["traces"])}>All names</a></Heading>
     <Shown of={polled}>{(found) => <>
-      <Table caption="Notes" rows={found.traces} none="Nothing was noted under this name." columns={[
-        { title: "When", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> },
+      <Table caption="Traces" rows={found.traces} none="No traces with this name." columns={[
+        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> },
         { title: "Queue", cell: (row) => <Name>{row.queue_name ?? "(deleted)"}</Name> },
         { title: "Message", cell: (row) => <a href={to(["messages", row.partition_id, row.transaction_id])}><Name>{row.transaction_id}</Name></a> },
         { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data).slice(0, 2000)}</Name> }]} />
