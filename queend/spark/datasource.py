@@ -56,14 +56,14 @@ class QueendDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
-            raise OptionError('a queue is never overwritten: use mode("append")')
+            raise OptionError('a queue cannot be overwritten: use mode("append")')
         writer = BatchWriter(SinkSettings.of(Options(self.options)), schema)
         reach(writer.settings.link)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
-            raise OptionError('a queue is never overwritten: use outputMode("append") or "update"')
+            raise OptionError('a queue cannot be overwritten: use outputMode("append") or "update"')
         writer = StreamWriter(SinkSettings.of(Options(self.options)), schema)
         reach(writer.settings.link)
         return writer

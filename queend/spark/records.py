@@ -51,7 +51,7 @@ class Columns:
         for field in schema.fields:
             kind = KINDS.get(field.name)
             if kind is None:
-                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(KINDS)}')
+                raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(KINDS)}')
             said = field.dataType.simpleString()
             if said != kind and said not in ALSO.get(field.name, ()):
                 raise SchemaError(f'column "{field.name}" is {kind}, not {said}')

@@ -56,7 +56,7 @@ class Options:
         except ValueError:
             number = low - 1
         if not low <= number <= high:
-            raise OptionError(f'option "{name}" must be a whole number from {low} to {high}, not "{value}"')
+            raise OptionError(f'option "{name}" must be an integer from {low} to {high}, not "{value}"')
         return number
 
     def maybe(self, name: str, low: int = 0) -> int | None:
@@ -99,8 +99,8 @@ class LinkSettings:
                      if one.strip())
         for url in urls:
             if not _address(url):
-                raise OptionError(f'option "url" must be addresses like http://host:6632, with commas between; "{url}" '
-                                  'is none')
+                raise OptionError('option "url" must be a list of URLs like http://host:6632, separated by commas; '
+                                  f'"{url}" is invalid')
         if not urls:
             raise OptionError('option "url" is empty')
         token, file = options.text("token"), options.text("tokenFile")
@@ -115,7 +115,7 @@ class LinkSettings:
                 ca = Path(ca).read_text()
                 ssl.create_default_context(cadata=ca)
             except (OSError, ssl.SSLError) as error:
-                raise OptionError(f'option "ca" must be a file of certificates in PEM: {error}') from None
+                raise OptionError(f'option "ca" must be a file of CA certificates in PEM format: {error}') from None
         return cls(urls, token, ca, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000,
                    options.whole("retryTimeoutMs", 120_000, 0, 86_400_000) / 1000, options.maybe("retries"),
                    options.whole("retryMs", 100, 1, 60_000) / 1000)
@@ -142,10 +142,10 @@ class SinkSettings:
         queue, path = options.text("deadLetterQueue"), options.text("deadLetterPath")
         if options.choice("onError", "fail", "deadletter") == "fail":
             if queue or path:
-                raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" needs '
+                raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" requires '
                                   'onError=deadletter')
         elif bool(queue) == bool(path):
-            raise OptionError('onError=deadletter needs one of the options "deadLetterQueue" and "deadLetterPath"')
+            raise OptionError('onError=deadletter requires the option "deadLetterQueue" or "deadLetterPath"')
         link = LinkSettings.of(options)
         compression = options.choice("compression", "auto", "zstd", "none")
         if compression == "auto":    # compression gains nothing on the local machine

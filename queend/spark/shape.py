@@ -47,18 +47,18 @@ class Shape:
         for field in schema.fields:
             known = next((one for one in COLUMNS if one.lower() == field.name.lower()), None)
             if known is None:
-                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(COLUMNS)}. Drop it, or '
-                                  'put it into value')
+                raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(COLUMNS)}. Drop '
+                                  'it, or put it into value')
             kind = field.dataType.typeName()
             if kind not in COLUMNS[known] and kind != "void":
                 raise SchemaError(f'column "{field.name}" is {kind}; it must be {" or ".join(sorted(COLUMNS[known]))}')
             found[known] = field.name
         if "value" not in found:
-            raise SchemaError('there is no column "value" (string or binary with JSON text, or a struct)')
+            raise SchemaError('column "value" is missing (string or binary with JSON text, or a struct)')
         if "queue" in found and "topic" in found:
-            raise SchemaError('there are both "queue" and "topic"; they mean the same')
+            raise SchemaError('give either "queue" or "topic", not both')
         if not queue and "queue" not in found and "topic" not in found:
-            raise SchemaError('no queue is named: set the option "queue", or add a column "queue"')
+            raise SchemaError('no queue is given: set the option "queue", or add a column "queue"')
         return cls(found["value"], found.get("queue") or found.get("topic"), found.get("partition"), found.get("key"),
                    found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"))
 

@@ -58,19 +58,19 @@ class SourceSettings:
     def of(cls, options: Options, streaming: bool) -> SourceSettings:
         given = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
         if len(given) > 1:
-            raise OptionError(f'options "{given[0]}" and "{given[1]}" exclude each other')
+            raise OptionError(f'options "{given[0]}" and "{given[1]}" cannot be combined')
         queues = tuple(one.strip() for one in (options.text("subscribe") or "").split(",") if one.strip())
         if not given and options.text("queue"):
             queues = (options.text("queue") or "",)
         elif not given:
-            raise OptionError('no queue is named: set the option "subscribe" (names with commas between), '
+            raise OptionError('no queue is given: set the option "subscribe" (names separated by commas), '
                               '"subscribePattern" or "assign"')
         pattern, assigned = options.text("subscribePattern"), None
         if pattern:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise OptionError(f'option "subscribePattern" is no regular expression: {error}') from None
+                raise OptionError(f'option "subscribePattern" is not a regular expression: {error}') from None
         if options.text("assign"):
             try:
                 values = json.loads(options.text("assign") or "")

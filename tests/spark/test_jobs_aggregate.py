@@ -102,9 +102,9 @@ def test_a_table(spark: SparkSession, daemon: Daemon, client: Client, queue: str
 
 
 @pytest.mark.parametrize(("given", "text"), [
-    ({"to": None}, "name one place for the result"), ({"session": "5 minutes"}, "name one kind of window"),
-    ({"window": None, "session": "1 minute", "slide": "1 minute"}, "does not slide"),
-    ({"time": "at"}, 'the time "at" is bigint; it must be a timestamp'), ({"window": "five"}, "five"),
+    ({"to": None}, "give one target for the result"), ({"session": "5 minutes"}, "give one kind of window"),
+    ({"window": None, "session": "1 minute", "slide": "1 minute"}, "cannot slide"),
+    ({"time": "at"}, 'the time "at" is bigint; expected a timestamp'), ({"window": "five"}, "five"),
     ({"schema": "customer strin"}, "strin"),
     ({"select": ("sum(euros)",)}, "with name `euros` cannot be resolved"),
 ], ids=["place", "kinds", "slide", "time", "window", "schema", "column"])

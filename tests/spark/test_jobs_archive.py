@@ -154,7 +154,7 @@ def test_a_queue_that_goes_in_the_middle(spark: SparkSession, daemon: Daemon, cl
         if "batch 1" in text:
             client.delete(queue)
             client.push(queue, *range(1000, 1030))
-    with pytest.raises(JobError, match="was deleted and made again meanwhile"):
+    with pytest.raises(JobError, match="was deleted and created again during the run"):
         archive(spark, queue, str(tmp_path / "cold"), batch_rows=10, say=swap, url=daemon.url)
     assert rows(read(spark, queue, str(tmp_path / "cold"), hot=False)) == {"Default": [(n, n) for n in range(10)]}
 
@@ -328,14 +328,14 @@ def test_a_full_disk(daemon: Daemon, spark: SparkSession, client: Client, queue:
     with Job(tmp_path / "run", "archive", queue, f"{cold}.full", "--url", daemon.url,
              before=("unshare", "-rm", "sh", "-c", script, "-")) as run:
         text = run.failed()
-    assert "No space left on device. Nothing of this batch counts; what was archived before stays" in text
+    assert "No space left on device. This batch was dropped; earlier batches are kept" in text
     assert rows(read(spark, queue, str(cold), hot=False)) == {"Default": [(n, n) for n in range(10)]}
 
 
 @pytest.mark.parametrize(("target", "text"),
-                         [("nofs://x/y", 'is no folder Spark can use: No FileSystem for scheme "nofs"'),
-                          ("/proc/nothing", "/proc/nothing cannot be written: No such file"),
-                                              ("/dev/null", "/dev/null cannot be written: ")],
+                         [("nofs://x/y", "nofs://x/y': No FileSystem for scheme \"nofs\""),
+                          ("/proc/nothing", "cannot write /proc/nothing: No such file"),
+                                              ("/dev/null", "cannot write /dev/null: ")],
                          ids=["scheme", "proc", "file"])
 def test_where_nothing_can_be_written(store: Run, client: Client, queue: str, spark: SparkSession, daemon: Daemon,
                                       target: str, text: str) -> None:

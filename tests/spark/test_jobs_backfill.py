@@ -60,13 +60,13 @@ def test_a_table(spark: SparkSession, shop: Postgres, daemon: Daemon, client: Cl
 
 @pytest.mark.parametrize(("given", "text"), [
     ({"table": "orders_"}, 'relation "orders_" does not exist'),
-    ({"id": ("nr",)}, 'the table has no column "nr"; there are id, customer, cents, day'),
-    ({"id": ()}, "say which columns tell the rows apart"),
+    ({"id": ("nr",)}, 'the table has no column "nr"; its columns are id, customer, cents, day'),
+    ({"id": ()}, "name the columns of the primary key"),
     ({"jdbc": "jdbc:postgresql://127.0.0.1:1/x"}, "Connection refused"),
-    ({"driver": "org.example.Driver"}, "there is no JDBC driver org.example.Driver"),
+    ({"driver": "org.example.Driver"}, "the JDBC driver org.example.Driver was not found"),
     ({"where": "pric > 1"}, "with name `pric` cannot be resolved"),
     ({"user": "keeper"}, "password"), ({"split": "customer"}, 'the column "customer" is string: only numbers, dates '
-                                                              'and times can be cut'),
+                                                              'and times can be split'),
     ({"split": "x"}, 'no column "x"'),
 ], ids=["table", "column", "key", "server", "driver", "where", "user", "split", "nothing"])
 def test_what_cannot_be_is_said(spark: SparkSession, shop: Postgres, daemon: Daemon, queue: str, given: dict,

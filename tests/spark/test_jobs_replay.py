@@ -66,14 +66,14 @@ def test_any_query(spark: SparkSession, daemon: Daemon, client: Client, queue: s
 
 
 @pytest.mark.parametrize(("given", "text"), [
-    ({}, "nothing to replay: name an archive or a query"),
-    ({"archive": "x"}, "an archive may have several queues: say which one"),
+    ({}, "nothing to replay: give an archive or a query"),
+    ({"archive": "x"}, "the archive may have several queues: name one"),
     ({"sql": "SELEC 1"}, "Syntax error at or near 'SELEC'"),
     ({"sql": "SELECT 1 AS x"},
      "A column, variable, or function parameter with name `value` cannot be resolved. Did you mean one of the "
      "following? [`x`]."),
-    ({"sql": "SELECT 1 AS value"}, '"value" is integer; a value must be JSON text'),
-    ({"sql": "SELECT '1' AS value", "keep_ids": True}, 'has no column "transactionId" that could be kept'),
+    ({"sql": "SELECT 1 AS value"}, '"value" is integer; expected JSON text'),
+    ({"sql": "SELECT '1' AS value", "keep_ids": True}, 'has no column "transactionId" to keep'),
     ({"sql": "SELECT '{bad' AS value"}, "answered 400: Invalid JSON"),
     ({"sql": "SELECT * FROM parquet.`/nowhere/at/all`"}, "Path does not exist"),
 ], ids=["nothing", "which", "syntax", "column", "type", "ids", "json", "path"])

@@ -149,16 +149,16 @@ def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: C
 
 
 @pytest.mark.parametrize(("columns", "options", "text"), [
-    ("'1' x", {}, 'column "x" is none a queue has; there are value, queue'),
+    ("'1' x", {}, 'unknown column "x"; the columns of a queue are value, queue'),
     ("1 value", {}, 'column "value" is integer; it must be'),
-    ("'1' queue", {}, 'there is no column "value"'),
-    ("'1' value", {"queue": ""}, 'no queue is named: set the option "queue"'),
+    ("'1' queue", {}, 'column "value" is missing'),
+    ("'1' value", {"queue": ""}, 'no queue is given: set the option "queue"'),
     ("'1' value", {"batchrow": 3}, 'there is no option "batchrow"; did you mean batchRows?'),
-    ("'1' value", {"batchRows": 0}, 'option "batchRows" must be a whole number from 1 to 10000, not "0"'),
-    ("'1' value", {"url": "localhost:1"}, '"localhost:1" is none'),
-    ("'1' value", {"url": "http://[::1"}, '"http://[::1" is none'),
-    ("'1' value", {"url": "http://127.0.0.1:port"}, '"http://127.0.0.1:port" is none'),
-    ("'1' value", {"onError": "deadletter"}, 'onError=deadletter needs one of the options'),
+    ("'1' value", {"batchRows": 0}, 'option "batchRows" must be an integer from 1 to 10000, not "0"'),
+    ("'1' value", {"url": "localhost:1"}, '"localhost:1" is invalid'),
+    ("'1' value", {"url": "http://[::1"}, '"http://[::1" is invalid'),
+    ("'1' value", {"url": "http://127.0.0.1:port"}, '"http://127.0.0.1:port" is invalid'),
+    ("'1' value", {"onError": "deadletter"}, 'onError=deadletter requires the option'),
     ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, 'set the option "url" to its address'),
 ])
 def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str, columns: str, options: dict,

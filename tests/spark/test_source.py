@@ -75,7 +75,7 @@ def test_columns_that_are_wanted(read: Read, client: Client, queue: str) -> None
     assert tuple(row) == ('{"n": 1}', 0, 1)
     with pytest.raises(Exception, match='column "offset" is bigint, not string'):
         read("offset string").collect()
-    with pytest.raises(Exception, match='column "payload" is none a queue has'):
+    with pytest.raises(Exception, match='unknown column "payload"'):
         read("payload string").collect()
 
 
@@ -160,10 +160,10 @@ def test_encrypted_queues_are_read(spark: SparkSession, start_daemon: Callable[.
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"subscribe": ""}, 'no queue is named: set the option "subscribe"'),
-    ({"subscribe": "a", "assign": '{"a": ["b"]}'}, 'options "subscribe" and "assign" exclude each other'),
+    ({"subscribe": ""}, 'no queue is given: set the option "subscribe"'),
+    ({"subscribe": "a", "assign": '{"a": ["b"]}'}, 'options "subscribe" and "assign" cannot be combined'),
     ({"subscribe": "nobody's"}, "there is no queue \"nobody's\""),
-    ({"subscribePattern": "("}, 'option "subscribePattern" is no regular expression'),
+    ({"subscribePattern": "("}, 'option "subscribePattern" is not a regular expression'),
     ({"startingOffsets": "newest"}, 'option "startingOffsets" must be like {"orders": {"customer-7": 42}}'),
     ({"startingOffsets": "latest"}, 'cannot be latest in a batch'),
     ({"startingOfset": "earliest"}, 'there is no option "startingofset"; did you mean startingOffsets?'),

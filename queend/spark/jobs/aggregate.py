@@ -29,12 +29,12 @@ def aggregate(spark: SparkSession, queue: str, checkpoint: str, *, to: str | Non
     present records were read; otherwise it runs until it is stopped. most: records of a micro-batch."""
     progress = Progress(spark, f"aggregate {queue}", say)
     if (to is None) == (table is None):
-        raise JobError("name one place for the result: a queue or a table")
+        raise JobError("give one target for the result: a queue or a table")
     if (window is None) == (session is None):
-        raise JobError('name one kind of window: window (with slide it slides), like "5 minutes", or session, the '
-                       'pause that ends it')
+        raise JobError('give one kind of window: window (with slide: sliding), like "5 minutes", or session, the gap '
+                       'that ends it')
     if slide and session:
-        raise JobError("a session window does not slide")
+        raise JobError("a session window cannot slide")
     query = None
     try:
         with failing(f"queue {queue!r}"):
@@ -62,12 +62,13 @@ def _same(spark: SparkSession, checkpoint: str, asked: dict[str, Any]) -> str:
         before = json.loads(store.read("queend.json"))
         name = before["job"]
     except OSError as error:
-        raise JobError(f"{store} cannot be written: {error.strerror or error}") from None
+        raise JobError(f"cannot write {store}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError):
-        raise JobError(f"{store}/queend.json is damaged; it says what the checkpoint is of") from None
+        raise JobError(f"{store}/queend.json is damaged; it describes the job of the checkpoint") from None
     changed = [name for name, value in asked.items() if before.get(name) != value]
     if changed:
-        raise JobError(f"{store} is the checkpoint of another job: {', '.join(changed)} differ. Give this one its own")
+        raise JobError(f"{store} is the checkpoint of another job: {', '.join(changed)} differ. Use another checkpoint "
+                       "directory")
     return name
 
 
@@ -90,7 +91,7 @@ def _events(spark: SparkSession, link: dict[str, str], queue: str, schema: str |
     rows = rows.where(where) if where else rows
     rows = rows.withColumn("_time", F.expr(time))
     if rows.schema["_time"].dataType.typeName() not in ("timestamp", "timestamp_ntz"):
-        raise JobError(f'the time "{time}" is {rows.schema["_time"].dataType.simpleString()}; it must be a timestamp, '
+        raise JobError(f'the time "{time}" is {rows.schema["_time"].dataType.simpleString()}; expected a timestamp, '
                        'like timestamp_seconds(at)')
     return rows.observe("queend", F.count(F.lit(1)).alias("rows"),
                         F.count(F.when(F.col("_time").isNull(), 1)).alias("untimed"))
@@ -117,7 +118,7 @@ def _start(windows: DataFrame, job: str, checkpoint: str, to: str | None, table:
         files = windows.writeStream.format("parquet").options(checkpointLocation=where, path=table)
         return files.outputMode("append").trigger(**trigger).start()
     if to is None:
-        raise JobError("no queue is named")
+        raise JobError("no queue is given")
     names = [F.col(f"`{one}`") for one in windows.columns[2:2 + bys]]
     partition = F.expr(key).cast("string") if key else names[0].cast("string") if names else F.lit("Default")
     # A window is written once per key: that is its id. The order of rows after a shuffle differs each time.

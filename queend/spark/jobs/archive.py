@@ -65,7 +65,7 @@ def begun(store: Store, head: Head) -> Manifest:
         try:
             manifest.commit(entry)
         except OSError as error:
-            raise JobError(f"{store} cannot be written: {error.strerror or error}") from None
+            raise JobError(f"cannot write {store}: {error.strerror or error}") from None
         except JobError:
             manifest = Manifest(store, head.queue)    # another run has just begun
     if manifest.identity != head.identity:
@@ -144,8 +144,8 @@ def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, s
             pass
         if beaten:
             raise manifest.beaten() from None
-        raise JobError(f"queue {head.queue!r} into {store}: {told(error)}. Nothing of this batch counts; what was "
-                       "archived before stays") from error
+        raise JobError(f"queue {head.queue!r} into {store}: {told(error)}. This batch was dropped; earlier batches are "
+                       "kept") from error
     _settle(manifest)
     return entry
 

@@ -35,17 +35,18 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
 
     progress = Progress(spark, f"backfill {job}", say)
     if not id:
-        raise JobError("say which columns tell the rows apart: without them a second run would store them twice")
+        raise JobError("name the columns of the primary key with --id: without them a second run would store all rows "
+                       "again")
     connection = {"url": jdbc, "driver": driver, "fetchsize": str(fetch), **({"user": user} if user else {}),
                   **({"password": password} if password else {})}
     try:
         schema = spark.read.format("jdbc").options(**connection, dbtable=table).load().schema
         for name in (*id, *((split,) if split else ())):
             if name not in schema.names:
-                raise JobError(f'the table has no column "{name}"; there are {", ".join(schema.names)}')
+                raise JobError(f'the table has no column "{name}"; its columns are {", ".join(schema.names)}')
         if split and not _number(schema, (split,)):
             raise JobError(f'the column "{split}" is {schema[split].dataType.simpleString()}: only numbers, dates and '
-                           'times can be cut into parts')
+                           'times can be split into parts')
         rows = _read(spark, connection, table, where, split or _number(schema, id),
                      parts or spark.sparkContext.defaultParallelism)
         progress.say(f"{table} is read in {rows.rdd.getNumPartitions()} parts")
@@ -65,7 +66,7 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
     except Exception as error:  # noqa: BLE001
         text = told(error)
         if "ClassNotFound" in text or driver in text:
-            text = (f"there is no JDBC driver {driver}: --jar names the file that has it (Debian's "
+            text = (f"the JDBC driver {driver} was not found: use --jar to name its JAR file (Debian's "
                     f"libpostgresql-jdbc-java has {JAR})")
         raise JobError(f"table {table}: {text}") from error
 

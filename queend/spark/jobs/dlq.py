@@ -106,7 +106,7 @@ def revive(spark: SparkSession, where: str, queue: str | None = None, group: str
                                      {"queue": name, "messages": messages[at:at + CHUNK],
                                       **({"targetQueue": to} if to else {})})
                 except (Refused, Unreachable) as error:
-                    raise JobError(f"{error}. {redriven} were stored again before; run it again for the "
+                    raise JobError(f"{error}. {redriven} were redriven before; run the job again for the "
                                    "others") from None
                 redriven += said["redriven"]
                 progress.say(f"queue {name}: {at + len(messages[at:at + CHUNK]):,} of {len(messages):,}")

@@ -47,8 +47,8 @@ class Head:
     def check(self) -> None:
         """Checks that it is still the same queue."""
         if self._identity() != self.identity:
-            raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two "
-                           "queues, and was dropped")
+            raise JobError(f"queue {self.queue!r} was deleted and created again during the run: the result was "
+                           "dropped, because it would mix two queues")
 
 
 def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None,
@@ -95,7 +95,7 @@ def as_messages(rows: DataFrame, value: str, **how: str) -> DataFrame:
     elif kind == "binary":
         rows = rows.withColumn("value", F.col("value").cast("string"))
     elif kind not in ("string", "varchar", "char"):
-        raise JobError(f'"{value}" is {kind}; a value must be JSON text, or a struct, map or array')
+        raise JobError(f'"{value}" is {kind}; expected JSON text, or a struct, map or array')
     return rows.withColumn("partition", F.coalesce("partition", F.lit("Default")))
 
 

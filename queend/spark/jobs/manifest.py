@@ -58,7 +58,7 @@ class Entry:
     def of(cls, text: str) -> Entry:
         said = json.loads(text)
         if said["version"] != VERSION:
-            raise ValueError(f"it has version {said['version']}, this queend reads version {VERSION}")
+            raise ValueError(f"it has version {said['version']}; this queend supports version {VERSION}")
         return cls(said["entry"], said["run"], said["queue"], said["queueId"], said["rows"], said["group"],
                    [(a, b) for a, b in said["begin"]], [Span(*one) for one in said["ranges"]],
                    [Span(*one) for one in said["gaps"]], said["files"])
@@ -140,9 +140,8 @@ class Manifest:
         self._add(entry, entry.number)
 
     def beaten(self) -> JobError:
-        return JobError(f"another run archived queue {self.queue!r} into {self.store} at the same time; its batch "
-                        "counts, this one's was dropped, and nothing is doubled. Run it again when the other one has "
-                        "ended")
+        return JobError(f"another run archived queue {self.queue!r} into {self.store} at the same time; its batch was "
+                        "kept, and the batch of this run was dropped. Run the job again when the other run has ended")
 
     def is_beaten(self) -> bool:
         return self.store.exists(self._name(len(self.entries)))

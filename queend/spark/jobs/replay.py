@@ -25,18 +25,18 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
     with failing(f"into queue {to!r}"):
         if archive is not None:
             if not queue:
-                raise JobError("an archive may have several queues: say which one")
+                raise JobError("the archive may have several queues: name one with --queue")
             rows = Both(spark, queue, archive, hot, allow_gaps, link).frame()
             key, order = key or "partition", order or ("timestamp", "id")
         elif frame is not None or sql:
             rows = frame if frame is not None else spark.sql(sql or "")
         else:
-            raise JobError("nothing to replay: name an archive or a query")
+            raise JobError("nothing to replay: give an archive or a query")
         rows = rows.where(where) if where else rows
         if key is None:
             key = "key" if "key" in rows.columns else None
         if "transactionId" not in rows.columns and keep_ids:
-            raise JobError('the query has no column "transactionId" that could be kept')
+            raise JobError('the query has no column "transactionId" to keep')
         made = _rows(rows, job, key, value, order, archive is not None, keep_ids)
         parts = tasks_for(spark, tasks)
         made = made.repartition(parts, "partition") if key else made.repartition(1)

@@ -44,8 +44,8 @@ def session(name: str, master: str | None = None, settings: dict[str, str] | Non
     try:
         return builder.getOrCreate()
     except Exception as error:  # noqa: BLE001
-        raise JobError(f"Spark did not start on {chosen}: {told(error)}. It needs Java 17; --verbose shows its "
-                       "log") from error
+        raise JobError(f"Spark did not start on {chosen}: {told(error)}. Spark requires Java 17; use --verbose to see "
+                       "its log") from error
     finally:
         if not loud:
             Path(file.name).unlink(missing_ok=True)

@@ -18,14 +18,14 @@ class Store:
     def __init__(self, spark: SparkSession, folder: str):
         jvm: Any = getattr(spark, "_jvm", None)
         if jvm is None:
-            raise JobError("the jobs need a session of their own JVM, not one of Spark Connect")
+            raise JobError("the jobs require a classic Spark session with its own JVM, not Spark Connect")
         self._jvm = jvm
         try:
             root = jvm.org.apache.hadoop.fs.Path(folder)
             self._fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
             self._root = self._fs.makeQualified(root)
         except Exception as error:  # noqa: BLE001 - a scheme nobody knows, a name that cannot be
-            raise JobError(f"{folder!r} is no folder Spark can use: {told(error)}") from None
+            raise JobError(f"Spark cannot use the directory {folder!r}: {told(error)}") from None
         self.local = Path(self._root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
 
     def __str__(self) -> str:
