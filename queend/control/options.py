@@ -80,7 +80,7 @@ OPTIONS: tuple[Option, ...] = (
     _whole("deliveryLimit", "delivery_limit", 20, "leases",
            "number of consecutive expired leases after which a message becomes a dead letter at the next one, if it "
            "was leased alone; 0: never ([a message that ends its "
-           "consumers](operations.md#a-message-that-ends-its-consumers))", own=True),
+           "consumers](recover.md#a-message-that-ends-its-consumers))", own=True),
     _whole("retryDelay", "retry_delay", 1000, "ms",
            "pause of the partition after a failed batch; without a value there is no pause"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by number of the retry: a list, or an exponential rule; "

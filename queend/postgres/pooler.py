@@ -12,7 +12,7 @@ from . import session
 
 PID = "SELECT pg_backend_pid()"
 REFUSED = ("a connection pooler between daemon and PostgreSQL shares server connections between transactions ({}). The "
-           "daemon requires its own sessions: set pool_mode = session for its database (docs/operations.md), or "
+           "daemon requires its own sessions: set pool_mode = session for its database (docs/postgresql.md), or "
            "connect directly")
 
 

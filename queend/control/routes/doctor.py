@@ -171,7 +171,7 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             continue      # the reason is a finding
         yield ("critical" if doubt in FATAL | REASONS else "warning",
                TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
-               f"doubts: {doubt}", "See “What is wrong with the database” in docs/operations.md")
+               f"doubts: {doubt}", "See “Faults of the database” in docs/observe.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
         yield ("critical", "a crash may lose acknowledged messages",
