@@ -49,8 +49,7 @@ def ack(
     delay: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Minimum delay before a failed message is "
                      "delivered again.")] = None,
 ) -> None:
-    """Acknowledge messages: as completed or failed, for another delivery (retry), or into the dead letter queue
-    (dlq)."""
+    """Acknowledge messages: as completed or failed, for another delivery (retry), or as dead letters (dlq)."""
     more: dict[str, Any] = {"error": error} if error is not None else {}
     if delay is not None:
         more["delayMs"] = milliseconds(delay)

@@ -23,7 +23,7 @@ def backup(
 ) -> None:
     """Back up the daemon's database and its failover buffer to a new directory.
 
-    The daemon may keep running. The backup contains every message that the daemon acknowledged before the backup began.
+    The daemon may keep running. The backup contains every message whose push was answered before the backup began.
     Run the command on the daemon's machine, with its settings and its account. Settings and encryption keys are not
     backed up.
     """

@@ -108,8 +108,8 @@ def import_(
           else ""}, output, "queue")
     count = sum(row["action"] != "same" for row in done)
     if output is Format.table:
-        say(f"{count} changes to make" if dry_run else f"{count} changes made, {len(done) - count} objects unchanged",
-            err=True)
+        say(f"{many(count, 'change')} to make" if dry_run else
+            f"{many(count, 'change')} made, {many(len(done) - count, 'object')} unchanged", err=True)
     if refused := [row for row in done if row["action"] == "not possible"]:
         raise Stop(f"this server does not support {len(refused)} of the changes", REFUSED)
 

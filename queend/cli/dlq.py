@@ -74,7 +74,7 @@ def redrive(
     server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
     error: Error = None,
     limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Redrive only this many of the newest "
-                     "dead letters, by 10 000 from the newest on. Default: all.")] = None,
+                     "dead letters. Above 10 000, the newest 10 000 go first. Default: all.")] = None,
     to_queue: Annotated[Optional[str], typer.Option(help="Push to this queue instead; all its consumer groups get the "
                         "messages.")] = None,
     to_partition: Annotated[Optional[str], typer.Option(help="Push to this partition instead.")] = None,

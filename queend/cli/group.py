@@ -70,8 +70,8 @@ def seek(
     partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
     beginning: Annotated[bool, typer.Option("--beginning", help="Move to the oldest message.")] = False,
     end: Annotated[bool, typer.Option("--end", help="Move past the newest message.")] = False,
-    to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Move past the messages stored before this time "
-                  "(ISO 8601).")] = None,
+    to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Move past the messages stored at or before this "
+                  "time (ISO 8601).")] = None,
     offset: Annotated[Optional[int], typer.Option(min=0, help="Move to this offset.")] = None,
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:

@@ -190,7 +190,7 @@ def retry(server: Server, ids: MessageIds) -> None:
 @remote
 def dlq(server: Server, ids: MessageIds, group: Group = None,
         error: Annotated[Optional[str], typer.Option(help="Reason; stored with the dead letter.")] = None) -> None:
-    """Move messages to the dead letter queue. No group gets them any more."""
+    """Move messages to the dead letters of a group. No group receives them any more."""
     body = {**({"consumerGroup": group} if group else {}), **({"error": error} if error else {})}
     for id_ in ids:
         try:

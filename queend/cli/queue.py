@@ -201,7 +201,7 @@ def clear(server: Server, name: Name,
 def delete(server: Server, names: Names,
            partition: Annotated[Optional[str], typer.Option(help="Delete only this partition.")] = None,
            yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Delete queues with all their messages, or one partition of a queue."""
+    """Delete queues with everything in them, or one partition of a queue."""
     if partition is not None:
         if len(names) > 1:
             raise Stop("--partition requires exactly one queue", USAGE)

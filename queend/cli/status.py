@@ -50,7 +50,7 @@ def status(server: Server, output: Output = Format.table) -> None:
                                                                 ("pop", "pop_maintenance_mode")) if modes.get(key))),
             *([("queues", f"{overview['queues']} with {many(overview['partitions'], 'partition', short)}"),
                ("waiting", f"{many(messages['pending'], 'message', short)}, {short(messages['processing'])} in flight"),
-               ("dead letters", f"{short(messages['deadLetter'])} in total" if messages["deadLetter"]
+               ("dead letters", f"{short(messages['deadLetter'])} of all time" if messages["deadLetter"]
                 else ""),
                ("rates", f"{short(rates['ingestedPerSecond'])}/s in, {short(rates['processedPerSecond'])}/s out "
                          "(5-minute average)"),

@@ -82,7 +82,7 @@ OPTIONS: tuple[Option, ...] = (
            "was leased alone; 0: never ([a message that ends its "
            "consumers](recover.md#a-message-that-ends-its-consumers))", own=True),
     _whole("retryDelay", "retry_delay", 1000, "ms",
-           "pause of the partition after a failed batch; without a value there is no pause"),
+           "pause of the partition after a failed batch; no pause unless the option was set"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by number of the retry: a list, or an exponential rule; "
                                                   "takes precedence over `retryDelay` ([delays](delays.md))",
            "retry_backoff", own=True), _whole(
@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
     _whole("maxSize", "max_size", 0, "messages",
            "maximum number of stored messages that not all groups have consumed; 0: no limit"),
     _whole("ttl", "ttl", 3600, "s",
-           "older messages are removed without delivery; without a value there is no limit"),
+           "older messages are removed without delivery; no limit unless the option was set"),
     _whole("rateLimit", "rate_limit", 0, "messages",
            "messages of a partition that a consumer group receives per `ratePeriod`; 0: no limit "
            "([rates](delays.md#rates))", most=1_000_000, own=True),

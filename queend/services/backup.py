@@ -56,8 +56,8 @@ def make(target: Path, conninfo: str, buffers: Path, everything: bool, heard: He
             server = connection.info.server_version // 10000
             schemas = schemas_of(connection)
             if not everything and (outside := crossing.needed(connection, schemas)):
-                raise BackupError("objects outside queend's schemas depend on objects inside, and a restore would "
-                                  f"miss them: {crossing.listed(outside)}; use --all to include them")
+                raise BackupError("objects in queend's schemas depend on objects outside, which the backup would not "
+                                  f"contain: {crossing.listed(outside)}; use --all to include them")
         programs = clients(server)
         only = [] if everything else [word for name in schemas for word in ("-n", name)]
         # A server built without lz4 refuses columns that name it. A restore chooses the method by the server.

@@ -71,8 +71,8 @@ class Maintenance(Running):
                 self._away = self._away or not self.pool.get_stats().get(
                     "pool_size") or "away" in self.core.database()["doubts"]
                 if not self.pool.get_stats().get("pool_size") and "away" not in self.core.database()["doubts"]:
-                    log.line("warn", "control_without_connection", "the control plane uses a connection of the data "
-                             "plane")
+                    log.line("warn", "control_without_connection", "the data plane closes one of its connections for "
+                             "the control plane")
                     self.core.spare()
             except psycopg.Error:
                 self._away = True      # as it was

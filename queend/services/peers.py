@@ -60,7 +60,7 @@ class Peers(Running):
         name = re.sub(r"[^!-~]", "?", f"{socket.gethostname()}:{port}")[-31:]      # its end tells similar names apart
         peers_begin(name, settings.queen_sync_secret.encode(), sockets, settings.queen_sync_heartbeat_ms,
                     settings.queen_sync_dead_threshold_ms, bool(self.urls))
-        log.line("info", "peers", f"{name} lists {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
+        log.line("info", "peers", f"{name} notifies {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
 
     def tell(self, maintenance: bool = False) -> None:
         """Asks every peer to look at what was committed; maintenance: at the switches."""

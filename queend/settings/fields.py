@@ -328,8 +328,8 @@ class Tokens(BaseSettings):
 
     jwt_enabled: bool = setting(False, "true: every request needs a token; false: tokens are not checked.")
     jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting(
-        "HS256", "Signature algorithm: HS256, RS256, EdDSA; auto accepts the algorithm that the token names, if it has "
-                 "a key.", live=True)
+        "HS256", "Signature algorithm: HS256, RS256, EdDSA; auto accepts the algorithm that the token names, if a key "
+                 "for it is set.", live=True)
     jwt_secret: str = setting("", "Secret for HS256.", secret=True, live=True)
     jwt_public_key: str = setting("", "Public key for RS256 or EdDSA in PEM format. Takes precedence over "
                                       "JWT_JWKS_URL.", live=True)

@@ -85,7 +85,7 @@ class Trying:
         pause = min(PAUSE_MOST, self.settings.pause * 2**min(self.attempts - 1, 20)) * random.uniform(0.5, 1)
         pause = min(left, max(pause, after))    # one last attempt when the time is up
         if not self.told and now - self.began + pause > QUIET:
-            logging.getLogger("queend.spark").warning("%s; next attempt in %.0f s", failure, left)
+            logging.getLogger("queend.spark").warning("%s; retrying for up to %.0f s", failure, left)
             self.told = True
         time.sleep(pause)
 

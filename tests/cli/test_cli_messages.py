@@ -240,7 +240,7 @@ def test_dead_letters_keep_their_order_beyond_one_request(cli, client, queue):
         client.push(queue, *range(first, first + 1002))
     while some := client.pop(queue, batch=1000):
         client.ack_batch([{**ack_of(one), "status": "dlq"} for one in some])
-    assert cli.ok("dlq", "redrive", queue, "--yes").out == f"{number} sent back\n"
+    assert cli.ok("dlq", "redrive", queue, "--yes").out == f"{number} redriven\n"
     got = []
     while some := client.pop(queue, batch=1000, autoAck=True):
         got += data(some)

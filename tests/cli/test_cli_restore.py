@@ -324,15 +324,15 @@ def test_a_file_in_the_wrong_place_is_named(database, tmp_path):
         assert "Errno" not in done.err
 
     (kept / "buffer").write_text("a file")
-    told(str(kept / "buffer"), "is no folder")
+    told(str(kept / "buffer"), "is not a directory")
     (kept / "buffer").unlink()
     (kept / "database.dump").unlink()
-    told(str(kept / "database.dump"), "cannot be read: No such file")
+    told("cannot read", str(kept / "database.dump") + ": No such file")
     (kept / "database.dump").mkdir()
     told(str(kept / "database.dump"), "is a directory")
-    for target, words in ((kept / "backup.json/x", ("backup.json is no folder",)),
-                          (kept / "backup.json/x/y", ("backup.json is no folder",)),
-                          (Path("/proc/x"), ("/proc/x cannot be made",))):
+    for target, words in ((kept / "backup.json/x", ("backup.json is not a directory",)),
+                          (kept / "backup.json/x/y", ("backup.json is not a directory",)),
+                          (Path("/proc/x"), ("cannot create /proc/x",))):
         done = cli("backup", str(target))
         refused(done, str(target), *words)
         assert "Errno" not in done.err
@@ -391,7 +391,7 @@ def test_a_backup_without_a_list_must_have_its_folders(buffered, postgres, tmp_p
     (kept / "backup.json").write_text(json.dumps(made))
     (kept / "buffer").rename(tmp_path / "moved")
     cli = at(postgres.empty_database(), tmp_path)
-    refused(cli("restore", str(kept)), "0 folders", "tells of 1")
+    refused(cli("restore", str(kept)), "0 directories", "lists 1")
     (tmp_path / "moved").rename(kept / "buffer")
     assert "1 folder of the failover buffer" in cli.ok("restore", str(kept)).out
 
@@ -404,7 +404,7 @@ def test_a_buffer_that_cannot_be_written_changes_nothing(buffered, postgres, sta
     root.parent.mkdir()
     root.write_text("a file")
     words = "restore", str(buffered), "--replace", "--yes"
-    refused(cli(*words), "nothing was changed", f"{root} is no folder", "FILE_BUFFER_DIR")
+    refused(cli(*words), "nothing was changed", f"{root} is not a directory", "FILE_BUFFER_DIR")
     root.unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for most, place in ((30, str(root)), (1000, tempfile.gettempdir())):      # of the buffer, of a list for pg_restore
@@ -459,15 +459,15 @@ def test_programs_of_the_servers_own_version_come_first(tmp_path, monkeypatch):
     monkeypatch.setattr(binaries, "_system", lambda: [])
     assert binaries.clients(18).major == 18 and binaries.clients(17).major == 18
     for server in (15, 16, 19):
-        with pytest.raises(binaries.BinariesError, match=f"PostgreSQL {server} needs .* of version {server}; found: 18 "
-                           f"in .*postgresql-client-{server}"):
+        with pytest.raises(binaries.BinariesError, match=f"PostgreSQL {server} requires .* of version {server}; found: "
+                           f"18 in .*postgresql-client-{server}"):
             binaries.clients(server)
     others = programs(tmp_path, 17, 15, 16)
     monkeypatch.setattr(binaries, "_system", lambda: others)
     for server in MAJORS:
         assert binaries.clients(server) == binaries.Binaries(tmp_path / str(server), server)
     assert binaries.clients(17, written_by=18).major == 18
-    with pytest.raises(binaries.BinariesError, match="written by pg_dump 18, which PostgreSQL 15 cannot take"):
+    with pytest.raises(binaries.BinariesError, match="written by pg_dump 18, which PostgreSQL 15 cannot restore"):
         binaries.clients(15, written_by=18)
     (tmp_path / "16/psql").unlink()
     with pytest.raises(binaries.BinariesError, match="postgresql-client-16"):

@@ -98,7 +98,7 @@ def test_of_a_file_only_the_function_whose_result_changed_is_dropped(conninfo, f
 def test_an_applied_migration_must_not_change(conninfo, folder):
     migrate(conninfo, folder)
     (folder / "migrate" / "0001_first.sql").write_text("CREATE TABLE queend.other (n int);")
-    with pytest.raises(MigrationError, match="0001_first was applied with other contents"):
+    with pytest.raises(MigrationError, match="0001_first was applied with different contents"):
         migrate(conninfo, folder)
 
 
@@ -150,7 +150,7 @@ def test_tables_of_somebody_else_in_the_schema_queen_are_left_alone(conninfo):
 def test_a_database_that_is_not_in_utf8_is_refused(server, folder):
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with pytest.raises(MigrationError, match="the database latin is encoded in LATIN1"):
+    with pytest.raises(MigrationError, match="the database latin has the encoding LATIN1"):
         migrate(server.replace("dbname=postgres", "dbname=latin"), folder)
 
 
@@ -182,8 +182,8 @@ def test_functions_of_an_older_version_never_come_back(conninfo, folder, newer):
 def test_a_version_that_is_not_served_any_more_is_told(conninfo, folder, newer):
     (newer / "function" / "edition.sql").write_text(edition(6, 6))
     migrate(conninfo, newer)
-    with pytest.raises(MigrationError, match="belongs to a newer queend: its functions are of edition 6 and serve"
-                                             " daemons of edition 6 and later, this is edition 5"):
+    with pytest.raises(MigrationError, match="belongs to a newer queend: its functions have edition 6 and serve"
+                                             " daemons from edition 6 on; this daemon has edition 5"):
         migrate(conninfo, folder)
     assert rows(conninfo, "SELECT queend.f()") == [(2,)]
 
@@ -212,7 +212,8 @@ def test_a_table_that_somebody_reads_for_long_is_changed_later_and_nobody_queues
                          autocommit=True) as other, psycopg.connect(conninfo, application_name="a dump") as dump:
         dump.execute("LOCK TABLE queend.first IN ACCESS SHARE MODE")
         with pytest.raises(MigrationBusy,
-                           match=r"wider waits for a lock: process \d+ \(a dump\) has a transaction open since 20"):
+                           match=r"wider is waiting for a lock: process \d+ \(a dump\) has a transaction "
+                                 r"open since 20"):
             migrate(conninfo, folder, patience_s=0)
         worker = threading.Thread(target=lambda: applied.extend(migrate(conninfo, folder)), daemon=True)
         worker.start()

@@ -188,8 +188,8 @@ def test_two_runs_side_by_side(spark: SparkSession, daemon: Daemon, client: Clie
         if "batch 1" in text and not behind:
             behind.append(archive(spark, queue, cold, say=quiet, url=daemon.url)["rows"])
     with pytest.raises(JobError,
-                       match="another run archived .* at the same time; its batch counts, this one's was dropped, and "
-                             "nothing is doubled"):
+                       match="another run archived .* at the same time; its batch was kept, and the batch of this run "
+                             "was dropped"):
         archive(spark, queue, cold, batch_rows=10, say=other, url=daemon.url)
     assert behind == [10]
     assert rows(read(spark, queue, cold, url=daemon.url)) == {"Default": [(n, n) for n in range(50)]}

@@ -174,7 +174,7 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                f"doubts: {doubt}", "See “Faults of the database” in docs/observe.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
-        yield ("critical", "a crash may lose acknowledged messages",
+        yield ("critical", "a crash may lose messages that were answered as queued",
                f"{name} is {'not on' if name == risk else 'local'}", f"Set {name} to on")
     buffer = control.core.buffer() or NONE
     if buffer["pending"]:

@@ -49,6 +49,6 @@ def _packets(control: Any, body: bytes) -> Json:
     while body:
         size = HEAD + int.from_bytes(body[2:4], "big")
         if not peers_heard(body[:size]):
-            raise Refusal(403, "The packet does not have the QUEEN_SYNC_SECRET of this daemon", "forged_notice")
+            raise Refusal(403, "The packet is not from a daemon with the same QUEEN_SYNC_SECRET", "forged_notice")
         body = body[size:]
     return Json({"status": "ok"})

@@ -203,8 +203,8 @@ def _process(system: Any) -> dict[str, Any]:
                                     parameter("interval", {"enum": list(STEPS), "default": "hour"})],
                 where="query")
 async def status_analytics(request: Request) -> Json:
-    """Returns the number of pushed messages per minute, hour, day or week, duplicates included, oldest first. Default
-    range: the last day."""
+    """Returns the number of pushed messages per minute, hour, day or week, duplicates included, oldest first, with
+    zeros for times without pushes. Default range: the last day."""
     query = Query(request)
     interval = query.one_of("interval", ("hour", *STEPS))
     wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000

@@ -135,7 +135,7 @@ def counts_of(row: Any) -> dict[str, int]:
 @router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG),
                 exact=True)
 async def queue_delete(request: Request, queue: PathName) -> Json:
-    """Deletes a queue with all its messages. Succeeds if the queue does not exist."""
+    """Deletes a queue with everything in it. Succeeds if the queue does not exist."""
     control = request.app.state.control
     async with control.pool.connection() as connection:
         row = await (await connection.execute("SELECT queend.queue_delete(%s)", (queue,))).fetchone()

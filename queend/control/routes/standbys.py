@@ -46,8 +46,8 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str,
     if not named and before:
         yield ("warning", "synchronous_standby_names was set and is now empty",
                f"it was '{before}' since this daemon started; streaming standbys: {stream}",
-               "Set it again when a standby streams: until then a failover may lose acknowledged messages. If this is "
-               "intended, restart the daemon to clear the finding")
+               "Set it again when a standby streams: until then a failover may lose messages that were answered as "
+               "queued. If this is intended, restart the daemon to clear the finding")
     for one in there:
         if one["state"] and one["behind"] and (one["behind"] > LAG_BYTES or (one["quiet"] or 0) > LAG_S):
             yield ("warning", f"the standby {one['name']} lags",
