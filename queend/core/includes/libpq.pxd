@@ -57,5 +57,6 @@ cdef extern from "<libpq-fe.h>" nogil:
     char* PQfname(const PGresult*, int)
     char* PQgetvalue(const PGresult*, int, int)
     int PQgetlength(const PGresult*, int, int)
+    size_t PQresultMemorySize(const PGresult*)
     int PQgetisnull(const PGresult*, int, int)
     void PQclear(PGresult*)

@@ -27,6 +27,9 @@ cdef enum:
     SLOT_BACKOFF_MAX_MS = 5000
     SLOT_CONNECT_MS = 10000   # if the connection string has no connect_timeout; libpq does not enforce it
     SLOT_REASON = 400
+    # libpq's buffers grow and never shrink: a connection that has carried more than this is replaced once it rests
+    SLOT_KEEP = 4 << 20
+    SLOT_REST_MS = 10000
 
 cdef struct Slot
 cdef struct SlotPool
@@ -58,6 +61,7 @@ cdef struct Slot:
     slot_done done
     void* ctx
     int64_t sent_us           # monotonic, when the last statement was sent
+    bint large                # has carried more than SLOT_KEEP
     const char* refresh       # why to reconnect after the statement, NULL: no need
     int why                   # DOUBT_* of that reason
     char[SLOT_REASON] reason  # why the connection is about to end, if known early
@@ -126,10 +130,12 @@ cdef void slot_on_timer(uv_timer_t* handle) noexcept nogil:
     cdef Slot* s = <Slot*>handle.data
     cdef uint64_t now = uv_now(s.pool.loop)
     s.timer_at = 0
-    if s.state == SLOT_IDLE or s.state == SLOT_CLOSED:
+    if s.state == SLOT_CLOSED or s.state == SLOT_IDLE and not s.large:
         return
     if now < s.due_at:
         slot_due(s, s.due_at - now)
+    elif s.state == SLOT_IDLE:
+        slot_replace(s)
     elif s.state == SLOT_BROKEN:
         slotpool_connect_one(s)
     elif s.state == SLOT_BUSY:
@@ -231,6 +237,15 @@ cdef void slot_drop(Slot* s) noexcept nogil:
         s.conn = NULL
         s.pool.counters.live_slots -= 1
 
+cdef void slot_replace(Slot* s) noexcept nogil:
+    # Replaces an idle connection by a new one, which has small buffers. One after the other, so that others serve.
+    if s.pool.ready < s.pool.n:
+        slot_due(s, SLOT_REST_MS // 10)
+        return
+    slot_drop(s)
+    slot_move(s, SLOT_BROKEN)
+    slotpool_connect_one(s)
+
 # ---- statements ------------------------------------------------------------------------------------------------------
 # In pipeline mode, one at a time. Statement and sync leave together. The answer counts only once the sync is answered:
 # then the transaction has committed. Answers of a server that was replaced (pg/incarnation) are dropped.
@@ -248,6 +263,13 @@ cdef bint slot_outdated(Slot* s) noexcept nogil:
         return False
     return True
 
+cdef inline size_t slot_params_bytes(const Params* p) noexcept nogil:
+    cdef size_t bytes = 0
+    cdef int i
+    for i in range(p.n):
+        bytes += <size_t>p.lengths[i]
+    return bytes
+
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # Starts a statement on an idle slot. Returns True if `done` will be called exactly once, later or (connection
     # already dead) before the return. Returns False if the slot broke or memory ran out (params.failed): nothing was
@@ -258,6 +280,7 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
         # uses the loop's clock, like the deadline, so that both pass at the same moment
         args_param_moment(params, INFINITE_US if not dbclock_known() else
                           dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000)
+    s.large |= slot_params_bytes(params) > SLOT_KEEP
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -327,6 +350,7 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
         return True
     PQclear(s.result)         # an error after the rows is the commit's: it replaces the rows
     s.result = res
+    s.large |= PQresultMemorySize(res) > SLOT_KEEP
     return True
 
 cdef inline bint slot_failed(PGresult* res) noexcept nogil:
@@ -377,6 +401,8 @@ cdef void slot_synced(Slot* s) noexcept nogil:
             slot_break(s, s.refresh, SLOT_LOST)
         else:
             p.on_idle(p.owner)
+    if s.large and s.state == SLOT_IDLE:
+        slot_due(s, SLOT_REST_MS)
 
 cdef void slot_note_error(Slot* s, PGresult* res) noexcept nogil:
     # Notes errors that a new connection may avoid. A statement that ran too late carries the server's clock, which has

@@ -53,6 +53,7 @@ cdef void slotpool_connect_one(Slot* s) noexcept nogil:
     s.reason[0] = 0
     s.why = DOUBT_NONE
     s.refresh = NULL
+    s.large = False
     s.unserved = False
     s.fd = -1
     slot_move(s, SLOT_CONNECTING)
