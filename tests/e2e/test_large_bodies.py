@@ -5,6 +5,7 @@ What was sent in a row stays in order.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from support.client import Client, data
 from support.daemon import Daemon
 from support.http import Gone, Wire, request
 from support.sanitizer import PRELOAD
-from support.wait import until
+from support.wait import PATIENCE, until
 
 MIB = 1 << 20
 SLICE, TURN = 256 << 10, MIB
@@ -136,20 +137,55 @@ def test_its_client_may_leave_while_a_large_body_is_read(daemon: Daemon, queue: 
         client.push(queue, 1)
 
 
+def memory(daemon: Daemon, field: str = "VmRSS") -> int:
+    """Bytes of the daemon: VmRSS now, VmHWM the most since it began or since most_anew."""
+    status = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(field)) * 1024
+
+
 @pytest.mark.skipif(PRELOAD is not None, reason="a sanitizer keeps what is freed")
 @pytest.mark.parametrize("kind", ["length", "chunked"])
 def test_the_memory_of_large_bodies_is_given_back(daemon: Daemon, kind: str) -> None:
-    def resident() -> int:
-        status = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
     body = b"[" + b" " * (16 * MIB) + b"]"
     one = request("POST", "/api/v1/push", body) if kind == "length" else chunked("/api/v1/push", body, 300_000)
-    before = resident()
+    before = memory(daemon)
     with Wire(daemon.address) as wire:
         for _ in range(16):
             wire.send(one)
             assert wire.receive().status == 400
-    until(lambda: resident() < before + 64 * MIB, "the pages of 256 MiB are gone")
+    until(lambda: memory(daemon) < before + 64 * MIB, "the pages of 256 MiB are gone")
+
+
+@pytest.mark.skipif(PRELOAD is not None, reason="a sanitizer keeps what is freed")
+@pytest.mark.parametrize(("kind", "pipelined"), [("random", 1), ("compressible", 4)])
+def test_many_large_pops_take_turns(start_daemon: Callable[..., Daemon], queue: str, kind: str, pipelined: int) -> None:
+    """Also the first ones after a start, when the daemon has seen no message of the queue yet. Their connections to the
+    database, whose buffers have grown, are replaced."""
+    first = start_daemon()
+    with first.client() as client:
+        for i in range(10):
+            client.push(queue, os.urandom(MIB // 2).hex() if kind == "random" else "x" * MIB, partition=f"p{i}")
+    first.stop()
+    daemon = start_daemon(first.conninfo, NUM_WORKERS=2)
+    before = memory(daemon)
+    Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")      # VmHWM counts from now
+    got = []
+
+    def take(number: int) -> None:
+        pops = [request("GET", f"/api/v1/pop/queue/{queue}?batch=10&partitions=10&consumerGroup=group-{number}-{i}")
+                for i in range(pipelined)]
+        with Wire(daemon.address, PATIENCE) as wire:
+            wire.send(b"".join(pops))
+            got.extend(sum(len(one["data"]) for one in wire.receive().json["messages"]) for _ in pops)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(64 // pipelined)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 64 and min(got) >= 7 * MIB
+    assert memory(daemon, "VmHWM") < before + 256 * MIB
+    until(lambda: memory(daemon) < before + 64 * MIB, "it is given back")
 
 
 def test_a_daemon_that_stops_answers_for_what_it_is_reading(start_daemon: Callable[..., Daemon], queue: str) -> None:

@@ -180,7 +180,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
     if c != NULL:
         if a.status == BRIDGE_PASSED:
             bridge_resume(w, c.r)
-        elif a.body > OUT_MAX and budget_unsent_full(c.r.conn):
+        elif a.body > OUT_MAX and budget_unsent_full(c.r.conn, 1):
             reply_error(c.r, 503, UNSENT_TEXT)
         else:
             reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))

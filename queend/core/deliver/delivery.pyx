@@ -231,16 +231,14 @@ cdef void delivery_tally(PopJob* j, int n) noexcept nogil:
     # Counts the pop in its queue's tally.
     cdef Worker* w = j.job.r.worker
     cdef Tally* t = &j.queue.tally[w.index]
-    cdef uint64_t each
     cdef int64_t lag = 0
     t.pop_requests += 1
     t.pop_messages += <uint64_t>n
     if n == 0:
         t.pop_empty += 1
         return
-    # bytes for each message: a larger value counts at once, a smaller one by an eighth of the difference
-    each = j.job.r.out.len // <uint64_t>n + 1
-    t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
+    queue_measure(&j.queue.message_bytes, <int64_t>(j.job.r.out.len // <uint64_t>n) + 1)
+    queue_measure(&j.queue.answer_bytes, <int64_t>j.job.r.out.len)
     if j.req.auto_ack:
         t.ack_requests += 1
         t.ack_done += <uint64_t>n

@@ -267,7 +267,6 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
             r = r.newer
         t.take = <int>(stop - t.first)
         n += 1
-    j.taken_bytes = bytes
     for i in range(n, j.n_cursors):
         cursor_move(j.cursors[i], CURSOR_READY, 0)
         waiters_wake_cursor(j.cursors[i], wake)

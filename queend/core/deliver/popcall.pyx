@@ -9,12 +9,19 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopArgs* a = <PopArgs*>e.args.at
     cdef PopJob* j
     cdef bint alone = False
+    cdef int crowded = 0
     if call == NULL:
         return False
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     call.rows = <int*>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(int))
     while (call.cursors != NULL and call.rows != NULL and e.pops.jobs.first != NULL and not alone
             and call.base.jobs.n < e.pops.linger.max_jobs and call.n_cursors < CALL_CURSORS):
+        if popcall_crowded(e, <PopJob*>e.pops.jobs.first):
+            if crowded == min(e.pops.jobs.n, CROWDED_MOST):
+                break
+            crowded += 1
+            popcall_put_off(e, <PopJob*>joblist_take(&e.pops.jobs), clock_mono_us(), UNSENT_TEXT)
+            continue
         if e.pops.jobs.first.isolated and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.jobs.first):
             break
         alone = e.pops.jobs.first.isolated
@@ -85,23 +92,48 @@ cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
         arg_null(&a.burst)
 
 cdef inline int64_t popcall_bytes(PopJob* j) noexcept nogil:
-    # Returns the bytes that the pop may bring, by the recent size of its queue's messages.
-    cdef int64_t each = <int64_t>j.queue.tally[j.job.r.worker.index].each
-    return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
+    # Returns the memory that the pop may take, by the recent size of its queue's messages and answers. Compressed rows
+    # of CLAIM_BYTES may become a larger answer.
+    cdef int64_t each = j.queue.message_bytes
+    cdef int64_t answer = j.queue.answer_bytes
+    if each == 0:
+        each = CALL_EACH
+    return CALL_COPIES * min(j.req.batch * each, max(each, max(answer, CLAIM_BYTES)))
 
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
-    # Returns True if the pop may travel with the call. A pop that brings much waits until others have brought theirs.
+    # Returns True if the pop may travel with the call. A pop that takes much waits until another pop of this worker has
+    # ended, whose end tries it again, or until the pages of earlier answers have gone back, in the next turns.
     cdef int64_t bytes = popcall_bytes(j)
     cdef int64_t flying
     if call.base.jobs.n:
         if call.expected + bytes > CALL_BYTES:
             return False
     elif bytes > CALL_FREE:
+        if call.base.engine.worker.chunks.freed_bytes > CALL_BYTES:
+            return False
         flying = atomic_get64(&budget.expected)
-        if flying and flying + atomic_get64(&budget.untaken) + bytes > budget.most_untaken:
+        if (call.base.limit.in_flight > 1
+                and flying + atomic_get64(&budget.untaken) + bytes > budget.most_untaken):
             return False
     call.expected += bytes
     return True
+
+cdef bint popcall_crowded(Engine* e, PopJob* j) noexcept nogil:
+    # Returns True if the pop takes so much that it waits until clients have taken answers. The timer looks again. An
+    # answer behind one that its connection still owes cannot be sent: such a pop waits earlier. The one that is owed
+    # does not wait for answers behind it.
+    cdef int64_t bytes = popcall_bytes(j)
+    cdef Conn* c = j.job.r.conn
+    cdef bint crowded
+    if bytes <= CALL_FREE or c == NULL or c.feed != NULL:     # a stream looks at the budget itself
+        return False
+    if c.first != j.job.r:
+        crowded = atomic_get64(&budget.untaken) + bytes > budget.most_untaken // 2
+    else:
+        crowded = (c.out_pending or c.untaken == 0) and budget_unsent_full(c, bytes)
+    if crowded:
+        linger_arm(e, CROWDED_US)
+    return crowded
 
 cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
     # Adds the bytes expected of a call that is about to leave to the budget, if it brings much.
@@ -111,12 +143,15 @@ cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
         atomic_add64(&budget.expected, call.expected)
         call.counted = True
 
+cdef inline void popcall_release(PopCall* call) noexcept nogil:
+    if call.counted:
+        atomic_add64(&budget.expected, -call.expected)
+
 # ---- its answer ------------------------------------------------------------------------------------------------------
 
 cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
-    if call.counted:
-        atomic_add64(&budget.expected, -call.expected)
+    popcall_release(call)
     # second condition: the server says that the catalog is stale
     if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, POP_ORD) < 0:
         popcall_trouble(call, res, outcome)
@@ -323,7 +358,6 @@ cdef void popcall_disown(PopCall* call) noexcept nogil:
 cdef void popcall_expire(Engine* e) noexcept nogil:
     # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
     cdef int n
-    cdef PopJob* j
     cdef int64_t now
     if slotpool_ready(e.slots):
         return
@@ -331,18 +365,21 @@ cdef void popcall_expire(Engine* e) noexcept nogil:
     n = e.pops.jobs.n
     while n > 0:
         n -= 1
-        j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.client_gone:
-            popend_drop_candidates(j)
-            popend_forget(j)
-        elif popend_token_stale(j):
-            popend_drop_candidates(j)
-            popend_verify(j)
-        elif j.until_us and (now >= j.until_us or e.stopping):
-            popend_drop_candidates(j)
-            popend_empty(j, WHY_EXPIRED)
-        elif not j.until_us and now - j.job.born_us > e.patience_us:
-            popend_drop_candidates(j)
-            popend_fail(j, 503, health_why())
-        else:
-            joblist_add(&e.pops.jobs, &j.job)
+        popcall_put_off(e, <PopJob*>joblist_take(&e.pops.jobs), now, health_why())
+
+cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) noexcept nogil:
+    # Puts a pop behind the others that wait for a statement, or ends it if it has waited for longer than the patience.
+    if j.client_gone:
+        popend_drop_candidates(j)
+        popend_forget(j)
+    elif popend_token_stale(j):
+        popend_drop_candidates(j)
+        popend_verify(j)
+    elif j.until_us and (now >= j.until_us or e.stopping):
+        popend_drop_candidates(j)
+        popend_empty(j, WHY_EXPIRED)
+    elif not j.until_us and now - j.job.born_us > e.patience_us:
+        popend_drop_candidates(j)
+        popend_fail(j, 503, why)
+    else:
+        joblist_add(&e.pops.jobs, &j.job)

@@ -140,7 +140,7 @@ cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
     now = clock_mono_us()
     if now < f.pause_until:
         return
-    if budget_unsent_full(c) or e.queued_jobs >= e.settings.max_queued_jobs:
+    if budget_unsent_full(c, 1) or e.queued_jobs >= e.settings.max_queued_jobs:
         feed_pause(f, now)
         return
     q = request_open(f.worker, c)

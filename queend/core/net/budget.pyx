@@ -220,10 +220,10 @@ cdef void budget_sync_unsent(Worker* w) noexcept nogil:
     atomic_add64(&budget.untaken, w.untaken - w.untaken_counted)
     w.untaken_counted = w.untaken
 
-cdef inline bint budget_unsent_full(const Conn* c) noexcept nogil:
-    # Returns True if no further answer is begun for the connection. c: NULL if the client has left.
-    return budget_over_share(atomic_get64(&budget.untaken) + 1, budget.most_untaken,
-                             atomic_get64(&c.address.untaken) + 1 if c != NULL else 0)
+cdef inline bint budget_unsent_full(const Conn* c, int64_t bytes) noexcept nogil:
+    # Returns True if no further answer of so many bytes is begun for the connection. c: NULL if the client has left.
+    return budget_over_share(atomic_get64(&budget.untaken) + bytes, budget.most_untaken,
+                             atomic_get64(&c.address.untaken) + bytes if c != NULL else 0)
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
     # Returns how many of all bytes handed to the loop the kernel has taken.

@@ -327,6 +327,8 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     cdef PushItem* it
     cdef Queue* queue = NULL
     cdef Tally* tally = NULL
+    cdef int64_t bytes = 0
+    cdef int counted = 0
     cdef int i
     cdef int n = 0
     cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
@@ -337,15 +339,23 @@ cdef void push_respond(PushJob* j) noexcept nogil:
         it = &j.req.items[i]
         if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:
+                if counted:
+                    queue_measure(&queue.message_bytes, bytes // counted)
                 queue = it.partition.queue
+                bytes = 0
+                counted = 0
                 tally = &queue.tally[r.worker.index]
                 tally.push_requests += 1
             tally.push_messages += req_item_count(it)
+            bytes += <int64_t>it.payload.n
+            counted += req_item_count(it)
         n += req_item_count(it)
         if it.run != NULL:
             stored = runitem_answer(it, &j.req, counters) or stored
         else:
             stored = result_answer(it, &j.req, counters) or stored
+    if counted:
+        queue_measure(&queue.message_bytes, bytes // counted)
     if r.worker.spans.every:
         push_spans(r, &j.req, 201 if stored else 503)
     job_end(&j.job)

@@ -112,7 +112,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if e.queued_jobs >= e.settings.max_queued_jobs:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
-    if route.delivers and budget_unsent_full(r.conn):
+    if route.delivers and budget_unsent_full(r.conn, 1):
         reply_error(r, 503, UNSENT_TEXT)
         return
     if grants.on and not gate_passes(r, route):

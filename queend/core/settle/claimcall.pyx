@@ -68,8 +68,12 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.linger.max_jobs
             and call.n_cursors < CALL_CURSORS):
-        call.expected += <int64_t>(<PopJob*>e.claims.jobs.first).taken_bytes
-        if call.base.jobs.n and call.expected > CALL_BYTES:
+        if popcall_crowded(e, <PopJob*>e.claims.jobs.first):
+            j = <PopJob*>joblist_take(&e.claims.jobs)
+            rowcache_release_all(j.taken, j.n_cursors)
+            joblist_add(&e.pops.jobs, &j.job)
+            continue
+        if not popcall_room(call, <PopJob*>e.claims.jobs.first):
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
         if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
@@ -84,6 +88,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         return False
     if acks:
         arg_bool(&a.heads, call.heads)
+    popcall_reserve(call)
     e.turned_us = clock_mono_us()
     e.worker.counters.op[OP_POP].calls += call.base.jobs.n > 0
     e.worker.counters.op[OP_ACK].calls += call.n_leased > 0
@@ -109,6 +114,7 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
     cdef Engine* e = c.engine
     cdef int row = 0
+    popcall_release(call)
     if e.claims.limit.in_flight == 0 and outcome < SLOT_UNSENT:
         linger_answered(&e.claims.linger, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
                         c.ended_us)

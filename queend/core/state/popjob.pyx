@@ -24,10 +24,13 @@ cdef enum PopWhy:
     WHY_EXPIRED = 5           # the long poll timed out
 
 cdef enum:
-    CALL_BYTES = 32 << 20     # bytes that the pops of one call bring, unless a single pop brings more
-    CALL_JOB_BYTES = 64 << 20 # bytes that one pop brings, as far as counted
+    CALL_BYTES = 32 << 20     # memory that the pops of one call take, unless a single pop takes more
     CALL_FREE = 1 << 20       # smaller calls are not counted in the budget
-    CALL_EACH = 65536         # assumed bytes of a message if none was seen yet
+    CALL_EACH = 1 << 20       # assumed bytes of a message if none was seen yet
+    # memory of a pop by its bytes: the buffer of libpq, which doubles as it grows, the result, and the answer
+    CALL_COPIES = 3
+    CROWDED_US = 10000        # how often pops are looked at that wait until clients have taken answers
+    CROWDED_MOST = 64         # such pops passed over for one call
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
@@ -81,7 +84,6 @@ cdef struct PopJob:
     int n_messages            # messages in its answer
     int64_t first_us          # when the first delivered row was stored, 0: handed over by a push
     Taken* taken              # one per candidate, while its records come from memory
-    size_t taken_bytes        # bytes of their rows
     int n_made
     Buf handed                # its answer, if another thread writes it
 

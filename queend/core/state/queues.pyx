@@ -81,6 +81,9 @@ cdef struct Queue:
     uint32_t mark             # running reload that saw the queue
     bint changed              # a reload changed the queue; its parked pops have not been notified yet
     Tally* tally              # counts of the queue, one entry per worker
+    # estimates by queue_measure: bytes per message of recent pushes and pops, bytes of recent answers of pops
+    SharedInt64 message_bytes
+    SharedInt64 answer_bytes
     uint64_t born             # the catalog's count of additions when the queue was added
     uint32_t filed_page       # book.lease_pages when filed_waits was computed (book.lock)
     bint filed_waits          # a pop by namespace or task waits for messages of the queue (book.lock)
@@ -89,6 +92,15 @@ cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
     # Returns True if stored, unleased messages may have to wait. Then only a pop in the database knows how many
     # messages may be delivered.
     return q.delay_us or q.window_us or q.rate_us or q.shared
+
+cdef inline void queue_measure(SharedInt64* estimate, int64_t seen) noexcept nogil:
+    # Counts an observation in an estimate, which rises at once and falls by eighths. 0: nothing was seen yet. Threads
+    # may overwrite each other's values.
+    cdef int64_t before = estimate[0]
+    if seen > before:
+        estimate[0] = seen
+    elif before - seen >= 8:
+        estimate[0] = before - ((before - seen) >> 3)
 
 # ---- partitions ------------------------------------------------------------------------------------------------------
 
@@ -196,8 +208,7 @@ cdef struct Tally:
     uint64_t lag_us           # summed over lag_n pops: age of the first row that each pop delivered
     uint64_t lag_n
     uint64_t lag_most_us      # since the last sample; the sampler sets it to 0
-    uint64_t each             # bytes per message of recent answers: rises at once, falls by eighths
-    uint64_t[3] line          # pads the struct to 128 bytes
+    uint64_t[4] line          # pads the struct to 128 bytes
 
 cdef struct TallySeen:
     Queue* queue
