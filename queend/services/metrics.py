@@ -47,6 +47,7 @@ KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::big
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
         WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1) SELECT count(*)
      FROM old"""
+ASK_MOST = 1000      # queues asked for at once
 EXISTING = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s)"
 
 
@@ -138,9 +139,9 @@ class Metrics(Running):
         self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → counts already in minutes
         # queue → its sums of Core.tallies since the start; they never fall while the queue exists
         self.totals: dict[str, list[int]] = {}
-        # queues of totals that Core.tallies does not list, as after a restart of the server; those that still exist
+        # queues of totals that Core.tallies does not list, as after a restart of the server; those still to ask for
         self._unlisted: set[str] = set()
-        self._existing: set[str] = set()
+        self._to_ask: list[str] = []
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task] = set()
@@ -253,7 +254,6 @@ class Metrics(Running):
             minute.add(key, more, lag_most)
             total[:] = map(add, total, more)
         self._unlisted = had.keys() - totals.keys()
-        self._existing &= self._unlisted
         self.totals = totals | {name: had[name] for name in self._unlisted}
         workers = self._workers()
         for mine, now, before in zip(
@@ -317,11 +317,12 @@ class Metrics(Running):
             self.steps += 1
 
     async def _drop_deleted(self, connection: Any) -> None:
-        """Removes the sums of deleted queues. Asks the database once for each queue that the core no longer lists."""
-        if asked := self._unlisted - self._existing:
-            found = await (await connection.execute(EXISTING, ([*asked],))).fetchall()
-            self._existing |= {name for (name,) in found}
-            for name in (asked & self._unlisted) - self._existing:
+        """Removes the sums of deleted queues. Asks the database for some of those that the core does not list."""
+        self._to_ask = self._to_ask or [*self._unlisted]
+        if asked := self._to_ask[-ASK_MOST:]:
+            del self._to_ask[-ASK_MOST:]
+            found = await (await connection.execute(EXISTING, (asked,))).fetchall()
+            for name in self._unlisted.intersection(asked).difference(name for (name,) in found):
                 self.totals.pop(name, None)
 
     def _put_back(self, bucket: int, one: Minute) -> None:
@@ -341,7 +342,6 @@ class Metrics(Running):
         return result
 
     async def _clean(self) -> None:
-        self._existing.clear()      # a queue that the core does not list may have been deleted since
         try:
             async with self.pool.connection() as connection:
                 await self._hear(connection)

@@ -126,9 +126,9 @@ def test_a_seek_makes_no_cursors(daemon, client: Client, queue: str) -> None:
 
 @pytest.mark.parametrize("partition", [None, "read"])
 @pytest.mark.parametrize("body, error", [
-    ({"toEnd": False}, "toEnd is false"), ({"toEnd": True, "timestamp": PAST}, "toEnd and timestamp contradict"),
-    ({"toEnd": True, "offset": 0}, "toEnd and offset contradict"), ({"toEnd": 1}, "toEnd must be true or false"),
-    ({"timestamp": PAST, "offset": 1}, "timestamp and offset contradict"), ({"offset": None}, "offset is null"),
+    ({"toEnd": False}, "toEnd is false"), ({"toEnd": True, "timestamp": PAST}, "toEnd and timestamp cannot"),
+    ({"toEnd": True, "offset": 0}, "toEnd and offset cannot"), ({"toEnd": 1}, "toEnd must be true or false"),
+    ({"timestamp": PAST, "offset": 1}, "timestamp and offset cannot"), ({"offset": None}, "offset is null"),
     ({"end": True}, "end is no key"), ({"toEnd": True, "partition": "read"}, "partition is no key"),
     ({"timestamp": ""}, "timestamp is empty"), ([], "request body must be"), ("end", "request body must be"),
 ], ids=str)

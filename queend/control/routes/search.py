@@ -110,7 +110,7 @@ async def _queues(request: Request, first: int) -> tuple[list[Any], int | None]:
     queues that the request names, all of which must exist, else those that its token may read."""
     names = [name for name in dict.fromkeys(request.query_params.getlist("queue")) if name]
     if len(names) > NAMED:
-        raise Refusal(400, f"queue is given {len(names)} times; the maximum is {NAMED}", "invalid_request")
+        raise Refusal(400, f"{len(names)} queues are named; at most {NAMED} are allowed", "invalid_request")
     if any("\0" in name for name in names):
         raise Refusal(400, "queue contains a NUL character", "invalid_request")
     permit(request, READS, *names)
