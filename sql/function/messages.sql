@@ -112,23 +112,26 @@ END $$;
 
 -- Moves one message into the dead letters of a consumer group: it is kept there and not delivered any more. A message
 -- that is already a dead letter of the group stays one dead letter. A redrive of it now delivers to all groups. Returns
--- NULL if the message is unknown, false if it was already moved. Creates no group: without a group of the name
--- __QUEUE_MODE__, the dead letter has that name and the group number 0. Error 42704: the queue has no group of any
--- other name.
+-- NULL if the message is unknown, false if it was already moved. Looks for the message after partition_hold: of
+-- several calls at once, one moves it. Creates no group: without a group of the name __QUEUE_MODE__, the dead letter
+-- has that name and the group number 0. Error 42704: the queue has no group of any other name.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    v_at    bigint := queend.message_find(p_part, p_id);
-    v_queue int := (SELECT p.queue_id FROM queend.partitions p WHERE p.id = p_part);
+    v_at    bigint;
     v_group int;
     v_dead  bigint;
 BEGIN
+    IF NOT queend.partition_hold(p_part) THEN
+        RETURN NULL;
+    END IF;
+    v_at := queend.message_find(p_part, p_id);
     IF v_at IS NULL THEN
         RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id)
                          THEN false END;
     END IF;
-    PERFORM queend.partition_hold(p_part);
-    v_group := COALESCE((SELECT g.id FROM queend.consumer_groups g WHERE g.queue_id = v_queue AND g.name = p_group), 0);
+    v_group := COALESCE((SELECT g.id FROM queend.consumer_groups g JOIN queend.partitions p ON p.queue_id = g.queue_id
+                          WHERE p.id = p_part AND g.name = p_group), 0);
     IF v_group = 0 AND p_group <> '__QUEUE_MODE__' THEN
         RAISE undefined_object USING MESSAGE = 'Consumer group not found';
     END IF;
@@ -147,15 +150,21 @@ END $$;
 
 -- Deletes one message by its partition and record id. Returns false if the message is unknown. The message is not
 -- delivered any more, its payload is overwritten (messages_erase), and its dead letters and traces are deleted. Cursors
--- stay where they are. The id stays with the row until retention removes the row.
+-- stay where they are. The id stays with the row until retention removes the row. Looks for the message after
+-- partition_hold: of several calls at once, one returns true.
 CREATE OR REPLACE FUNCTION queend.message_delete(p_part int, p_id bytea) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
 DECLARE
-    v_at   bigint := queend.message_find(p_part, p_id);
-    v_dead bigint[] := ARRAY(SELECT DISTINCT d.record_offset FROM queend.dead_letters d
-                              WHERE d.partition_id = p_part AND d.record_id = p_id);
+    v_at   bigint;
+    v_dead bigint[];
 BEGIN
+    IF NOT queend.partition_hold(p_part) THEN
+        RETURN false;
+    END IF;
+    v_at := queend.message_find(p_part, p_id);
+    v_dead := ARRAY(SELECT DISTINCT d.record_offset FROM queend.dead_letters d
+                     WHERE d.partition_id = p_part AND d.record_id = p_id);
     PERFORM queend.messages_erase(p_part, v_dead || ARRAY(SELECT f.found FROM queend.ids_find(p_part, p_id) AS f));
     PERFORM queend.traces_drop(p_part, ARRAY[p_id]);
     RETURN v_at IS NOT NULL OR v_dead <> '{}';

@@ -168,6 +168,23 @@ def test_burying_and_acknowledging_beside_a_deletion(three, partitions, group):
     assert bury.result() is True and gone.result() is True
 
 
+DELETE, BURY = "SELECT queend.message_delete(%s, %s)", "SELECT queend.message_bury(%s, %s, 'g', 'x')"
+
+
+@pytest.mark.parametrize(("first", "second", "answer"), [
+    (DELETE, DELETE, False), (BURY, BURY, False), (DELETE, BURY, None), (BURY, DELETE, True)],
+    ids=["deleted twice", "moved twice", "deleted, then moved", "moved, then deleted"])
+def test_of_two_calls_at_once_the_second_sees_what_the_first_did(two, partitions, group, first, second, answer):
+    a, b, watcher = two
+    part, = partitions()
+    group(part, "g")
+    ids = stored(watcher, part, 1)
+    assert a.value(first, part, ids[0]) is True
+    waiting = Waiting(watcher, b, lambda: b.value(second, part, ids[0]))
+    a.rows("COMMIT")
+    assert waiting.result() is answer
+
+
 @pytest.fixture
 def three(session):
     first, second, third, watcher = (session() for _ in range(4))
