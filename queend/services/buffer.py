@@ -92,7 +92,7 @@ class Folder:
                 continue
             self.path, self.lock = path, lock
             _await_adopter(path)
-            write(path / "owner", f"{self.owner}\n")
+            _note(path / "owner", self.owner)
             self.found = set(path.glob("*.seg"))
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
                 path.chmod(0o700)
@@ -175,7 +175,7 @@ class Folder:
             return      # the last moved segment is not stored yet, or this daemon buffers
         numbers = sorted(int(one.stem) for one in path.glob("*.seg") if one.stem.isdigit())
         if numbers and not (path / "wanted").exists():
-            write(path / "adopter", f"{self.path.name}\n")
+            _note(path / "adopter", self.path.name)
             offer(str(path), numbers[0])
             return
         if not numbers:
@@ -222,6 +222,17 @@ def mark(path: Path, identity: str) -> None:
 def belongs_to(path: Path) -> Identity:
     """Returns the database that a folder's messages are for; empty: the first one that claims it."""
     return Identity(_read(path / "database"), _read(path / "lineage"))
+
+
+def _note(path: Path, text: str) -> None:
+    """Writes a line into a file of a folder unless it is there. Goes on without it on a full disk, because draining
+    makes room; then the order of messages may suffer when the daemon of the folder returns."""
+    if _read(path) == text:
+        return
+    try:
+        write(path, f"{text}\n")
+    except OSError as error:
+        log.line("warn", "buffer_not_marked", f"{path}: {error}")
 
 
 def _read(path: Path) -> str:

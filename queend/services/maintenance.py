@@ -1,7 +1,8 @@
 """Push and pop maintenance: two switches for all daemons of a database.
 
 They are rows of queend.system_state. Every daemon reads them twice a second, and keeps the values in a file beside the
-failover buffer. So it obeys them from its first request on, even if it starts while the database is away.
+failover buffer. So it obeys them from its first request on, even if it starts while the database is away. While both
+are off there is no file: its deletion needs no room on a full disk.
 
 With its first read, and the first one after the database was away, it stores the moment: leases that expired in between
 do not count against their consumers (sql/function/lapse.sql).
@@ -39,6 +40,8 @@ class Maintenance(Running):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
+        self._remembered: dict[str, bool] | None = None      # what the file says; None: not known
+        self._forgetful = False      # the last write of the file failed
         self._standbys = ""      # the last value of synchronous_standby_names that was seen and not empty
         self._away = True        # this daemon, or its database, until a read succeeds
         self._changes = 0        # switched here: a read that began before is out of date
@@ -88,6 +91,7 @@ class Maintenance(Running):
         self.note_standbys(rows.pop("standbys"))
         if before == self._changes:
             self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
+            self._remember()
 
     def note_standbys(self, named: str) -> str:
         """Records synchronous_standby_names. Returns the last value that was not empty, "" if there was none."""
@@ -103,8 +107,20 @@ class Maintenance(Running):
                 log.line("warn" if value else "info", f"{which}_maintenance", "on" if value else "off")
         self.on = on
         self.core.pause(on["push"], on["pop"])
-        if self.file:
-            try:
-                write(self.file, json.dumps(on))
-            except OSError as error:
+        self._remember()
+
+    def _remember(self) -> None:
+        """Writes the switches into the file unless it has them. After an error the next read tries again."""
+        if self.file is None or self._remembered == self.on:
+            return
+        try:
+            if any(self.on.values()):
+                write(self.file, json.dumps(self.on))
+            else:
+                self.file.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._forgetful:
                 log.line("warn", "maintenance_not_remembered", f"{self.file}: {error}")
+            self._forgetful = True
+        else:
+            self._remembered, self._forgetful = self.on, False

@@ -43,6 +43,14 @@ class Daemon:
         return cls._plain(conninfo, {"QUEEND_DSN": conninfo, **settings}).await_ready()
 
     @classmethod
+    def under(cls, program: Sequence[str], conninfo: str, **settings: Any) -> Daemon:
+        """As the tests start it, by a program that becomes the daemon."""
+        daemon = cls.__new__(cls)
+        daemon.conninfo, daemon.settings = conninfo, settings
+        daemon._begin({"QUEEND_DSN": conninfo, **HARDER, **settings}, before=program)
+        return daemon.await_ready()
+
+    @classmethod
     def own(cls, folder: Path, **settings: Any) -> Daemon:
         """The same with its PostgreSQL in `folder`. Not waited for."""
         return cls._plain("", {"QUEEND_DATA_DIR": folder, **settings})

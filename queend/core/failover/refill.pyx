@@ -10,13 +10,19 @@ cdef struct Refill:
     int64_t until_us          # when its last record was taken
     int64_t retry_at          # monotonic: no attempt before this moment
     size_t want               # bytes of a record larger than a window, 0: none
-    bint trouble              # the last step failed
+    bint trouble              # the last read failed
+    bint not_noted            # the last step could not note what was done
     bint unhurried            # the last chunk had no timely answer: this one may take the whole deadline
 
 cdef Refill refill
 
+cdef enum:
+    REFILL_BAD_MOST = 4 << 20 # bytes that wait for room in the quarantine; with more, draining stops
+
 cdef inline bint refill_busy() noexcept nogil:
-    return refill.r != NULL or spool.stepping or spool.step.note or spool.step.drop or spool.step.bad.len != 0
+    # Notes that failed count as done: the next start drains again what they would have passed.
+    return (refill.r != NULL or spool.stepping
+            or not refill.not_noted and (spool.step.note or spool.step.drained != NULL or spool.step.bad.len))
 
 cdef void refill_drain(Engine* e) noexcept nogil:
     # Begins the next step, if there is one.
@@ -26,18 +32,18 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     if refill.r != NULL or spool.stepping:
         return
     s = spool.first
-    if s != NULL and not t.drop and spool.at >= s.size and not (s == spool.last and spool.writing):
+    if s != NULL and spool.at >= s.size and not (s == spool.last and spool.writing):
         spool.pending -= s.records            # damaged records
         spool_drop()
         s = spool.first
     if clock_mono_us() < refill.retry_at:
         return
     if (s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots)
-            and spool.at < s.size and not refill_commits_hang()):
+            and spool.at < s.size and t.bad.len <= REFILL_BAD_MOST and not refill_commits_hang()):
         want = refill.want if refill.want else SPOOL_WINDOW
         if <int64_t>want > s.size - spool.at:
             want = <size_t>(s.size - spool.at)
-    if want == 0 and not (t.drop or t.note or t.bad.len):
+    if want == 0 and t.drained == NULL and not t.note and not t.bad.len:
         return
     t.dir_fd = spool.dir_fd
     if s != NULL:
@@ -49,7 +55,8 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     t.work.data = t
     spool.stepping = True
     if uv_queue_work(&leader.loop, &t.work, segment_step_run, refill_stepped) != 0:
-        t.error = EIO
+        t.error = ENOMEM
+        t.note_error = 0
         refill_stepped(&t.work, 0)
 
 cdef bint refill_commits_hang() noexcept nogil:
@@ -70,7 +77,8 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     spool.stepping = False
     if leader.engine == NULL:
         return
-    if t.error == EIO and t.want and not t.bad.len and not t.drop and not t.note:
+    refill_noted(t.note_error)
+    if t.error == EIO:
         # The disk cannot read this page. Readable records after it are found by their mark.
         snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at,
                  strerror(EIO))
@@ -89,6 +97,16 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     refill.trouble = False
     if t.want:
         refill_chunk(t)
+    elif t.note_error:
+        refill.retry_at = clock_mono_us() + 1000000
+
+cdef void refill_noted(int error) noexcept nogil:
+    # Takes the outcome of the notes of a step; error: errno, 0 on success.
+    cdef char[96] text
+    if error and not refill.not_noted:
+        snprintf(text, sizeof(text), b"%s; draining goes on", strerror(error))
+        log_line(b"warn", b"buffer_not_noted", text)
+    refill.not_noted = error != 0
 
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     # Takes over a segment of another daemon. Refuses while this daemon's buffer has work; the sender checks whether the

@@ -223,4 +223,4 @@ cdef inline bint spill_busy() noexcept nogil:
 
 cdef inline bint spill_waits() noexcept nogil:
     # Returns True if the timer must look again.
-    return spool.pending != 0 or spill_held.n != 0
+    return spool.pending != 0 or spill_held.n != 0 or refill.not_noted

@@ -105,7 +105,8 @@ cdef extern from "<signal.h>" nogil:
     int pthread_sigmask(int, const sigset_t*, sigset_t*)
 
 cdef extern from "<errno.h>" nogil:
-    int errno, EACCES, EADDRINUSE, EADDRNOTAVAIL, EAGAIN, EINTR, EIO, ENOENT, EMFILE, ENFILE, ENOBUFS, ENOMEM
+    int errno, EACCES, EADDRINUSE, EADDRNOTAVAIL, EAGAIN, EDQUOT, EFBIG, EINTR, EIO, ENOENT, EMFILE, ENFILE
+    int ENOBUFS, ENOMEM, ENOSPC
 
 cdef extern from "<string.h>" nogil:
     char* strerror(int)

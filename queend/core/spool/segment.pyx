@@ -20,20 +20,26 @@ cdef struct SpoolWrite:
     int64_t at
     int error
 
+cdef struct SpoolSegment:
+    SpoolSegment* next
+    uint64_t number
+    int64_t size              # valid bytes
+    int64_t records           # records not drained yet
+
 cdef struct SpoolStep:
     # Work between two chunks: notes what was done, then reads the next bytes.
     uv_work_t work
     int dir_fd
     Buf bad                   # bytes for the quarantine
-    bint drop                 # the segment is drained and can be deleted
-    uint64_t drop_number
+    SpoolSegment* drained     # segments whose files are to be deleted, oldest first
     bint note                 # the position changed
     uint64_t number
     int64_t at
     int fd                    # of the segment being read, -1: not open
     size_t want               # bytes to read, 0: none
     Buf bytes
-    int error
+    int error                 # of the read
+    int note_error            # of the quarantine, the deletion or the position; the next step repeats what failed
 
 cdef struct SpoolScan:
     # The content of a file.
@@ -121,26 +127,12 @@ cdef void segment_write_run(uv_work_t* work) noexcept nogil:
     segment_close(&t.fd)
 
 cdef void segment_step_run(uv_work_t* work) noexcept nogil:
-    # Order: failed records are safe before the position passes them; noting a position twice is harmless.
+    # Notes what was done, then reads. Reads also if noting fails: on a full disk only draining makes room. Records that
+    # a crash drains again are found by their ids.
     cdef SpoolStep* t = <SpoolStep*>work.data
     cdef char[25] name
     t.error = 0
-    if t.bad.len:
-        t.error = segment_quarantine(t.dir_fd, &t.bad)
-        if t.error:
-            return
-        buf_clear(&t.bad)
-    if t.drop:
-        segment_name(t.drop_number, name)
-        if unlinkat(t.dir_fd, name, 0) != 0 and errno != ENOENT:
-            t.error = errno
-            return
-        t.drop = False
-    if t.note:
-        t.error = segment_note(t.dir_fd, t.number, t.at)
-        if t.error:
-            return
-        t.note = False
+    t.note_error = segment_step_note(t)
     if t.want == 0:
         return
     if t.fd < 0:
@@ -155,21 +147,46 @@ cdef void segment_step_run(uv_work_t* work) noexcept nogil:
     else:
         t.error = segment_read(t.fd, t.bytes.data, t.want, t.at)
 
+cdef int segment_step_note(SpoolStep* t) noexcept nogil:
+    # Ends at the first error. Order: failed records are in the quarantine before the position passes them, and drained
+    # segments are deleted before the position names the next one. Noting a position twice is harmless.
+    cdef char[25] name
+    cdef SpoolSegment* s
+    cdef int error
+    if t.bad.len:
+        error = segment_quarantine(t.dir_fd, &t.bad)
+        if error:
+            return error
+        buf_clear(&t.bad)
+    while t.drained != NULL:
+        s = t.drained
+        segment_name(s.number, name)
+        if unlinkat(t.dir_fd, name, 0) != 0 and errno != ENOENT:
+            return errno
+        t.drained = s.next
+        free(s)
+    if t.note:
+        error = segment_note(t.dir_fd, t.number, t.at)
+        if error:
+            return error
+        t.note = False
+    return 0
+
 cdef int segment_quarantine(int dir_fd, Buf* bad) noexcept nogil:
     # Appends bytes to the quarantine, durably, so that a segment may drop them afterwards.
     cdef char[SEGMENT_HEAD] head
-    cdef int64_t size
+    cdef int64_t size, end
     cdef int error = 0
     cdef int fd = openat(dir_fd, b"quarantine", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
     if fd < 0:
         return errno
-    size = lseek(fd, 0, SEEK_END)
+    size = end = lseek(fd, 0, SEEK_END)
     if size < SEGMENT_HEAD:
         segment_head(head)
         error = segment_write(fd, head, SEGMENT_HEAD, 0)
-        size = SEGMENT_HEAD
+        end = SEGMENT_HEAD
     if error == 0:
-        error = segment_write(fd, bad.data, bad.len, size)
+        error = segment_write(fd, bad.data, bad.len, end)
     if error == 0 and (fdatasync(fd) != 0 or fsync(dir_fd) != 0):
         error = errno
     if error != 0 and ftruncate(fd, size) != 0:
@@ -264,7 +281,10 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     error = segment_scan(fd, at, end, True, &scan)
     if not error and scan.good < end:
         error = segment_cut(fd, scan.good, end)
-        end = scan.good
+        if error == 0:
+            end = scan.good
+        elif error == ENOSPC or error == EDQUOT or error == EFBIG:
+            error = 0          # no room for the copy: the drain finds the torn end, and keeps it then
     if spool.pending == 0:
         spool.oldest_us = scan.since_us
     s.size = end
@@ -353,10 +373,11 @@ cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
         return errno
     segment_name(number, name)
     segment_name(spool_number(), named)
-    # first notes here which part of it is in the database already
+    # First notes here which part of it is in the database already. If there is no room for the note, the drain begins
+    # at its start and stores nothing twice.
     if segment_noted(from_fd, &noted, &at) and noted == number:
-        error = segment_note(spool.dir_fd, spool.number, at)
-    if error == 0 and renameat(from_fd, name, spool.dir_fd, named) != 0:
+        segment_note(spool.dir_fd, spool.number, at)
+    if renameat(from_fd, name, spool.dir_fd, named) != 0:
         error = errno
     if error == 0 and (fsync(spool.dir_fd) != 0 or fsync(from_fd) != 0):
         # the segment is taken over; after a crash either folder may have it

@@ -12,12 +12,6 @@ cdef enum:
     SPOOL_WINDOW = 1 << 20    # bytes read at once
     SPOOL_SEGMENT = 64 << 20  # a segment of this size or more gets no further writes
 
-cdef struct SpoolSegment:
-    SpoolSegment* next
-    uint64_t number
-    int64_t size              # valid bytes
-    int64_t records           # records not drained yet
-
 cdef struct Spool:
     SharedFlag on
     SharedInt gate
@@ -81,14 +75,10 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
 
 cdef void spool_close() noexcept nogil:
     # Closes the buffer. Requires that the threads have ended.
-    cdef SpoolSegment* s = spool.first
-    cdef SpoolSegment* following
     if not spool.on:
         return
-    while s != NULL:
-        following = s.next
-        free(s)
-        s = following
+    spool_free(spool.first)
+    spool_free(spool.step.drained)
     segment_close(&spool.fd)
     segment_close(&spool.step.fd)
     segment_close(&spool.dir_fd)
@@ -99,6 +89,14 @@ cdef void spool_close() noexcept nogil:
     buf_free(&spool.step.bad)
     table_free(&spool.waiting)
     memset(&spool, 0, sizeof(Spool))
+
+cdef void spool_free(SpoolSegment* s) noexcept nogil:
+    # Frees a chain of segments.
+    cdef SpoolSegment* following
+    while s != NULL:
+        following = s.next
+        free(s)
+        s = following
 
 cdef inline bint spool_fails_fast() noexcept nogil:
     # Returns True if pushes do not wait for an unavailable database, because there is a buffer.
@@ -154,10 +152,12 @@ cdef SpoolSegment* spool_add(uint64_t number) noexcept nogil:
     return s
 
 cdef void spool_drop() noexcept nogil:
-    # Drops the first segment, which is drained; the next step deletes its file.
+    # Drops the first segment, which is drained; a step deletes its file. Requires that no step is running.
     cdef SpoolSegment* s = spool.first
-    spool.step.drop = True
-    spool.step.drop_number = s.number
+    cdef SpoolSegment** tail = &spool.step.drained
+    while tail[0] != NULL:
+        tail = &tail[0].next
+    tail[0] = s
     spool.step.note = False
     segment_close(&spool.step.fd)
     if s == spool.last:
@@ -166,7 +166,7 @@ cdef void spool_drop() noexcept nogil:
     spool.first = s.next
     spool.at = SEGMENT_HEAD
     spool.bytes -= s.size
-    free(s)
+    s.next = NULL
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
