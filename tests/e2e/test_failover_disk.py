@@ -199,3 +199,24 @@ def test_the_switches_are_remembered_once_there_is_room(server, postgres, folder
         room(daemon, 0)
         switch(client, False)
         until(lambda: not file.exists(), "both are off: no file")
+
+
+@pytest.mark.parametrize(("most", "said"), [
+    (64 << 20, "cannot be written (File too large)"), (2000, "is full")], ids=["disk", "bound"])
+def test_a_refused_push_says_why_it_was_not_kept(server, postgres, queue, most, said):
+    daemon = server(postgres.database(), QUEEND_BUFFER_BYTES=most)
+
+    def refused() -> str:
+        answer = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": "x" * 2000}]})
+        assert answer.status == 503 and "retry-after" in answer.headers
+        return answer.json["error"]
+
+    with daemon.client() as client:
+        switch(client, True)
+        room(daemon, 1000)
+        assert refused() == f"Push maintenance is on and the failover buffer {said}; nothing is stored, try again"
+        switch(client, False)
+        with postgres.away():
+            until(lambda: buffered(client)["dbHealthy"] is False, "the database is away")
+            assert refused() == (f"The database is not reachable and the failover buffer {said}; nothing is stored, "
+                                 "try again")

@@ -21,6 +21,7 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         return
     if j.spilled and sealring.n and not spill_seal_back(w, j):
         j.spill_why = SPILL_FAILED
+        j.spill_error = ENOMEM
         push_spilled(w, &j.job.msg)
         return
     j.held_until = clock_mono_us() + SPILL_HOLD_US
@@ -30,6 +31,7 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     j.job.msg.run = spill_arrive
     if not worker_post(leader, &j.job.msg):
         j.spill_why = SPILL_FAILED
+        j.spill_error = ENOMEM
         push_spilled(w, &j.job.msg)
 
 cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
@@ -107,9 +109,10 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         it = runitem_next(&at)
     j.spilled = True
     if spool.gather.failed or not spool_room():
+        j.spill_why = SPILL_FAILED if spool.gather.failed else SPILL_FULL
+        j.spill_error = ENOMEM if spool.gather.failed else 0
         spool.gather.len = mark
         spool.gather.failed = False
-        j.spill_why = SPILL_FULL
         atomic_set64(&doubt.buffer, 1)
         spill_return(j, push_spilled)
         return
@@ -139,6 +142,7 @@ cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
         if why != SPILL_KEPT:
             spill_count(j, -1)
         j.spill_why = why
+        j.spill_error = spool.write.error
         spill_return(j, push_spilled)
         j = <PushJob*>joblist_take(&spool.write.jobs)
 

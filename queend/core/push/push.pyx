@@ -363,10 +363,10 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     if not stored and j.unsealed:
         sealing_reply_error(r)
         return
-    if not stored and j.spilled and j.spill_why == SPILL_FULL:
-        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
+    if not stored and j.spilled:
+        push_respond_unkept(j)
         return
-    if not stored and (j.failed > FAILED_REFUSED or j.spilled):
+    if not stored and j.failed > FAILED_REFUSED:
         push_respond_none(j)
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
@@ -384,6 +384,31 @@ cdef void push_respond_none(PushJob* j) noexcept nogil:
         if not slotpool_ready(engine_of(r.worker).slots):
             why = health_why()
         snprintf(text, sizeof(text), b"%s; nothing is known to be stored, try again", why)
+    reply_error(r, 503, text)
+
+cdef void push_respond_unkept(PushJob* j) noexcept nogil:
+    # Refuses a push that the failover buffer did not take. Names the reason for the buffer and that for the refusal.
+    cdef char[2 * VERDICT_TEXT] text
+    cdef char[VERDICT_TEXT] refused
+    cdef Request* r = j.job.r
+    cdef const char* why = b"Earlier messages of its partitions wait in the failover buffer"
+    # A statement without an answer may have taken effect.
+    cdef const char* known = b"known to be " if j.failed == FAILED_UNREACHED else b""
+    if j.server_error != NULL:
+        snprintf(refused, sizeof(refused), b"The database cannot store it (%s)", j.server_error.meaning)
+        why = refused
+    elif spool.paused:
+        why = b"Push maintenance is on"
+    elif not slotpool_ready(engine_of(r.worker).slots):
+        why = health_why()
+    elif j.failed == FAILED_UNREACHED or j.unreached or spool.gate == GATE_SHUT:
+        why = b"The database does not answer"
+    if j.spill_why == SPILL_FULL:
+        snprintf(text, sizeof(text), b"%s and the failover buffer is full; nothing is %sstored, try again", why, known)
+    else:
+        snprintf(text, sizeof(text),
+                 b"%s and the failover buffer cannot be written (%s); nothing is %sstored, try again", why,
+                 strerror(j.spill_error), known)
     reply_error(r, 503, text)
 
 cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
