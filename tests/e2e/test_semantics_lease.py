@@ -144,7 +144,7 @@ def test_asked_for_beside_partitions_that_are_free(daemon: Daemon, client: Clien
     assert data(client.pop(queue, batch=10, wait=True, timeout=30_000)) == [1, 2]
 
 
-@pytest.mark.parametrize("seconds", ["", "0", "-1", "86401", "soon"])
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "86401", "soon", "5m", "90,000", "1e5", "5.0", " 5", "99999999999"])
 def test_a_length_that_is_none_is_refused(client: Client, queue: str, seconds: str) -> None:
     answer = client.pop_answer(queue, leaseSeconds=seconds)
-    assert answer.status == 400 and answer.json["error"] == "leaseSeconds must be a number from 1 to 86400"
+    assert answer.status == 400 and answer.json["error"] == "leaseSeconds must be a whole number from 1 to 86400"

@@ -328,6 +328,14 @@ def test_nonsense(client: Client, queue: str, query: dict, said: str) -> None:
     assert answer.status == 400 and said in answer.json["error"]
 
 
+@pytest.mark.parametrize("value", ["5m", "1e1", "5.0", " 5", "many"])
+@pytest.mark.parametrize("name", ["credit", "heartbeat", "window", "leaseSeconds"])
+def test_a_number_that_is_none_is_refused_by_a_lenient_daemon_too(lenient: Client, queue: str, name: str,
+                                                                  value: str) -> None:
+    answer = lenient.get(stream_target(queue, **{name: value}))
+    assert answer.status == 400 and answer.json["error"].startswith(f"{name} must be a whole number from 1 to ")
+
+
 @pytest.mark.parametrize("path", ["/api/v1/stream/", "/api/v1/stream//partition/p", "/api/v1/stream/q/partition/p/x",
                                   "/api/v1/stream/q/other/p", "/api/v1/stream"])
 def test_other_paths(client: Client, path: str) -> None:

@@ -58,13 +58,13 @@ popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
 popquery_param(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_TEXT, OF_BOTH, 0, 0)
+popquery_param(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_WHOLE, OF_BOTH, 1, LEASE_MAX)
 popquery_param(&pop_params[ASKED_CONFLATION], b"conflation", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_CREDIT], b"credit", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_NUMBER, OF_STREAM, 1, FEED_BEAT_MOST_S)
+popquery_param(&pop_params[ASKED_CREDIT], b"credit", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
+popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_WHOLE, OF_STREAM, 1, FEED_BEAT_MOST_S)
 popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
 popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
-popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
+popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
 
@@ -109,9 +109,9 @@ cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, co
         q.partitions = 1
         q.partitions_given = True       # by the path: nothing is left to choose
     q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
-    if (v[ASKED_LEASE].found != QUERY_ABSENT
-            and not (uri_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX)):
-        return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
+    if v[ASKED_LEASE].found != QUERY_ABSENT and not v[ASKED_LEASE].given:
+        return popquery_refuse_whole(&pop_params[ASKED_LEASE], e)       # empty
+    q.lease_s = req_number(&v[ASKED_LEASE], 0)
     return popquery_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
 
 cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
@@ -169,11 +169,7 @@ cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Sett
     if q.frames:
         return refuse(e, b"frames are for pops; a stream is written in JSON")
     more.credit = req_number(&v[ASKED_CREDIT], 0)
-    if v[ASKED_CREDIT].given and not 1 <= more.credit <= BATCH_MAX:
-        return refuse(e, b"credit must be a whole number from 1 to 10000")
     more.beat_s = req_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
-    if not 1 <= more.beat_s <= FEED_BEAT_MOST_S:
-        return refuse(e, b"heartbeat must be a whole number from 1 to 600")
     more.window = req_number(&v[ASKED_WINDOW], 0)
     if v[ASKED_WINDOW].given and not popquery_window(q, more, e):
         return False
@@ -187,8 +183,6 @@ cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Sett
 
 cdef bint popquery_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
     # Checks `window`: each pop of the stream then brings one window, whole.
-    if not 1 <= more.window <= BATCH_MAX:
-        return refuse(e, b"window must be a whole number from 1 to 10000")
     if q.batch_given or q.partitions_given and q.partitions != 1:
         return refuse(e, b"window stands instead of batch and partitions")
     if more.credit and more.credit < more.window:
@@ -243,7 +237,6 @@ cdef bint popquery_name(const Param* p, const ParamValue* v, ApiError* e) noexce
 
 cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     # Reads a value by its kind. Empty is as good as absent.
-    cdef const char* text = p.name.p
     cdef size_t i
     if p.kind == PARAM_NAME:
         return popquery_name(p, v, e)
@@ -253,12 +246,15 @@ cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept no
         v.yes = slice_is(v.text, b"true") or slice_is(v.text, b"1")
         if v.yes or not strict or slice_is(v.text, b"false") or slice_is(v.text, b"0"):
             return True
-        return refuse_as(e, b"%s must be true or false", text)
+        return refuse_as(e, b"%s must be true or false", p.name.p)
     v.given = uri_int(v.text, &v.number)
-    if not strict:
+    if not strict and p.kind == PARAM_NUMBER:
         return True
     for i in range(v.text.n):
         v.given = v.given and b'0' <= <unsigned char>v.text.p[i] <= b'9'
     if v.given and p.low <= v.number <= p.high:
         return True
-    return refuse_as(e, b"%s must be a whole number from %d to %d", text, p.low, p.high)
+    return popquery_refuse_whole(p, e)
+
+cdef bint popquery_refuse_whole(const Param* p, ApiError* e) noexcept nogil:
+    return refuse_as(e, b"%s must be a whole number from %d to %d", p.name.p, p.low, p.high)

@@ -146,7 +146,8 @@ cdef enum ParamKind:          # type of a query parameter (route/popquery)
     PARAM_TEXT
     PARAM_NAME                # text of at most NAME_MAX bytes
     PARAM_TRUTH
-    PARAM_NUMBER              # integer; checked against low and high only with QUEEND_STRICT
+    PARAM_NUMBER              # integer, read as in Queen MQ; with QUEEND_STRICT as PARAM_WHOLE
+    PARAM_WHOLE               # whole number from low to high
 
 cdef struct Param:
     Slice name
