@@ -319,6 +319,7 @@ def test_answers_of_one_address_leave_room_for_those_of_another(start):
         other.sendall(get("/big/2000000"))
         assert len(answers(other, 1)[0][2]) == 2_000_000
         assert len(answers(slow, 1)[0][2]) == 12_000_000
+        until(lambda: clients(edge)["untaken"] == 0, "the kernel has told that it was taken")
         same.sendall(get("/big/2000000"))
         assert len(answers(same, 1)[0][2]) == 2_000_000
 
