@@ -38,8 +38,7 @@ from .systemd import notify, notify_address, watchdog_seconds
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
-# Time to write the last figures of queues at a stop: ends if nothing was written for the first number of seconds, and
-# after the second in all.
+# Limits for writing the last figures of queues at a stop: seconds without progress, and seconds in all.
 LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
 LAST_LINE_MS = 1000      # how long the last line waits for a slow reader of the log
 

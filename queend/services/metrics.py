@@ -32,8 +32,8 @@ CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # figures of this daemon on a page are at most so much older than the page, or
 SHARE = 20                 # so many times as long as writing them took
-# Counts of a worker, in the order of metric_workers.counts. The last five are summed over its queues. queue_pushed has
-# the messages of transactions, of stream cycles and out of the failover buffer as well, push_messages has not.
+# Counts of a worker, in the order of metric_workers.counts. The last five are summed over its queues. Only queue_pushed
+# includes the messages of transactions, stream cycles and the failover buffer; push_messages does not.
 COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages",
           "transactions", "requests", "errors", "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us",
           "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n", "queue_pushed")

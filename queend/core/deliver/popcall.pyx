@@ -101,8 +101,9 @@ cdef inline int64_t popcall_bytes(PopJob* j) noexcept nogil:
     return CALL_COPIES * min(j.req.batch * each, max(each, max(answer, CLAIM_BYTES)))
 
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
-    # Returns True if the pop may travel with the call. A pop that takes much waits until another pop of this worker has
-    # ended, whose end tries it again, or until the pages of earlier answers have gone back, in the next turns.
+    # Returns True if the pop may travel with the call. A pop that takes much memory waits while other calls of this
+    # worker are in flight: the end of a call tries it again. It also waits while the memory of earlier answers is given
+    # back to the system, which each turn continues.
     cdef int64_t bytes = popcall_bytes(j)
     cdef int64_t flying
     if call.base.jobs.n:

@@ -272,8 +272,8 @@ cdef inline size_t slot_params_bytes(const Params* p) noexcept nogil:
 
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # Starts a statement on an idle slot. Returns True if `done` will be called exactly once, later or (connection
-    # already dead) before the return. Returns False if the slot broke or memory ran out (params.failed): nothing was
-    # sent, and `done` will not be called. The parameters are copied: their memory may be reused at once.
+    # already dead) before the return. Returns False if the slot broke or memory ran out (params.failed). Then the
+    # statement was not sent, and `done` is not called. The parameters are copied: their memory may be reused at once.
     if params.failed or s.state != SLOT_IDLE or slot_outdated(s):
         return False
     if s.pool.statements[statement].fenced:

@@ -1,8 +1,8 @@
 # The files of the failover buffer. In: bytes to keep, places to read, files of an earlier run. Out: errno, 0 on
 # success. Knows no jobs. Owns the folder, which belongs to one process (the supervisor locks it). It holds segments,
-# `position` and `quarantine`. A segment has a rising number as its name, a head, and records back to back. `position`
-# says how much of the oldest segment is in the database. `quarantine` has the records that could not be stored. All
-# calls block and take no lock.
+# `position` and `quarantine`. A segment has a rising number as its name, a head, and records back to back. The file
+# `position` says how much of the oldest segment is in the database. The file `quarantine` has the records that could
+# not be stored. All calls block and take no lock.
 
 cdef enum:
     SEGMENT_HEAD = 16
@@ -373,8 +373,8 @@ cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
         return errno
     segment_name(number, name)
     segment_name(spool_number(), named)
-    # First notes here which part of it is in the database already. If there is no room for the note, the drain begins
-    # at its start and stores nothing twice.
+    # First notes here which part of it is in the database already. Without room for the note the drain begins at the
+    # start of the segment. The database then recognises stored records by their ids.
     if segment_noted(from_fd, &noted, &at) and noted == number:
         segment_note(spool.dir_fd, spool.number, at)
     if renameat(from_fd, name, spool.dir_fd, named) != 0:
