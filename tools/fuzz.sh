@@ -6,8 +6,10 @@ mkdir -p "$folder"
 ask() { "$python" -c "import sysconfig; print(sysconfig.get_config_var('$1'))"; }
 library=$(ask LDVERSION) where=$(ask LIBDIR)
 headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-# What Python sees of the core stands last in its map. No target goes through it, and without it clang has half to do.
-sed '/^# What Python sees of the core/,$d' queend/_core.pyx > "$folder/rooms.pyx"
+# What Python sees of the core comes last in its map. No target goes through it, and without it clang has half to do.
+last='^# The core as Python sees it'
+grep -q "$last" queend/_core.pyx || { echo "$0: the heading $last is not in queend/_core.pyx" >&2; exit 1; }
+sed "/$last/,\$d" queend/_core.pyx > "$folder/rooms.pyx"
 # without garbage collection: setup.py says why
 "$python" -c 'import gc; gc.disable(); from Cython.Compiler.Main import main; main(command_line=1)' \
     -3 -I "$folder" -I . -I queend tests/fuzz/targets.pyx -o "$folder/targets.c"

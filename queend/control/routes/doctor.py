@@ -32,7 +32,8 @@ Finding = tuple[str, str, str, str]      # level, title, observation, remedy
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
-TITLES = {"commits_hang": "the database commits nothing", "buffer_full": "the failover buffer has no room"}
+TITLES = {"commits_hang": "the database commits nothing",
+          "buffer_full": "the failover buffer is full or cannot be written"}
 
 HORIZON = """
 SELECT 'session ' || a.pid || coalesce(' of ' || nullif(a.application_name, ''), '') || ', '
