@@ -1,10 +1,10 @@
-"""A recorded conversation step: the file as data."""
+"""A recorded conversation: what was sent and answered, step by step. A file holds the steps that concern one resource,
+each under a line `=== NUMBER_NAME`."""
 from __future__ import annotations
 
 import ast
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,13 +30,18 @@ class Recording:
 
 def load() -> list[Recording]:
     """All recordings in the order of the conversation."""
-    return [read(path) for path in sorted(DATA.glob("*.txt"))]
+    texts = {name: text for path in DATA.glob("*.txt") for name, text in recorded(path).items()}
+    return [read(name, texts[name]) for name in sorted(texts)]
 
 
-def read(path: Path, change: Callable[[str, str], str] = lambda name, text: text) -> Recording:
-    """change: what is made of the file's text, by its name."""
-    text = change(path.stem, path.read_text())
-    number, name = int(path.stem[:3]), path.stem
+def recorded(path: Path) -> dict[str, str]:
+    """Returns the text of each step of a file by its name."""
+    _, *parts = re.split(r"^=== (\w+)\n", path.read_text(), flags=re.M)
+    return {name: text.removesuffix("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def read(name: str, text: str) -> Recording:
+    number = int(name[:3])
     return _raw(number, name, text) if text.startswith("$ (raw socket)") else _curl(number, name, text)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import compare
 import pytest
-from recording import read
+from recording import read, recorded
 from support.daemon import Daemon
 from support.http import Wire
 from support.tokens import SECRET, b64, token
 
-FOLDER = Path(__file__).with_name("tokens")
+TEXTS = recorded(Path(__file__).with_name("tokens.txt"))
+DIFFERENCES = Path(__file__).with_name("tokens.toml")
 TOKEN = re.compile(r"JWT\[header=(\{.*?\}) claims=(\{.*?\}) signature=(present|none)\]")
 FORGED = {"014_push_bad_signature"}
 MEASURED = {"001_health_no_token", "002_metrics_no_token", "003_prometheus_no_token"}
@@ -47,8 +48,8 @@ def seen(start_daemon: Any) -> dict[str, list[str]]:
                                   QUEEND_STRICT="false", CORS_ORIGINS="*")
     pairs = compare.Pairs()
     result = {}
-    for path in sorted(FOLDER.glob("*.txt")):
-        one = read(path, signed)      # now: some tokens end soon
+    for name, text in TEXTS.items():
+        one = read(name, signed(name, text))      # now: some tokens end soon
         with Wire(daemon.address) as wire:
             wire.send(pairs.translate(one.sent))
             result[one.name] = list(compare.answers(one.answers, [wire.receive()], pairs, by_form=one.name in MEASURED))
@@ -57,14 +58,14 @@ def seen(start_daemon: Any) -> dict[str, list[str]]:
 
 def listed() -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
-    for entry in tomllib.loads(FOLDER.with_suffix(".toml").read_text())["difference"]:
+    for entry in tomllib.loads(DIFFERENCES.read_text())["difference"]:
         assert entry["reason"].strip(), entry
         for name in entry["recordings"]:
             result.setdefault(name, set()).update(entry["what"])
     return result
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.txt")))
+@pytest.mark.parametrize("name", TEXTS)
 def test_recording(seen: dict[str, list[str]], name: str) -> None:
     deliberate, found = listed().get(name, set()), set(seen[name])
     assert not found - deliberate, f"not listed: {sorted(found - deliberate)}"
