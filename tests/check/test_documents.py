@@ -201,5 +201,12 @@ def test_the_index_of_decisions_names_each():
     assert len(list(folder.glob("*.md"))) <= 20
 
 
-def test_what_costs_are_told_on_two_screens():
-    assert len((ROOT / "docs/performance.md").read_text().splitlines()) <= 80
+@pytest.mark.parametrize("page", ["performance.md", "reliability.md"])
+def test_pages_of_two_screens(page):
+    assert len((ROOT / "docs" / page).read_text().splitlines()) <= 80
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "inside/faults.md"])
+def test_tests_that_pages_name_exist(page):
+    named = set(re.findall(r"`((?:\w+/)+test_\w+\.py)`", (ROOT / "docs" / page).read_text()))
+    assert len(named) > 10 and not [one for one in named if not (ROOT / "tests" / one).exists()]
