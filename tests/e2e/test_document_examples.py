@@ -6,7 +6,6 @@ import re
 import runpy
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pyarrow as pa
@@ -63,7 +62,7 @@ def daemon(start_daemon, keys, tmp_path_factory):
 # A copy is refused as long as nobody listed its target.
 @pytest.mark.parametrize(("page", "language", "statuses"), [
     ("http.md", "", [400, 400, 201, 200, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
-    ("migration.md", "sh", [403, 200, 403]), ("delays.md", "sh", [200])])
+    ("migration.md", "sh", [403, 200, 403])])
 def test_commands(daemon, page, language, statuses):
     found = commands(page, language)
     assert len(found) == len(statuses), found
@@ -97,14 +96,6 @@ def test_the_arrow_push(daemon, client):
     exec(block.replace("requests.post(", "answers.append(requests.post(").rstrip() + ")",
          {"pa": pa, "requests": requests, "answers": answers, "url": f"http://127.0.0.1:{daemon.port}"})
     assert answers[0].json() == {"count": 2, "queued": 2, "duplicate": 0, "error": 0}
-
-
-def test_a_message_that_waits(client):
-    block, = blocks("delays.md", "json")
-    body = re.sub(r'"deliverAt": "[^"]*"', f'"deliverAt": "{(datetime.now(UTC) + timedelta(days=1)).isoformat()}"',
-                  block)
-    assert body != block and client.post("/api/v1/push", json.loads(body)).status == 201
-    assert client.pop("mail") == []
 
 
 def test_reads_by_offset(client):
