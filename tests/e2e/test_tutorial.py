@@ -14,7 +14,7 @@ from support.sdk import HERE, prepare
 from support.wait import PATIENCE
 
 # How many outputs are compared, at least.
-PAGES = {"tutorial.md": 14, "transactions.md": 5, "delays.md": 10}
+PAGES = {"tutorial.md": 14, "transactions.md": 5, "delays.md": 10, "streams.md": 6}
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)
 # What the shell of a page knows. Each command is followed by a line with its status.
