@@ -210,3 +210,8 @@ def test_pages_of_two_screens(page):
 def test_tests_that_pages_name_exist(page):
     named = set(re.findall(r"`((?:\w+/)+test_\w+\.py)`", (ROOT / "docs" / page).read_text()))
     assert len(named) > 10 and not [one for one in named if not (ROOT / "tests" / one).exists()]
+
+
+def test_the_comparison_names_the_number_of_recordings():
+    recordings = len(list((ROOT / "tests/golden/data").glob("*.txt")))
+    assert f"replays {recordings} recorded requests" in (ROOT / "docs/compatibility.md").read_text()
