@@ -141,14 +141,20 @@ def shell(daemon, folder, line):
                           env=environment, capture_output=True, text=True)
 
 
-def test_commands_by_symptom(daemon, client, tmp_path):
+@pytest.mark.parametrize(("page", "least"), [("troubleshooting.md", 14)])
+def test_commands_by_symptom(daemon, client, tmp_path, page, least):
+    """With what is printed below them, while billing has a lease on the only order."""
+    client.delete("orders")
     client.push("orders", {"n": 1}, partition="customer-7")
     client.pop("orders", consumerGroup="billing")
-    lines = [line for block in blocks("troubleshooting.md") for line in re.findall(r"^\$ (.*)", block, re.M)]
-    assert len(lines) >= 7 and all(line.startswith("queend ") for line in lines)
-    for line in lines:
-        done = shell(daemon, tmp_path, line)
+    lines = [entry for block in blocks(page)
+             for entry in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)]
+    assert len(lines) >= least and all(line.startswith(("queend ", "curl ")) for line, _ in lines)
+    for line, promised in lines:
+        done = shell(daemon, tmp_path, line.replace("localhost:6632", f"127.0.0.1:{daemon.port}"))
         assert done.returncode == 0, (line, done)
+        assert not promised or re.fullmatch(".*".join(map(re.escape, promised.strip().split("…"))), done.stdout.strip(),
+                                            re.S), (line, done)
 
 
 def test_erasing_a_person(daemon, client, tmp_path):
