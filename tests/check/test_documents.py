@@ -215,3 +215,9 @@ def test_tests_that_pages_name_exist(page):
 def test_the_comparison_names_the_number_of_recordings():
     recordings = len(list((ROOT / "tests/golden/data").glob("*.txt")))
     assert f"replays {recordings} recorded requests" in (ROOT / "docs/compatibility.md").read_text()
+
+
+def test_alerts_that_are_named_exist():
+    rules = set(re.findall(r"- alert: (\w+)", (ROOT / "monitoring/alerts.yml").read_text()))
+    named = {name for page in PAGES for name in re.findall(r"`(Queend[A-Z]\w+)`", (ROOT / page).read_text())}
+    assert len(named) >= 10 and named <= rules

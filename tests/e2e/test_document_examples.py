@@ -141,7 +141,7 @@ def shell(daemon, folder, line):
                           env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("page", "least"), [("troubleshooting.md", 14)])
+@pytest.mark.parametrize(("page", "least"), [("troubleshooting.md", 14), ("production.md", 3)])
 def test_commands_by_symptom(daemon, client, tmp_path, page, least):
     """With what is printed below them, while billing has a lease on the only order."""
     client.delete("orders")
