@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -84,6 +85,26 @@ def test_it_does_what_it_says(start_daemon, tmp_path, page: str) -> None:
         python.stdin.close()
         assert python.wait(PATIENCE) == 0 and steps >= PAGES[page], steps
     shell.close()
+
+
+def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path) -> None:
+    """Of docs/troubleshooting.md: SIGTERM comes while its handler runs."""
+    daemon = start_daemon()
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/troubleshooting.md").read_text(), re.M | re.S)
+    (tmp_path / "consumer.py").write_text(code.replace("http://localhost:6632", daemon.url))
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+    with daemon.client() as client:
+        client.push("orders", {"n": 1})
+        with subprocess.Popen([prepare("2").python, tmp_path / "consumer.py"], env=clean, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+            try:
+                assert program.stdout.readline() == "billing {'n': 1}\n"
+                program.send_signal(signal.SIGTERM)
+                assert program.wait(PATIENCE) == 0
+            finally:
+                program.kill()
+        (partition,) = client.get("/api/v1/consumer-groups/billing").json["orders"]["partitions"]
+        assert (partition["offset"], partition["leaseActive"]) == (1, False)
 
 
 def test_the_python_of_the_readme(daemon, tmp_path) -> None:
