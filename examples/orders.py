@@ -33,11 +33,14 @@ async def main() -> None:
         dead = await queen.queue(ORDERS).dlq("billing").get()
         print("dead letters:", [(one["data"]["order"], one["errorMessage"]) for one in dead["messages"]])
 
-        # The others become bills: acknowledged and stored in one transaction, both or neither.
+        # The others become bills: stored and acknowledged in one transaction, both or neither. The ids let it be sent
+        # again after a lost answer: then it is refused as a duplicate.
         rest = await take(queen, "billing")
-        transaction = queen.transaction().ack(rest, "completed", {"consumer_group": "billing"})
+        transaction = queen.transaction()
         for one in rest:
-            transaction.queue(BILLS).partition(one["partition"]).push({"data": {"bill": one["data"]["order"]}})
+            transaction.queue(BILLS).partition(one["partition"]).push(
+                {"data": {"bill": one["data"]["order"]}, "transactionId": f"bill-of-{one['transactionId']}"})
+        transaction.ack(rest, "completed", {"consumer_group": "billing"})
         await transaction.commit()
         bills = await queen.queue(BILLS).batch(10).wait(True).timeout_millis(10_000).pop()
         print("bills:", [one["data"]["bill"] for one in bills])

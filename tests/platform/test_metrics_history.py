@@ -92,6 +92,11 @@ def test_a_range_that_cannot_be_shown_is_refused(client: Client, target: str) ->
     assert answer.status == 400 and answer.json["code"] in ("invalid_time", "invalid_request")
 
 
+def test_the_refused_interval_names_each_choice_once(client: Client) -> None:
+    error = client.get("/api/v1/status/analytics?interval=fortnight").json["error"]
+    assert error.endswith("must be one of hour, minute, day, week")
+
+
 def test_ranges_have_buckets(client: Client) -> None:
     for hours, minutes in ((1, 1), (5, 5), (20, 15), (100, 60), (1000, 360)):
         answer = client.get(f"/api/v1/analytics/queue-ops?from=2026-01-01T00:00:00Z&to={until_hours(hours)}").json

@@ -206,7 +206,7 @@ async def status_analytics(request: Request) -> Json:
     """Returns the number of pushed messages per minute, hour, day or week, duplicates included, oldest first, with
     zeros for times without pushes. Default range: the last day."""
     query = Query(request)
-    interval = query.one_of("interval", ("hour", *STEPS))
+    interval = query.one_of("interval", tuple(dict.fromkeys(("hour", *STEPS))))
     wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000
     anchor = MONDAY_S * 1_000_000 if interval == "week" else 0
     first = wanted.start - (wanted.start - anchor) % step
