@@ -13,7 +13,8 @@ from .sanitizer import preloaded
 
 def blocks(page: str, language: str = "") -> list[str]:
     """The blocks of code of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    found = re.findall(r"^```([^\n]*)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    return [text for kind, text in found if kind == language]
 
 
 def named(page: str, language: str = "python") -> dict[str, str]:
