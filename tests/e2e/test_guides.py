@@ -1,13 +1,18 @@
 """Pages for developers of applications: their commands and programs, run as they stand there."""
 from __future__ import annotations
 
+import asyncio
 import re
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 
+import httpx
+import psycopg
+import pytest
 from support.guides import blocks, environment, like, named, sessions, type_in
 from support.ports import free_port
 from support.wait import PATIENCE, until
@@ -93,3 +98,56 @@ def test_the_unit_of_a_worker(tmp_path):
     file.write_text(re.sub(r"ExecStart=\S+", f"ExecStart={sys.executable}", block))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", file], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done
+
+
+@pytest.fixture
+def shop(start_daemon, tmp_path, monkeypatch):
+    """A daemon on a database with the tables of the shop, and the files of the page about frameworks."""
+    daemon = start_daemon()
+    monkeypatch.setenv("SHOP_DSN", daemon.conninfo)
+    monkeypatch.setenv("QUEEND_URL", daemon.url)
+    with psycopg.connect(daemon.conninfo) as database:
+        database.execute(named("web-app.md", "sql")["shop.sql"])
+    spread("frameworks.md", tmp_path)
+    return daemon
+
+
+def ordered(daemon, order):
+    """Whether the order is in the table and its job in the queue, each once."""
+    with daemon.client() as client, psycopg.connect(daemon.conninfo) as database:
+        until(lambda: client.show("orders").status == 200, "the outbox is moved")
+        jobs = until(lambda: client.pop("orders", consumerGroup=f"look-{order['id']}", autoAck=True), "the job")
+        rows = database.execute("SELECT * FROM orders WHERE id = %s", (order["id"],)).fetchall()
+        return rows == [tuple(order.values())] and [job["data"] for job in jobs] == [order]
+
+
+def test_fastapi(shop, tmp_path):
+    app = runpy.run_path(tmp_path / "fastapi_app.py")["app"]
+    order = {"id": "o-1", "customer": "anna", "cents": 500}
+
+    async def ask():
+        async with (app.router.lifespan_context(app),
+                    httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as web):
+            asked = [("/orders", {"json": order}), ("/mails/m-1", {"params": {"to": "anna@example.org"}})]
+            return [await web.post(path, **more) for path, more in asked for _ in range(2)]
+
+    told = [(one.status_code, one.json()) for one in asyncio.run(ask())]
+    assert told == [(201, {"id": "o-1"})] * 2 + [(202, {"status": "queued"}), (202, {"status": "duplicate"})]
+    assert ordered(shop, order)
+
+
+def test_flask(shop, tmp_path):
+    pytest.importorskip("flask", reason="make venv")
+    module = runpy.run_path(tmp_path / "flask_app.py")
+    order = {"id": "o-1", "customer": "anna", "cents": 500}
+    with module["pool"]:
+        for _ in range(2):
+            assert module["app"].test_client().post("/orders", json=order).status_code == 201
+        assert ordered(shop, order)
+
+
+def test_functions_as_jobs(shop, tmp_path):
+    with program(shop, tmp_path, "jobs.py"):
+        for command, promised in sessions("frameworks.md"):
+            check(shop, tmp_path, command, promised)
+        until(lambda: (tmp_path / "jobs.py.log").read_text() == "5\n", "the worker prints")
