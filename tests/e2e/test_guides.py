@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import runpy
 import signal
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import psycopg
 import pytest
+from support.daemon import PACKAGE
 from support.guides import blocks, environment, like, named, sessions, type_in
 from support.ports import free_port
 from support.wait import PATIENCE, until
@@ -151,3 +153,16 @@ def test_functions_as_jobs(shop, tmp_path):
         for command, promised in sessions("frameworks.md"):
             check(shop, tmp_path, command, promised)
         until(lambda: (tmp_path / "jobs.py.log").read_text() == "5\n", "the worker prints")
+
+
+@pytest.mark.daemon
+def test_the_tests_of_an_application(tmp_path):
+    """The page's fixtures start a daemon of their own, with its own PostgreSQL."""
+    spread("testing.md", tmp_path)
+    (command, promised), = sessions("testing.md")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "QUEEN", "PG", "JWT"))}
+    words = [sys.executable, *command.split()[1:], "-p", "no:cacheprovider", f"--rootdir={tmp_path}",
+             f"--basetemp={tmp_path / 'base'}"]
+    done = subprocess.run(words, cwd=tmp_path, env={**kept, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0 and promised.split("…")[0].strip() in done.stdout, done.stdout + done.stderr
