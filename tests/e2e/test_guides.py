@@ -14,9 +14,11 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import psycopg
 import pytest
+from support.callers import Caller
 from support.daemon import PACKAGE
 from support.guides import blocks, environment, like, named, sessions, type_in
 from support.ports import free_port
+from support.tokens import SECRET, writer
 from support.wait import PATIENCE, until
 
 LOOKS = re.compile(r"curl (localhost|127\.0\.0\.1)|queend dlq list")         # commands that change nothing
@@ -166,3 +168,42 @@ def test_the_tests_of_an_application(tmp_path):
     done = subprocess.run(words, cwd=tmp_path, env={**kept, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
                           timeout=300)
     assert done.returncode == 0 and promised.split("…")[0].strip() in done.stdout, done.stdout + done.stderr
+
+
+PAGE = "https://shop.example"
+TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET, "QUEEND_JWT_QUEUES_CLAIM": "queues",
+          "JWT_REQUIRE_QUEUES": "true", "CORS_ORIGINS": PAGE}
+
+
+def test_pages_of_browsers(start_daemon, tmp_path, monkeypatch):
+    """The settings of the page, a token of a page, and what it may not. Its streams: tests/dashboard."""
+    asked = dict(re.findall(r"([A-Z_]+)=(\S+)", blocks("browsers.md", "sh")[0]))
+    assert asked == {**TOKENS, "JWT_SECRET": "…"}
+    daemon = start_daemon(**TOKENS)
+    monkeypatch.setenv("JWT_SECRET", SECRET)
+    for command, promised in sessions("browsers.md"):
+        told = type_in(daemon, tmp_path, command, JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues")
+        assert like(told, promised), (command, told, promised)
+    spread("browsers.md", tmp_path)
+    token = runpy.run_path(tmp_path / "page_token.py")["page_token"]("anna")
+    may = {"inbox.anna": ["pop:page-anna"], "orders": ["push"]}
+    with Caller(daemon, token) as page:
+        assert page.get("/api/v1/system/session").json["queues"] == may
+        assert page.post("/api/v1/stream/inbox.anna/ticket").status == 201
+        assert page.post("/api/v1/stream/inbox.bert/ticket").status == 403
+
+
+def test_a_page_pushes(start_daemon, tmp_path):
+    daemon = start_daemon(**TOKENS)
+    (tmp_path / "feed.mjs").write_text(named("browsers.md", "js")["feed.js"])
+    (tmp_path / "page.mjs").write_text("""
+import {push, server} from "./feed.mjs";
+const [url, token] = process.argv.slice(2);
+server.url = url;
+for (const queue of ["orders", "orders", "other"])
+  console.log(await push(async () => token, queue, {transactionId: "o-1", payload: {n: 1}}).catch((e) => e.status));
+""")
+    token = writer(queues={"orders": ["push"]})
+    done = subprocess.run(["node", tmp_path / "page.mjs", daemon.url, token], capture_output=True, text=True,
+                          timeout=300)
+    assert done.stdout.split() == ["queued", "duplicate", "403"], done
