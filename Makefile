@@ -68,10 +68,10 @@ test-quick: build system-tests ## the tests of the core, the SQL functions and t
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not daemon and not counted' tests/core tests/sql tests/auth $(ARGS)
 
 ASAN := $(CURDIR)/.asan
-# Not there: what valgrind counts, a model of databases that is all Python, daemons whose clock another library sets, and the scripts of the
-# SDKs, with leases of a second.
+# Not there: what valgrind counts, a model of databases that is all Python, daemons whose clock another library sets, programs of documents, and the
+# scripts of the SDKs, with leases of a second.
 ASAN_NOT = tests/core/test_instructions.py tests/e2e/test_discovery.py tests/e2e/test_sdk%.py tests/e2e/test_streams_sdk.py \
-  tests/e2e/test_tutorial.py tests/e2e/test_examples.py
+  tests/e2e/test_tutorial.py tests/e2e/test_examples.py tests/e2e/test_guides.py
 ASAN_TESTS = $(filter-out $(ASAN_NOT),$(wildcard tests/core/test_*.py tests/auth/test_*.py tests/e2e/test_*.py)) tests/platform/test_control.py tests/golden tests/surface tests/schema
 test-asan: $(VENV)/.ready system-tests ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@sh tools/sanitized.sh $(BIN)/python $(ASAN) address,undefined $(ASAN_TESTS) $(ARGS)
