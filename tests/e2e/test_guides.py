@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryDirectory
 
 import httpx
 import psycopg
@@ -163,10 +164,11 @@ def test_the_tests_of_an_application(tmp_path):
     spread("testing.md", tmp_path)
     (command, promised), = sessions("testing.md")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "QUEEN", "PG", "JWT"))}
-    words = [sys.executable, *command.split()[1:], "-p", "no:cacheprovider", f"--rootdir={tmp_path}",
-             f"--basetemp={tmp_path / 'base'}"]
-    done = subprocess.run(words, cwd=tmp_path, env={**kept, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
-                          timeout=300)
+    with TemporaryDirectory() as base:             # the path of a socket is short
+        words = [sys.executable, *command.split()[1:], "-p", "no:cacheprovider", f"--rootdir={tmp_path}",
+                 f"--basetemp={base}/t"]
+        done = subprocess.run(words, cwd=tmp_path, env={**kept, "PYTHONPATH": str(PACKAGE)}, capture_output=True,
+                              text=True, timeout=300)
     assert done.returncode == 0 and promised.split("…")[0].strip() in done.stdout, done.stdout + done.stderr
 
 
