@@ -1,11 +1,14 @@
 """PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED against a server that has a certificate."""
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from support.daemon import ROOT
 from support.ports import free_port
 
 from queend.postgres.conninfo import conninfo
@@ -74,6 +77,20 @@ def test_verified(monkeypatch, server):
     assert connection(monkeypatch, server, PG_USE_SSL="true", PG_SSL_REJECT_UNAUTHORIZED="true",
                       PGSSLROOTCERT=f"{server[1]}/known.crt")
     assert connection(monkeypatch, server, PG_USE_SSL="true", PGSSLROOTCERT=f"{server[1]}/known.crt")
+
+
+def test_the_connection_string_of_the_page(monkeypatch, server):
+    """And what the page says of a certificate that names another host."""
+    (line,) = re.findall(r'^QUEEND_DSN="(.*sslmode=verify-full.*)"', (ROOT / "docs/postgresql.md").read_text(), re.M)
+    words = {**conninfo_to_dict(line), "port": server[0], "dbname": "postgres", "user": "postgres",
+             "sslrootcert": f"{server[1]}/known.crt"}
+    assert connection(monkeypatch, server, QUEEND_DSN=make_conninfo(**{**words, "host": "localhost"}))
+    words["host"] = "127.0.0.1"
+    with pytest.raises(psycopg.OperationalError, match="does not match host name"):
+        connection(monkeypatch, server, QUEEND_DSN=make_conninfo(**words))
+    assert connection(monkeypatch, server, QUEEND_DSN=make_conninfo(**{**words, "sslmode": "verify-ca"}))
+    del words["sslmode"], words["sslrootcert"]
+    assert connection(monkeypatch, server, QUEEND_DSN=make_conninfo(**words)), "libpq's default: prefer"
 
 
 @pytest.mark.parametrize("variables, words", [
