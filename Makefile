@@ -101,7 +101,7 @@ test-findings: build system-tests ## run scripts from outside that print OK or F
 	@test ! -d "$(FINDINGS)/spark" || { $(SPARK); }
 	@$(BIN)/python -m pytest tests/findings --findings "$(FINDINGS)" -q -rf --tb=line $(ARGS)
 
-test-patroni: build system-tests ## two daemons on three servers that Patroni keeps with quorum commit, TROUBLES (30) random troubles under load, judged by one checker: about 25 minutes (PATRONI_SEED, PATRONI_KINDS)
+test-patroni: build system-tests ## two daemons on three servers that Patroni keeps with quorum commit, TROUBLES (30) random troubles under load, judged by one checker: about 30 minutes (PATRONI_SEED, PATRONI_KINDS)
 	@SUDO="$(SUDO)" sh tools/system.sh patroni
 	@$(BIN)/python tools/requirements.py patroni | $(BIN)/pip --python /usr/bin/python3 install --quiet --disable-pip-version-check --target build/patroni --upgrade -r /dev/stdin
 	@$(BIN)/python -m pytest -s tests/patroni --patroni build/patroni $(ARGS)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
 # the tests and the benchmark need besides; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh peers`: what `make bench-peers` compares
-# with, none of it started; `system.sh patroni`: etcd, not started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
+# with, none of it started; `system.sh patroni`: etcd and HAProxy, not started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
 
@@ -43,6 +43,7 @@ elif test "${1:-}" = spark; then
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables
 elif test "${1:-}" = patroni; then
     have etcd || need etcd-server
+    test -x /usr/sbin/haproxy || need haproxy # of docs/high-availability.md
 elif test "${1:-}" = spark-bench; then
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java
 elif test "${1:-}" = peers; then
@@ -77,7 +78,7 @@ case "$missing" in *prometheus*)
         $SUDO ln -s /dev/null /etc/systemd/system/prometheus.service
     fi
 esac
-guarded=$(case "${1:-}$missing" in peers*|*nginx*|*etcd*) echo yes;; esac)
+guarded=$(case "${1:-}$missing" in peers*|*nginx*|*etcd*|*haproxy*) echo yes;; esac)
 if test -n "$guarded" && test ! -e /usr/sbin/policy-rc.d; then
     # Benchmark and tests start their own: the packages must start nothing.
     trap '$SUDO rm -f /usr/sbin/policy-rc.d' EXIT
@@ -88,7 +89,7 @@ $SUDO apt-get update -qq
 # shellcheck disable=SC2086
 $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 case "$guarded" in yes)
-    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service nginx.service etcd.service; do # nor at the next start of the machine
+    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service nginx.service etcd.service haproxy.service; do # nor at the next start of the machine
         ! have systemctl || $SUDO systemctl disable "$unit" >/dev/null 2>&1 || true
     done
 esac

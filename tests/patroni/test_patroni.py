@@ -21,6 +21,7 @@ from support.actors import STREAMED, WAITERS, Actor, Consumer, Listener, Produce
 from support.checker import Checker
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.page_settings import blocks, settings_in
 from support.patroni import Patroni, send
 
 from queend.postgres.migrate import migrate
@@ -62,6 +63,7 @@ class History:
     def __init__(self, folder: Path, seed: str, packages: Path):
         self.folder, self.dice, self.happened = folder, random.Random(seed), []
         self.cluster = Patroni(folder, packages)
+        self.page = settings_in(blocks("high-availability.md", "sh")[0])
         with psycopg.connect(self.cluster.dsn() + " target_session_attrs=read-write", autocommit=True) as session:
             session.execute("CREATE DATABASE history")
         self.dsn = self.cluster.dsn("history") + " target_session_attrs=read-write"
@@ -83,10 +85,10 @@ class History:
             *(Listener(self.stage, f"live.{n}", "live", both) for n in (0, 1))]
 
     def start(self, place: int) -> Daemon:
-        """With time limits that fit those of the servers: a statement that hangs is given up after 6 s."""
+        """With the time limits of the page: a statement that hangs is given up after 6 s."""
+        limits = {name: self.page[name] for name in ("DB_STATEMENT_TIMEOUT", "LIBQUEEN_INFLIGHT_DEADLINE_MS")}
         return Daemon(self.cluster.dsn("history"), QUEEND_BUFFER_BYTES=256 << 20,
-                      FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=5000,
-                      LIBQUEEN_INFLIGHT_DEADLINE_MS=6000)
+                      FILE_BUFFER_DIR=self.folder / f"buffer-{place}", **limits)
 
     def play(self, troubles: int) -> None:
         kinds, crowd = [], Crowd()

@@ -12,7 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.client import data
-from support.daemon import PACKAGE, ROOT, Daemon
+from support.daemon import PACKAGE, Daemon
+from support.page_settings import blocks, settings_in
 from support.postgres import Postgres, running
 
 SCHEMAS = ("queen", "queen_streams", "queend")
@@ -24,16 +25,12 @@ SELECT DISTINCT pg_get_userbyid(owner) FROM (
     UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace::regnamespace::text = ANY(%(schemas)s)) AS o(owner)"""
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs/postgresql.md").read_text(), re.M | re.S)
+PAGE = "postgresql.md"
 
 
 def settings(block: str, **instead: object) -> dict[str, str]:
-    """The settings of a block as a shell reads them, with the words of a connection string replaced."""
-    names = re.findall(r"^(\w+)=", block, re.M)
-    text = subprocess.run(["bash", "-c", block + "\n".join(f"echo ${name}" for name in names)], capture_output=True,
-                          text=True, check=True, env={}).stdout
-    found = dict(zip(names, text.splitlines(), strict=True))
+    """The settings of a block, with these words of a connection string replaced."""
+    found = settings_in(block)
     for word, value in instead.items():
         found = {name: re.sub(rf"\b{word}=\S+", f"{word}={value}", held) for name, held in found.items()}
     return found
@@ -59,7 +56,7 @@ def run(server: Postgres, database: str, block: str) -> None:
 
 def start(server: Postgres, folder: Path, **others: object) -> Daemon:
     """With the settings of the page, but for the address; without TLS, which the embedded server lacks."""
-    told = settings(blocks("sh")[0])
+    told = settings(blocks(PAGE, "sh")[0])
     assert told == {"PG_HOST": "db.example", "PG_DB": "queend", "PG_USER": "queend", "PG_PASSWORD": "change-me",
                     "PG_USE_SSL": "true"}
     return Daemon.own(folder, **{**told, "PG_HOST": "127.0.0.1", "PG_PORT": server.port, "PG_USE_SSL": "false",
@@ -74,7 +71,7 @@ def refused(daemon: Daemon) -> str:
 @pytest.fixture(scope="module")
 def made(server: Postgres) -> Postgres:
     """The server with the role and the database of the page."""
-    run(server, "postgres", blocks("sql")[0])
+    run(server, "postgres", blocks(PAGE, "sql")[0])
     return server
 
 
@@ -132,7 +129,7 @@ def test_two_rights_suffice_in_a_database_of_another_owner(made, folder):
     with session(made, "administrator", "postgres") as connection:
         connection.execute("CREATE DATABASE app")
         connection.execute("REVOKE ALL ON DATABASE app FROM PUBLIC")
-    run(made, "app", blocks("sql")[1])
+    run(made, "app", blocks(PAGE, "sql")[1])
     served(start(made, folder, PG_DB="app").await_ready())
 
 
@@ -153,7 +150,7 @@ def test_a_reader_reads_and_changes_nothing(made, folder):
         client.push("orders", {"n": 2})
         for message in client.pop("orders", consumerGroup="dead", subscriptionMode="all", batch=100):
             client.ack(message, "dlq", "dead")
-    run(made, "queend", blocks("sql")[2])
+    run(made, "queend", blocks(PAGE, "sql")[2])
     with session(made, "queend", "queend") as owner:
         owner.execute("CREATE TABLE queend.of_a_later_version AS SELECT 1 AS one")
     with session(made, "reader", "queend") as reader:
@@ -185,7 +182,7 @@ def test_a_password_that_changes(server, folder, tmp_path):
     file = tmp_path / "pgpass"
     file.touch(0o600)
     file.write_text("127.0.0.1:*:kept:keeper:first\n")
-    daemon = Daemon.own(folder, **settings(blocks("sh")[2], host=f"127.0.0.1 port={server.port}", dbname="kept",
+    daemon = Daemon.own(folder, **settings(blocks(PAGE, "sh")[2], host=f"127.0.0.1 port={server.port}", dbname="kept",
                                            user="keeper", passfile=file)).await_ready()
     with daemon.client() as client:
         client.push("orders", 1)

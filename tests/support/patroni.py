@@ -14,24 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 
 from queend.postgres import binaries
 
+from .page_settings import blocks
 from .ports import free_port
 from .wait import until
 
 NODES = ("n1", "n2", "n3")
 # The servers' account can run it, wherever ours lies; `make test-patroni` installs for it.
 PYTHON = "/usr/bin/python3"
-# Short times, so that a takeover is over soon. `strict` would rather stand still than lose a commit when both standbys
-# are away; here at most one node is in trouble at a time.
-SETTINGS = {
-    "ttl": 15, "loop_wait": 3, "retry_timeout": 4, "maximum_lag_on_failover": 1 << 20, "failsafe_mode": True,
-    "synchronous_mode": "quorum", "synchronous_mode_strict": False, "synchronous_node_count": 1,
-    "postgresql": {"use_pg_rewind": True, "use_slots": True, "parameters": {
-        "max_connections": 200, "shared_buffers": "64MB", "wal_level": "replica", "hot_standby": "on",
-        "max_wal_senders": 10, "max_replication_slots": 10, "wal_log_hints": "on", "wal_sender_timeout": "10s",
-        "wal_receiver_timeout": "10s"}}}
+# Those of the page, with little memory and room for the connections of two daemons and their tests.
+(PAGE,) = blocks("high-availability.md", "yaml")
+SETTINGS = yaml.safe_load(PAGE)["bootstrap"]["dcs"]
+SETTINGS["postgresql"]["parameters"] |= {
+    "max_connections": 200, "shared_buffers": "64MB", "wal_level": "replica", "hot_standby": "on",
+    "max_wal_senders": 10, "max_replication_slots": 10}
 
 
 class Node:
