@@ -17,7 +17,7 @@ from pathlib import Path
 HEAD = """# Metrics
 
 What `GET /metrics/prometheus` of a daemon tells, as it tells it. What to make of it, and rules for alerts:
-[observe](observe.md#backlogs). A counter's name ends with `_total`, a histogram has `_bucket`,
+[Prometheus](prometheus.md). A counter's name ends with `_total`, a histogram has `_bucket`,
 `_sum` and `_count`. Families marked with * are told while there is something to tell.
 """
 PARTS = {"queend_": "Its own", "queen_": "Under the names of Queen MQ"}
