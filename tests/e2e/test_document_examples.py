@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import requests
 from support.daemon import PACKAGE, ROOT
+from support.page_settings import settings_in
 from support.sanitizer import preloaded
 from support.wait import until
 
@@ -81,13 +82,14 @@ def test_an_encrypted_queue_is_one(daemon, client):
         assert ("2026",) in database.execute(live).fetchall() and database.execute(dead).fetchall() == []
 
 
-def test_settings_of_peers(monkeypatch):
-    lines = [line.partition("=") for block in blocks("peers.md", "sh") for line in block.splitlines()]
-    assert len(lines) == 3
-    for name, _, value in lines:
+@pytest.mark.parametrize("page, count", [("peers.md", 3), ("high-availability.md", 6)])
+def test_settings_of_a_page(monkeypatch, page, count):
+    told = {name: value for block in blocks(page, "sh") for name, value in settings_in(block).items()}
+    assert len(told) == count
+    for name, value in told.items():
         monkeypatch.setenv(name, value)
     settings = load()
-    assert {name: getattr(settings, name.lower()) for name, _, _ in lines} == {name: value for name, _, value in lines}
+    assert {name: str(getattr(settings, name.lower())) for name in told} == told
 
 
 def test_the_arrow_push(daemon, client):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import pytest
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.page_settings import blocks, settings_in
+from support.pair import Pair
 from support.postgres import Postgres, running
+from support.wait import until
 
 SCHEMAS = ("queen", "queen_streams", "queend")
 # Every object in the schemas with its owner; objects that belong to others are their parts.
@@ -24,7 +27,9 @@ SELECT DISTINCT pg_get_userbyid(owner) FROM (
     UNION ALL SELECT relowner FROM pg_class WHERE relnamespace::regnamespace::text = ANY(%(schemas)s)
     UNION ALL SELECT proowner FROM pg_proc WHERE pronamespace::regnamespace::text = ANY(%(schemas)s)) AS o(owner)"""
 
-
+VIEWS = """
+SELECT c.oid::regclass::text FROM pg_class c
+ WHERE c.relkind = 'v' AND c.relnamespace IN ('queen'::regnamespace, 'queen_streams'::regnamespace)"""
 PAGE = "postgresql.md"
 
 
@@ -154,8 +159,7 @@ def test_a_reader_reads_and_changes_nothing(made, folder):
     with session(made, "queend", "queend") as owner:
         owner.execute("CREATE TABLE queend.of_a_later_version AS SELECT 1 AS one")
     with session(made, "reader", "queend") as reader:
-        views = reader.execute("SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'v' AND"
-                               " c.relnamespace IN ('queen'::regnamespace, 'queen_streams'::regnamespace)").fetchall()
+        views = reader.execute(VIEWS).fetchall()
         assert len(views) >= 13
         found = {view: reader.execute(f"SELECT * FROM {view}").fetchall() for (view,) in views}
         assert all(found[view] for view in ("queen.queues", "queen.partitions", "queen.messages",
@@ -198,3 +202,31 @@ def test_a_database_that_is_not_in_utf8(server, folder):
     server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     server.execute("GRANT ALL ON DATABASE latin TO PUBLIC")
     assert "ENCODING 'UTF8'" in refused(start(server, folder, PG_DB="latin", PG_USER="postgres"))
+
+
+def test_a_reader_reads_from_a_standby(request, folder):
+    """What the page says of read replicas."""
+    with tempfile.TemporaryDirectory(prefix="queend-pair-") as name:
+        os.chmod(name, 0o755)
+        pair = Pair(Path(name), request.config.getoption("--postgres"))
+        try:
+            primary, standby = pair.primary, pair.standby
+            primary.execute("CREATE ROLE administrator LOGIN CREATEDB CREATEROLE")
+            run(primary, "postgres", blocks(PAGE, "sql")[0])
+            daemon = start(primary, folder).await_ready()
+            with daemon.client() as client:
+                client.push("orders", {"n": 1})
+                client.pop("orders", consumerGroup="g", subscriptionMode="all")
+            run(primary, "queend", blocks(PAGE, "sql")[2])
+            with session(primary, "postgres", "queend") as connection:
+                (place,) = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone()
+            until(lambda: standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (place,)) == [(True,)],
+                  "the standby has all of it")
+            with session(standby, "reader", "queend") as reader:
+                assert reader.execute("SELECT payload FROM queen.messages WHERE queue = 'orders'").fetchall() == [
+                    ({"n": 1},)]
+                for (view,) in reader.execute(VIEWS).fetchall():
+                    reader.execute(f"SELECT * FROM {view}")
+            daemon.stop()
+        finally:
+            pair.stop()
