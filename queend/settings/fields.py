@@ -69,8 +69,8 @@ class Server(BaseSettings):
         "acceptor", "How connections are accepted: by one thread that distributes them to the workers in turn, or by "
                     "every worker.")
     queend_max_body_bytes: int = count(64 << 20, "Maximum size of a request body; beyond: 413.", "bytes", ge=1024)
-    queend_max_queued_jobs: int = count(100_000, "Maximum number of requests that wait for PostgreSQL; beyond: "
-                                                 "503.", "jobs", ge=1)
+    queend_max_queued_jobs: int = count(100_000, "Maximum number of requests of one worker that wait for PostgreSQL; "
+                                                 "beyond: 503.", "jobs", ge=1)
     queend_max_queued_bytes: int = size(128 << 20, "Memory for requests that are not answered yet, shared equally "
                                                    "among the workers. Beyond, the bodies of large requests are not "
                                                    "read until there is room.", ge=1 << 20)
