@@ -31,10 +31,14 @@ WALK = 0.1                 # of the time between two looks a walk may take; the 
 PAUSE_S = 1.0              # after the database was away
 NEVER = 1e9
 
-DUE = """SELECT coalesce((queend.now_us() - s.looked_at) / 1e6, 1e9)::float8,
+# The database's clock may have been set back: then the time since a look is negative, and a look is due.
+DUE = """SELECT coalesce(abs(queend.now_us() - s.looked_at) / 1e6, 1e9)::float8,
         coalesce((queend.now_us() - s.full_at) / 1e6, 1e9)::float8, EXISTS (SELECT FROM queend.stat_queues q
         WHERE q.visit_after IS NOT NULL) FROM (SELECT) AS one LEFT JOIN queend.stats s ON true"""
-CHANGED = "SELECT since, queues, parts FROM queend.stats_changed(%s, %s, %s)"
+# set_back: the clock is behind the last look, so rows written after that look may have an earlier time than the look.
+CHANGED = """SELECT since, queues, parts,
+        coalesce((SELECT s.looked_at > queend.now_us() FROM queend.stats s), false) AS set_back
+     FROM queend.stats_changed(%s, %s, %s)"""
 VISIT = "SELECT queend.stats_visit(%s::int[], %s::int[])"
 STEP = "SELECT queend.stats_walk(%s)"
 NOTE = "SELECT queend.stats_note()"
@@ -131,19 +135,20 @@ class Stats(Running):
         return look
 
     async def _work(self, rows: int, full: bool, whole: bool, walk_s: float) -> Look:
-        """Runs one look. full: begins a walk through everything. whole: visits all that changed; otherwise no more than
-        a page may wait for, and the service visits the rest. walk_s: how long to walk if a walk is due, at least one
-        page."""
+        """Runs one look. full: begins a walk through everything; so does a clock that was set back. whole: visits all
+        that changed; otherwise no more than a page may wait for, and the service visits the rest. walk_s: how long to
+        walk if a walk is due, at least one page."""
         look = Look()
         self._began = time.monotonic()
-        ((since, queues, parts),) = await self._leader.rows(CHANGED, rows, whole, whole or self._partitions <= SMALL)
+        floors = whole or self._partitions <= SMALL
+        ((since, queues, parts, set_back),) = await self._leader.rows(CHANGED, rows, whole, floors)
         queues, parts = queues or [], parts or []
         if since is None or not whole and len(parts) > SMALL:
             return look
         for i in range(0, len(parts), PAGE):
             await self._leader.rows(VISIT, queues[i:i + PAGE], parts[i:i + PAGE])
         look.changed = len(parts)
-        ((self._partitions,),) = await self._leader.rows(KEEP, since, full)
+        ((self._partitions,),) = await self._leader.rows(KEEP, since, full or set_back)
         walk_until, more = time.monotonic() + walk_s, True
         while more:
             ((walked,),) = await self._leader.rows(STEP, PAGE)

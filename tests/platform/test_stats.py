@@ -7,8 +7,11 @@ from itertools import pairwise
 import psycopg
 import pytest
 from support.client import Client, ack_of
+from support.clock import set_back
 from support.daemon import Daemon
 from support.wait import until
+
+from queend.services.stats import LOCK
 
 # What the sums should be, from cursors, floors and log, without anything kept.
 LIVE_QUEUES = """
@@ -181,6 +184,27 @@ def test_two_daemons_keep_one_set_of_figures(start_daemon: Callable[..., Daemon]
               "both show what both stored")
         with psycopg.connect(one.conninfo, autocommit=True) as database:
             same(database)
+
+
+@pytest.mark.parametrize("by", ["the service", "a page"])
+def test_figures_follow_a_clock_that_was_set_back(start_daemon: Callable[..., Daemon], by: str) -> None:
+    """The database's clock is set back by ten minutes. What is written before the next look counts in that look."""
+    daemon = start_daemon(STATS_INTERVAL_MS=500 if by == "the service" else 600_000)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        client.push("q", 1, partition="before")
+        client.pop("q", "before", consumerGroup="g")
+        assert listed(client, "q")["messages"]["total"] == 1
+        database.execute("SELECT pg_advisory_lock(%s)", (LOCK,))      # no look runs meanwhile
+        set_back(database, 600)
+        client.push("q", 2, 3, partition="after")
+        client.pop("q", "after", batch=1, consumerGroup="g", autoAck="true")
+        database.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
+        if by == "the service":
+            until(lambda: database.execute(KEPT_QUEUES).fetchall() == database.execute(LIVE_QUEUES).fetchall(),
+                  "a look counts both messages")
+        else:
+            assert listed(client, "q")["messages"]["total"] == 3
+        same(database)
 
 
 def group_of(client: Client, queue: str, name: str = "g") -> dict:
