@@ -10,7 +10,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from support.client import Client, ack_of
-from support.clock import clock_of
+from support.clock import clock_of, set_back
 from support.daemon import Daemon
 from support.postgres import running
 from support.wait import until
@@ -306,6 +306,22 @@ def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[...
         assert seen["queend_queue_push_requests_total"] == 2
         assert seen["queen_queue_push_messages_per_minute"] in (0, 4)
         assert 60 <= seen["queen_queue_metrics_age_seconds"] <= 121
+
+
+def test_figures_of_workers_are_of_now_after_the_clock_was_set_back(start_daemon: Callable[..., Daemon]) -> None:
+    """The database's clock is set back by ten minutes: the minutes written before are ahead of it."""
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        def ages() -> list[float]:
+            lines = client.get("/metrics/prometheus").body.decode().splitlines()
+            return [float(line.rpartition(" ")[2]) for line in lines
+                    if line.startswith("queen_worker_metrics_age_seconds{")]
+
+        until(lambda: len(ages()) == 2, "both workers are told")
+        set_back(database, 600)
+        assert all(age >= 0 for age in ages())
+        until(lambda: len(found := ages()) == 2 and max(found) < 60, "minutes of the new time are told")
+        assert all(age >= 0 for age in ages())
 
 
 def test_counters_of_queues_survive_a_restart_of_the_database(request) -> None:

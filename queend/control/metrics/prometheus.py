@@ -33,15 +33,16 @@ SELECT queue, name, count(*) AS partitions, greatest((queend.now_us() - min(sinc
 COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
 LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
                coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
-# Counts of the last complete minute, levels of the newest.
+# Counts of the last complete minute, levels of the newest. Minutes to come are there once the clock was set back.
 BY_WORKER = f"""
 SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {COUNTED},
-       (queend.now_us() - m.seen_at) / 1000000 AS age,
+       greatest((queend.now_us() - m.seen_at) / 1000000, 0) AS age,
        {", ".join(map(LEVEL.format, LEVELS))}
   FROM queend.metric_workers m
   LEFT JOIN queend.metric_workers w
     ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
- WHERE m.bucket >= %(since)s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
+ WHERE m.bucket BETWEEN %(since)s AND %(last)s + {MINUTE_US}
+ ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
 TALLIES = (      # of Core.tallies, in its order
     ("push_requests", "Pushes"), ("push_messages", "Messages pushed, also duplicates"), ("pop_requests", "Pops"),
     ("pop_messages", "Messages delivered"),
