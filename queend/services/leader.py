@@ -42,6 +42,11 @@ class Leader:
             await self.leave()
             raise
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is a session, as far as this process knows."""
+        return self.connection is not None and not self.connection.closed
+
     async def leave(self) -> None:
         """Gives the lock up, so that another daemon may work from now on."""
         if self.connection is not None:

@@ -111,12 +111,21 @@ class Stats(Running):
         try:
             if self._began < asked:      # otherwise one began after the question
                 async with self.writing(), asyncio.timeout(FRESH_S):
-                    await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
+                    try:
+                        await self._look_of_page()
+                    except psycopg.Error:
+                        if self._leader.alive:
+                            raise
+                        await self._leader.leave()      # the session had ended since the last look
+                        await self._look_of_page()
         except (psycopg.Error, TimeoutError) as error:
             self._failed("stats_failed", str(error) or "the database does not answer")
             await self._leader.leave()      # the session ends, and its lock with it
         finally:
             self._lock.release()
+
+    async def _look_of_page(self) -> None:
+        await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
 
     async def refresh(self) -> Look:
         """Visits every partition. Raises psycopg.Error."""

@@ -207,6 +207,18 @@ def test_figures_follow_a_clock_that_was_set_back(start_daemon: Callable[..., Da
         same(database)
 
 
+def test_a_page_shows_new_figures_although_the_session_of_looks_was_ended(start_daemon: Callable[..., Daemon]) -> None:
+    daemon = start_daemon(STATS_INTERVAL_MS=600_000)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        client.push("q", 1)
+        assert listed(client, "q")["messages"]["total"] == 1
+        client.push("q", 2, 3)
+        ended = database.execute("""SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+             WHERE datname = current_database() AND query LIKE 'SELECT pg_advisory_unlock%%'""").fetchall()
+        assert ended == [(True,)]
+        assert listed(client, "q")["messages"]["total"] == 3
+
+
 def group_of(client: Client, queue: str, name: str = "g") -> dict:
     return next(one for one in client.get(f"/api/v1/consumer-groups?queue={queue}").json if one["name"] == name)
 
