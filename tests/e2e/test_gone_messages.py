@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from urllib.parse import quote
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from support.client import Client, ack_of, data
 from support.daemon import Daemon
+from support.faults import Faults
 from support.streams import Stream
 from support.wait import until
 
@@ -41,6 +45,37 @@ def test_what_expired_keeps_no_partition_closed(start_daemon, queue: str) -> Non
         client.push(queue, "new")
         assert data(client.pop(queue, wait=True, timeout=60_000)) == ["new"]
         assert client.ack(message)["success"] is True
+
+
+def test_a_clear_whose_statement_failed_is_undone(start_daemon, queue: str) -> None:
+    """Otherwise a second one removes nothing more, and finds no lease to end."""
+    daemon = start_daemon()
+    with closing(Faults(daemon.conninfo, "leases_moot")) as faults, daemon.client() as client:
+        client.push(queue, "old")
+        client.pop(queue, leaseSeconds=300)
+        faults.plant("leases_moot", "57P01", 1)
+        target = f"/api/v1/queues/{quote(queue, safe='')}/clear"
+        assert client.request("DELETE", target).status == 503
+        assert client.request("DELETE", target).json["count"] == 1
+        client.push(queue, "new")
+        assert data(client.pop(queue, wait=True, timeout=60_000)) == ["new"]
+
+
+@pytest.mark.parametrize("what", ["", "?partition=held"])
+def test_a_clear_waits_for_whoever_holds_a_partition(daemon: Daemon, client: Client, queue: str, what: str) -> None:
+    """So does each that deletes, erases or moves a message of it, and retention."""
+    client.push(queue, 1, 2, partition="held")
+    with (psycopg.connect(daemon.conninfo) as other, psycopg.connect(daemon.conninfo, autocommit=True) as watcher,
+          ThreadPoolExecutor(1) as pool, daemon.client() as second):
+        other.execute("SELECT queend.partition_hold(p.id) FROM queend.partitions p JOIN queend.queues q"
+                      " ON q.id = p.queue_id WHERE q.name = %s AND p.name = 'held'", (queue,))
+        cleared = pool.submit(second.request, "DELETE", f"/api/v1/queues/{quote(queue, safe='')}/clear{what}")
+        until(lambda: cleared.done() or watcher.execute(
+            "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND %s = ANY (pg_blocking_pids(pid))",
+            (other.info.backend_pid,)).fetchall(), "the clear waits")
+        other.commit()
+        assert cleared.result().json["count"] == 2
+    assert data(client.pop(queue, "held")) == []
 
 
 def removed(client: Client, queue: str) -> dict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request
+from psycopg.rows import namedtuple_row
 
 from ..._core import read_partition_id, read_queue_id
 from ...auth.levels import ADMIN, READ
@@ -66,6 +67,11 @@ SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
  FROM queend.partition_figures(%s) AS f"""
 
+# retain passes over a partition that another session holds: it is waited for here.
+HOLD = "SELECT q.id FROM queend.queues q WHERE q.id = %s FOR NO KEY UPDATE"
+HOLD_PARTITIONS = """SELECT count(*) FROM (SELECT FROM queend.partitions p WHERE p.queue_id = %s AND p.id > %s
+     ORDER BY p.id LIMIT %s FOR NO KEY UPDATE) AS held"""
+MOOT = "SELECT queend.leases_moot(%s::int[])"
 CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, -%s::bigint, 0, 0)"      # whatever their delivery moment
 
 COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
@@ -177,14 +183,24 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
         after, last = found[0].id - 1, found[0].id
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     while after is not None and (last is None or after < last):
-        *told, end = await rows(request, CLEAR, head.id, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
-        removed += sum(one.records for one in told)
-        emptied = [one.partition_id for one in told if one.rows]
-        ((ended,),) = await rows(request, "SELECT queend.leases_moot(%s::int[])", emptied)
+        count, after, ended = await _clear(request, head.id, after, 1 if last else CLEAR_PARTITIONS, now)
+        removed += count
         if ended:
             await tell(request, queue)
-        after = end.partition_id
     return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
+
+
+async def _clear(request: Request, queue: int, after: int, partitions: int, now: int) -> tuple[int, int | None, int]:
+    """Clears some of the partitions behind `after` in one transaction, with leases that hold none but removed messages.
+    Returns how many messages were removed, the partition to go on behind (None at the end) and how many leases ended.
+    Waits for those that hold one of the partitions. Locks the queue, then the partitions, then cursors."""
+    async with (request.app.state.control.pool.connection() as connection, connection.transaction(),
+                connection.cursor(row_factory=namedtuple_row) as cursor):
+        await cursor.execute(HOLD, (queue,))
+        await cursor.execute(HOLD_PARTITIONS, (queue, after, partitions))
+        *told, end = await (await cursor.execute(CLEAR, (queue, after, partitions, CLEAR_PAGE, now))).fetchall()
+        ((ended,),) = await (await cursor.execute(MOOT, ([one.partition_id for one in told if one.rows],))).fetchall()
+    return sum(one.records for one in told), end.partition_id, ended
 
 
 def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
