@@ -183,21 +183,27 @@ async def _invalid(request: Request, error: Exception) -> Json:
 
 
 async def _database(request: Request, error: Exception) -> Json:
+    refusal = _refusal(request, error)
+    refusal.done = getattr(error, "done", {})
+    return refusal.answer()
+
+
+def _refusal(request: Request, error: Exception) -> Refusal:
     # deep inside JSON that is passed on unchanged
     if isinstance(error, psycopg.errors.UntranslatableCharacter):
-        return Refusal(400, "A text contains a character that cannot be stored (NUL)", "invalid_text").answer()
+        return Refusal(400, "A text contains a character that cannot be stored (NUL)", "invalid_text")
     if getattr(error, "sqlstate", None) == FULL:
-        return full(error).answer()
+        return full(error)
     if isinstance(error, psycopg.errors.InvalidParameterValue):      # a function refuses its arguments
-        return Refusal(400, error.diag.message_primary or "Invalid request", "invalid_request").answer()
+        return Refusal(400, error.diag.message_primary or "Invalid request", "invalid_request")
     # An error that the request did not cause: a retry may succeed.
     unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away",
         "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
     if unreachable:
         return Refusal(503, f"Database unavailable: {_why(request, error)}", "database_unavailable",
-                       {"retry-after": "1"}).answer()
-    return Refusal(500, f"Database error: {_why(request, error)}", "database_error").answer()
+                       {"retry-after": "1"})
+    return Refusal(500, f"Database error: {_why(request, error)}", "database_error")
 
 
 def _why(request: Request, error: Exception) -> str:

@@ -1,10 +1,15 @@
 """Statements of the control plane's routes: each in a transaction of its own, rows as named tuples."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from fastapi import Request
 from psycopg.rows import namedtuple_row
+
+from .http.answer import Refusal
 
 QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers without a group name
 
@@ -25,3 +30,15 @@ async def fetched(pool: Any, query: str, values: Any, prepare: bool | None = Non
     """Returns all rows of a statement of a given pool, as `rows` does."""
     async with pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
         return await (await cursor.execute(query, values, prepare=prepare)).fetchall()
+
+
+@contextmanager
+def in_parts(done: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """Wraps the work of a request in several transactions, one after the other. An error answer then says that part of
+    the request was done, and has the members of `done`, called when the error is raised. An empty dict: nothing was
+    done."""
+    try:
+        yield
+    except (psycopg.Error, Refusal) as error:
+        error.done = done()
+        raise

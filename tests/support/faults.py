@@ -11,10 +11,12 @@ CREATE TABLE faults.planted (name text PRIMARY KEY, code text, times int NOT NUL
 CREATE FUNCTION faults.meet(p_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     f faults.planted;
+    n bigint;
 BEGIN
     SELECT * INTO f FROM faults.planted p WHERE p.name = p_name;
     -- a sequence keeps its count where the transaction is undone
-    IF f.times > 0 AND nextval('faults.met_' || p_name) - f.since <= f.times THEN
+    n := CASE WHEN f.times > 0 THEN nextval('faults.met_' || p_name) - f.since END;
+    IF n BETWEEN 1 AND f.times THEN
         RAISE EXCEPTION 'planted in %', p_name USING ERRCODE = f.code;
     END IF;
 END $$"""
@@ -41,10 +43,10 @@ class Faults:
     def close(self) -> None:
         self.admin.close()
 
-    def plant(self, name: str, code: str, times: int = ALWAYS) -> None:
-        """The next calls of it raise this SQLSTATE."""
-        self.admin.execute(f"UPDATE faults.planted SET code = %s, times = %s, since = nextval('faults.met_{name}')"
-                           " WHERE name = %s", (code, times, name))
+    def plant(self, name: str, code: str, times: int = ALWAYS, after: int = 0) -> None:
+        """The next calls of it raise this SQLSTATE. after: so many calls succeed before."""
+        self.admin.execute(f"UPDATE faults.planted SET code = %s, times = %s, since = nextval('faults.met_{name}') + %s"
+                           " WHERE name = %s", (code, times, after, name))
 
     def clear(self, name: str) -> None:
         self.admin.execute("UPDATE faults.planted SET times = 0 WHERE name = %s", (name,))

@@ -17,14 +17,20 @@ class Json(Response):
         return orjson.dumps(content)
 
 
+PART = "Part of the request was done: send it again for the rest"
+
+
 class Refusal(Exception):
-    """An answer with an error; `extra` are further keys of its body."""
+    """An answer with an error; `extra` are further keys of its body. done: what a part of the request has done before
+    (`in_parts`)."""
 
     def __init__(self, status: int, error: str, code: str, headers: dict[str, str] | None = None, **extra: Any):
         self.status, self.error, self.code, self.headers, self.extra = status, error, code, headers, extra
+        self.done: dict[str, Any] = {}
 
     def answer(self) -> Json:
-        return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
+        error = f"{self.error}. {PART}" if self.done else self.error
+        return Json({**self.extra, **self.done, "error": error, "code": self.code}, self.status, self.headers)
 
 
 def not_found(what: str, **extra: Any) -> Refusal:

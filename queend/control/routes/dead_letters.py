@@ -8,7 +8,7 @@ from fastapi import Request
 
 from ..._core import read_partition_id, read_partition_number
 from ...auth.levels import ADMIN, READ
-from ..database import rows, seed_of
+from ..database import in_parts, rows, seed_of
 from ..http.answer import Json, Refusal, is_whole, not_found
 from ..http.body import body_object
 from ..http.moments import ts3
@@ -109,10 +109,12 @@ async def dead_purge(request: Request) -> Json:
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     wanted = (*named, now if to is None else min(to, now))
     deleted = 0
-    # A page of which nothing is deleted here was deleted or redriven by others meanwhile; there may be more behind it.
-    while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0, query.text("error"))]:
-        ((gone,),) = await rows(request, DELETE, found)
-        deleted += gone
+    with in_parts(lambda: {"deleted": deleted} if deleted else {}):
+        # A page of which nothing is deleted here was deleted or redriven by others meanwhile; there may be more behind
+        # it.
+        while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0, query.text("error"))]:
+            ((gone,),) = await rows(request, DELETE, found)
+            deleted += gone
     return Json({"success": True, "queue": name, "deleted": deleted})
 
 
@@ -159,14 +161,17 @@ async def dead_redrive(request: Request) -> Json:
         payloads = {}
     control = request.app.state.control
     redriven, queues = 0, set()
-    for at in range(0, len(ids), CHUNK):
-        async with control.pool.connection() as connection:
-            made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"],
-                                       payloads)
-        redriven += len(made)
-        queues |= into
-    for name in queues:
-        control.core.notify(name)
+    try:
+        with in_parts(lambda: {"redriven": redriven} if redriven else {}):
+            for at in range(0, len(ids), CHUNK):
+                async with control.pool.connection() as connection:
+                    made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"],
+                                               names["targetPartition"], payloads)
+                redriven += len(made)
+                queues |= into
+    finally:
+        for name in queues:
+            control.core.notify(name)
     return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
 
 

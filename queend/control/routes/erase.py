@@ -17,7 +17,7 @@ from psycopg.rows import namedtuple_row
 from ..._core import record_key, row_records, seal_opened
 from ...auth.levels import ADMIN
 from ...services.erasure import settle
-from ..database import rows
+from ..database import in_parts, rows
 from ..http.answer import Json, PathName, Refusal, not_found
 from ..http.body import body_object
 from ..http.route import Routes
@@ -91,8 +91,9 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
     job = Erasure(request, found[0], wanted, sent.get("dryRun", False))
     place: str | None = after
     until = time.monotonic() + SECONDS
-    while place is not None and time.monotonic() < until:
-        place = await job.step(place)
+    with in_parts(lambda: {**job.done.erased, "next": place} if any(job.done.erased.values()) else {}):
+        while place is not None and time.monotonic() < until:
+            place = await job.step(place)
     buffer = request.app.state.control.core.buffer() or NONE
     return Json({"queue": queue, "dryRun": job.dry, "found": job.done.found, **job.done.erased,
                  "searched": job.done.searched, "unreadable": job.done.unreadable, "buffered": buffer["pending"],

@@ -11,7 +11,7 @@ from ..._core import read_partition_id
 from ...auth.levels import ADMIN, EVERY_QUEUE, READ, READS, WRITE
 from ...auth.permits import allows, reads_group
 from ...auth.refused import lacking
-from ..database import rows, seed_of
+from ..database import in_parts, rows, seed_of
 from ..http.answer import Json, PathName, Refusal, is_whole, not_found
 from ..http.body import body_object
 from ..http.moments import age_s, ts3
@@ -220,9 +220,11 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
         raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
     updated, after = 0, 0
     found = await _found(request, group, queue)
-    while after is not None:
-        ((moved, _, after),) = await rows(request, SEEK, found.queue_id, found.group_id, None, after, PAGE, at, offset)
-        updated += moved
+    with in_parts(lambda: {"partitionsUpdated": updated} if updated else {}):
+        while after is not None:
+            ((moved, _, after),) = await rows(request, SEEK, found.queue_id, found.group_id, None, after, PAGE, at,
+                                              offset)
+            updated += moved
     await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end,
                  "targetTimestamp": ts3(at), **({} if offset is None else {"targetOffset": offset}),

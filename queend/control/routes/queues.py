@@ -11,7 +11,7 @@ from psycopg.rows import namedtuple_row
 
 from ..._core import read_partition_id, read_queue_id
 from ...auth.levels import ADMIN, READ
-from ..database import rows, seed_of
+from ..database import in_parts, rows, seed_of
 from ..http.answer import Json, PathName, not_found
 from ..http.moments import ts3
 from ..http.paged import Page
@@ -182,11 +182,12 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
             raise not_found("Partition")
         after, last = found[0].id - 1, found[0].id
     ((now,),) = await rows(request, "SELECT queend.now_us()")
-    while after is not None and (last is None or after < last):
-        count, after, ended = await _clear(request, head.id, after, 1 if last else CLEAR_PARTITIONS, now)
-        removed += count
-        if ended:
-            await tell(request, queue)
+    with in_parts(lambda: {"count": removed} if removed else {}):
+        while after is not None and (last is None or after < last):
+            count, after, ended = await _clear(request, head.id, after, 1 if last else CLEAR_PARTITIONS, now)
+            removed += count
+            if ended:
+                await tell(request, queue)
     return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
 
 
