@@ -66,6 +66,7 @@ class Retention(Running):
         # own commit.
         self._leader = Leader(conninfo, LOCK, "SET synchronous_commit = off")
         self._late = 0.0      # when the present run stops resting
+        self._emptied: set[int] = set()      # partitions with removed rows: their leases are to be looked at
 
     async def close(self) -> None:
         await super().close()
@@ -107,6 +108,7 @@ class Retention(Running):
         began = time.monotonic()
         self._late = began + min(self.settings.retention_interval, self.settings.eviction_interval) / 1000
         pinned: Counter[tuple[int, int | None]] = Counter()
+        await self._end_leases()
         if jobs & {"retention", "eviction"}:
             for queue in await self._leader.rows(QUEUES):
                 await self._queue(queue, jobs, pinned)
@@ -164,8 +166,8 @@ class Retention(Running):
                     where.setdefault(word, set()).add(part)
                 if waiting:
                     pinned[number, group] += waiting
-            if emptied := [part for part, _, gone, *_ in told if gone]:
-                await self._step("SELECT queend.leases_moot(%s::int[])", emptied)
+            self._emptied.update(part for part, _, gone, *_ in told if gone)
+            await self._end_leases()
             after = last[0]
         self.figures.removed += removed
         if removed:
@@ -173,6 +175,12 @@ class Retention(Running):
             await self._leader.rows(HISTORY + " RETURNING id", number,
                              [min(where[word]) if len(where[word]) == 1 else None for word in removed],
                              [KINDS[word] for word in removed], list(removed.values()))
+
+    async def _end_leases(self) -> None:
+        """Ends leases that hold none but removed messages. Goes on where a pass failed."""
+        if self._emptied:
+            await self._step("SELECT queend.leases_moot(%s::int[])", list(self._emptied))
+            self._emptied.clear()
 
     async def _pinned(self, pinned: Counter[tuple[int, int | None]]) -> None:
         """Records the groups that hold messages back, and logs each once when it begins."""

@@ -61,6 +61,19 @@ def test_a_clear_whose_statement_failed_is_undone(start_daemon, queue: str) -> N
         assert data(client.pop(queue, wait=True, timeout=60_000)) == ["new"]
 
 
+def test_a_pass_of_retention_that_failed_keeps_no_partition_closed(start_daemon, queue: str) -> None:
+    daemon = start_daemon(RETENTION_INTERVAL=200)
+    with closing(Faults(daemon.conninfo, "leases_moot")) as faults, daemon.client() as client:
+        client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+        faults.plant("leases_moot", "57P01", 1)
+        client.push(queue, "old")
+        client.pop(queue, leaseSeconds=300)
+        until(lambda: faults.met("leases_moot") > 0, "retention removes it, and fails")
+        client.configure(queue, retentionEnabled=False)
+        client.push(queue, "new")
+        assert data(client.pop(queue, wait=True, timeout=60_000)) == ["new"]
+
+
 @pytest.mark.parametrize("what", ["", "?partition=held"])
 def test_a_clear_waits_for_whoever_holds_a_partition(daemon: Daemon, client: Client, queue: str, what: str) -> None:
     """So does each that deletes, erases or moves a message of it, and retention."""
