@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .ack import address
-from .client import Server
+from .client import Server, ServerError
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, many, show
@@ -105,7 +105,12 @@ def redrive(
     with Progress("redriving", count, "dead letters") as progress:
         while limit is None or done < limit:
             step = MOST if limit is None else min(MOST, limit - done)
-            answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
+            try:
+                answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
+            except ServerError as error:
+                done += error.body.get("redriven", 0) if isinstance(error.body, dict) else 0
+                error.text += f" ({done} redriven)" if done else ""
+                raise
             done += answer["redriven"]
             progress.add(answer["redriven"])
             if not answer["left"] or not answer["redriven"]:

@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 
 import pytest
+from support.cli import Cli
 from support.client import ack_of, data
+from support.faults import Faults
 from support.wait import PATIENCE, until
 
 # What a process that was forked from a large one has used counts from that one's size on.
@@ -245,3 +248,15 @@ def test_dead_letters_keep_their_order_beyond_one_request(cli, client, queue):
     while some := client.pop(queue, batch=1000, autoAck=True):
         got += data(some)
     assert got == list(range(number))
+
+
+def test_a_redrive_that_fails_says_how_many_came_back(start_daemon, tmp_path, queue):
+    daemon = start_daemon()
+    with closing(Faults(daemon.conninfo, "dead_delete")) as faults, daemon.client() as client:
+        client.push(queue, *range(205))
+        client.ack_batch([{**ack_of(one), "status": "dlq"} for one in client.pop(queue, batch=205)])
+        faults.plant("dead_delete", "57P01", 1, after=1)
+        cli = Cli(daemon.url, tmp_path)
+        failed = cli("dlq", "redrive", queue, "--yes")
+        assert failed.status == 6 and "send it again for the rest (200 redriven)" in failed.err, failed
+        assert cli.ok("dlq", "redrive", queue, "--yes").out == "5 redriven\n"
