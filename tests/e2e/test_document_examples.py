@@ -12,15 +12,11 @@ import pyarrow as pa
 import pytest
 import requests
 from support.daemon import PACKAGE, ROOT
-from support.page_settings import settings_in
+from support.guides import blocks, settings_in
 from support.sanitizer import preloaded
 from support.wait import until
 
 from queend.settings.load import load
-
-
-def blocks(page: str, language: str = "") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
 
 
 def commands(page: str, language: str = "") -> list[tuple[str, str]]:

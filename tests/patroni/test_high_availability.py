@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.daemon import Daemon
-from support.page_settings import blocks, settings_in
+from support.guides import blocks, settings_in
 from support.patroni import Patroni, send
 from support.ports import free_port
 from support.wait import until

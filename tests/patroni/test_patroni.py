@@ -21,7 +21,7 @@ from support.actors import STREAMED, WAITERS, Actor, Consumer, Listener, Produce
 from support.checker import Checker
 from support.crowd import Crowd
 from support.daemon import Daemon
-from support.page_settings import blocks, settings_in
+from support.guides import blocks, settings_in
 from support.patroni import Patroni, send
 
 from queend.postgres.migrate import migrate

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from support.client import data
 from support.daemon import PACKAGE, Daemon
-from support.page_settings import blocks, settings_in
+from support.guides import blocks, settings_in
 from support.pair import Pair
 from support.postgres import Postgres, running
 from support.wait import until

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.daemon import PACKAGE, ROOT, Daemon
-from support.page_settings import blocks
+from support.guides import blocks
 from support.ports import free_port
 from support.wait import until
 

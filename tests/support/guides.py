@@ -26,6 +26,14 @@ def named(page: str, language: str = "python") -> dict[str, str]:
     return found
 
 
+def settings_in(block: str) -> dict[str, str]:
+    """Returns the assignments of a block as a shell reads them."""
+    names = re.findall(r"^(\w+)=", block, re.M)
+    text = subprocess.run(["bash", "-c", block + "\n".join(f"echo ${name}" for name in names)], capture_output=True,
+                          text=True, check=True, env={}).stdout
+    return dict(zip(names, text.splitlines(), strict=True))
+
+
 def like(got: str, promised: str) -> bool:
     """Whether an output is the promised one. … stands for anything, and the width of columns does not count."""
     words = [" ".join(text.split()) for text in (got, promised)]

@@ -18,7 +18,7 @@ import yaml
 
 from queend.postgres import binaries
 
-from .page_settings import blocks
+from .guides import blocks
 from .ports import free_port
 from .wait import until
 
