@@ -186,9 +186,9 @@ END $$;
 
 -- Stores dead letters again, in the order they failed, and deletes them: the newest p_most that match the filters
 -- (dead_find) and that SQL can read. Each is addressed to the group it was a dead letter of; a message moved by hand
--- goes to all groups. Does for callers that write SQL what control/redrive does. Leaves dead letters that SQL cannot
--- read (of compressed rows, sealed ones) and those that another session has locked. Returns in unreadable how many of
--- the dead letters examined SQL could not read. Error 0A000: the queue is encrypted. Locks: the queue, the dead
+-- goes to all groups. Does for callers that write SQL what control/routes/redrive does. Leaves dead letters that SQL
+-- cannot read (of compressed rows, sealed ones) and those that another session has locked. Returns in unreadable how
+-- many of the dead letters examined SQL could not read. Error 0A000: the queue is encrypted. Locks: the queue, the dead
 -- letters, then what push_items takes.
 CREATE OR REPLACE FUNCTION queend.dead_redrive(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
     p_error text, p_most int, OUT redriven int, OUT unreadable int)

@@ -79,7 +79,7 @@ END $$;
 
 -- Tells whether a daemon or the database was away since p_at (µs). A lease that ended in that time does not count
 -- against its consumer. Each daemon records the time when it starts and when its database answers again
--- (service/maintenance).
+-- (services/maintenance).
 CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

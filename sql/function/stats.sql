@@ -1,5 +1,5 @@
 -- Kept figures of queues, groups and partitions, so that a page reads a sum. Owns queend.stats and queend.stat_*.
--- Updates run one at a time: service/stats holds a session lock.
+-- Updates run one at a time: services/stats holds a session lock.
 
 -- Returns the partitions whose kept figures are out of date. They were written, claimed or acknowledged since the last
 -- look, or have a mark that is due, even if deleted since. A mark comes from stats_mark, or from stats_visit for the
@@ -144,7 +144,7 @@ END $$;
 
 -- Brings the kept figures of partitions up to date: subtracts their kept figures from the sums of queues and groups and
 -- adds the current ones. One statement does both, so from one snapshot. Partition i is of queue p_queue[i]; a deleted
--- partition leaves the sums. Requires the session lock of the statistics (service/stats), so that visits do not
+-- partition leaves the sums. Requires the session lock of the statistics (services/stats), so that visits do not
 -- overlap.
 CREATE OR REPLACE FUNCTION queend.stats_visit(p_queue int[], p_parts int[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$

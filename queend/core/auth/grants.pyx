@@ -194,8 +194,8 @@ cdef bint grant_glob_fits(const char* p, size_t pn, const char* s, size_t sn) no
 
 # ---- tickets ---------------------------------------------------------------------------------------------------------
 # A page cannot set a header of an EventSource or a WebSocket, and a token in a URL would stay in histories and logs. So
-# a client with a token gets a ticket (control/tickets), which the query of a request names. It is good for 5 seconds,
-# one request and one path, and kept as SHA-256, by this process alone.
+# a client with a token gets a ticket (control/routes/tickets), which the query of a request names. It is good for 5
+# seconds, one request and one path, and kept as SHA-256, by this process alone.
 
 cdef enum:
     TICKETS_MOST = 4096       # tickets that wait to be used

@@ -1,5 +1,5 @@
 # Records spans of sampled traces: a push, the delivery of a message, an acknowledgment, a cycle. In: a traceparent.
-# Out: records that the control plane fetches once a second and sends (service/tracing). Owns a bounded buffer per
+# Out: records that the control plane fetches once a second and sends (services/tracing). Owns a bounded buffer per
 # worker, under its lock; a span without room is dropped and counted. Off by default.
 
 cdef const char* SPAN_KEY = b'"traceparent":"'

@@ -1,4 +1,4 @@
-# Peers as the control plane sees them (service/peers). In: names and addresses of peers, packets that came over HTTP.
+# Peers as the control plane sees them (services/peers). In: names and addresses of peers, packets that came over HTTP.
 # Out: packets that are to leave over HTTP, stats. Owns nothing. Locks: peers.lock.
 
 cdef tuple PACKET_WORDS = ("good", "broken", "other_version", "forged", "own", "other_database", "stale", "again",

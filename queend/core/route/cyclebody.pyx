@@ -74,7 +74,7 @@ cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
 
 cdef void cyclebody_fail_query(CycleReq* q, Arena* a, Slice text) noexcept nogil:
     # Marks the cycle as failed: query_id is no UUID. Uses the words of the control plane's state route
-    # (control/streams).
+    # (control/routes/streams).
     cdef char* out = <char*>arena_alloc(a, text.n + 1)
     if out == NULL:
         q.failed = slice_lit(b"Out of memory")
