@@ -175,12 +175,13 @@ include "core/find/retire.pyx"            # reloads the catalog, removes deleted
 include "core/find/reclaim.pyx"           # frees deleted entries
 
 # Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer.
+include "core/deliver/release.pyx"        # releases leases, takes back what a client left
+include "core/deliver/claim.pyx"          # claims: made, booked, undone, given back
 include "core/deliver/popend.pyx"         # ends a pop without messages, paused pops
 include "core/deliver/popany.pyx"         # selects among several queues
 include "core/deliver/pop.pyx"            # a pop, state by state
 include "core/deliver/delivery.pyx"       # messages of an answer, in every format
 include "core/deliver/popcall.pyx"        # one statement for many pops, and its rows
-include "core/deliver/release.pyx"        # releases leases, takes back what a client left
 
 # Appends items to the log. In: items. Out: offsets, once committed. Owns the push streams (each its worker's).
 include "core/push/batch.pyx"             # gathers parts of requests by partition

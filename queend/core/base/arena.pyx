@@ -105,14 +105,17 @@ cdef inline Slice arena_copy(Arena* a, Slice s) noexcept nogil:
 cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     # Makes the block the arena's. Returns False if memory ran out; then it is still the caller's.
     cdef Adopted* one = <Adopted*>arena_alloc(a, sizeof(Adopted))
-    if one == NULL:
-        return False
+    if one != NULL:
+        arena_adopt_at(a, one, block, size)
+    return one != NULL
+
+cdef void arena_adopt_at(Arena* a, Adopted* one, void* block, size_t size) noexcept nogil:
+    # Makes the block the arena's. one: memory for its entry, which may be in the block itself.
     one.block = block
     one.size = size
     one.next = a.adopted
     a.adopted = one
     a.size += size
-    return True
 
 # ---- memory given back -----------------------------------------------------------------------------------------------
 
@@ -147,9 +150,11 @@ cdef void arena_pool_turn(ChunkPool* pool) noexcept nogil:
 cdef void arena_close(Arena* a) noexcept nogil:
     cdef Chunk* c = a.chunks
     cdef Chunk* following
+    cdef Adopted* one
     while a.adopted != NULL:
-        arena_free_block(a.pool, a.adopted.block, a.adopted.size)
-        a.adopted = a.adopted.next
+        one = a.adopted
+        a.adopted = one.next
+        arena_free_block(a.pool, one.block, one.size)
     while c != NULL:
         following = c.next
         if c.size == ARENA_CHUNK - sizeof(Chunk) and a.pool != NULL and a.pool.kept < ARENA_KEEP:

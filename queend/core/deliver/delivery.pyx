@@ -149,55 +149,57 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
 
 # ---- whole answers --------------------------------------------------------------------------------------------------
 
-cdef void delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
-    # Writes the answer from rows first_row … stop_row - 1 of the statement's result, and sends it.
+cdef void delivery_made(Worker* w, PopJob* j, PGresult* res) noexcept nogil:
+    # Answers a pop with the claims that were made, and sends the answer. If the client left, the claims are given back.
+    # res: the rows of the records; NULL: the rows are in memory, and are released.
     cdef Delivery d
-    cdef Cursor* c = NULL
-    cdef int before = -1
-    cdef int row, ord
-    delivery_begin(&d, w, j, NULL, claimed)
-    for row in range(first_row, stop_row):
-        ord = pg_int4(res, row, POP_ORD)
-        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != POP_ROW_CLAIMED:
-            continue
-        if ord != before:
-            c = j.cursors[ord - j.first_cursor]
-            before = ord
-            delivery_claim(&d, c.partition, pg_int8(res, row, POP_FIRST), pg_int4(res, row, POP_ATTEMPT))
-        if (not delivery_row(&d, c.partition, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY),
+    cdef int i
+    cdef int n = 0
+    claim_keep(j)
+    if not j.client_gone:
+        delivery_begin(&d, w, j, NULL, j.n_claims)
+        for i in range(j.n_claims):
+            if res != NULL:
+                delivery_rows(&d, &j.claims[i], res)
+            else:
+                delivery_cached(&d, &j.claims[i])
+        n = delivery_end(&d)
+    rowcache_release_all(j)
+    w.counters.from_memory += n if res == NULL else 0
+    if not j.client_gone:
+        delivery_send(j, n)
+    else:
+        claim_give_back(engine_of(w), j)
+        popend_forget(j)
+
+cdef void delivery_rows(Delivery* d, Claim* c, PGresult* res) noexcept nogil:
+    # Writes a claim from the rows of the statement's result.
+    cdef Partition* p = c.cursor.partition
+    cdef int row = c.row
+    cdef int ord = pg_int4(res, row, POP_ORD)
+    delivery_claim(d, p, c.first, pg_int4(res, row, POP_ATTEMPT))
+    while row < PQntuples(res) and pg_int4(res, row, POP_ORD) == ord:
+        if (not delivery_row(d, p, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY),
                              pg_bytes(res, row, POP_META), pg_int8(res, row, POP_BASE),
                              pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
-                             pg_int4(res, row, POP_TAKE)) and not w.unzip.short_of_memory):
+                             pg_int4(res, row, POP_TAKE)) and not d.w.unzip.short_of_memory):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
-    delivery_send(j, delivery_end(&d))
+        row += 1
 
-cdef void delivery_cached(Worker* w, PopJob* j) noexcept nogil:
-    # Writes the answer from rows in memory, releases these rows and sends the answer.
-    cdef Delivery d
-    cdef Partition* p
-    cdef CachedRow* r
-    cdef Taken* t
-    cdef int64_t stop, first, end
-    cdef int i, n
-    delivery_begin(&d, w, j, NULL, j.n_cursors)
-    for i in range(j.n_cursors):
-        t = &j.taken[i]
-        p = j.cursors[i].partition
-        delivery_claim(&d, p, t.first, 1)
-        first = t.first
-        stop = t.first + t.take
-        r = t.row
-        while r != NULL:
-            end = stop if stop < r.base + r.n else r.base + r.n
-            if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
-                d.out.failed = True    # memory ran out
-                break
-            first = end
-            r = r.newer if end < stop else NULL    # what `newer` of the last one points to may be gone
-    n = delivery_end(&d)
-    rowcache_release_all(j.taken, j.n_cursors)
-    w.counters.from_memory += n
-    delivery_send(j, n)
+cdef void delivery_cached(Delivery* d, Claim* c) noexcept nogil:
+    # Writes a claim from rows in memory.
+    cdef Partition* p = c.cursor.partition
+    cdef CachedRow* r = c.cached
+    cdef int64_t first = c.first
+    cdef int64_t end
+    delivery_claim(d, p, first, 1)
+    while r != NULL:
+        end = min(c.first + c.take, r.base + r.n)
+        if not delivery_row(d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
+            d.out.failed = True    # memory ran out
+            return
+        first = end
+        r = popjob_next(c, r)
 
 # ---- the answer is sent ----------------------------------------------------------------------------------------------
 
@@ -211,13 +213,12 @@ cdef void delivery_send(PopJob* j, int n) noexcept nogil:
     # stood still, the lease may be over: it is given back and the pop is tried again.
     cdef Request* r = j.job.r
     if r.out.failed:
-        popend_give_back(engine_of(r.worker), j)
+        claim_give_back(engine_of(r.worker), j)
         popend_fail(j, 503, "Out of memory")
         return
     if delivery_stalled(j):
         j.stalls += 1
-        popend_give_back(engine_of(r.worker), j)
-        j.n_cursors = 0
+        claim_give_back(engine_of(r.worker), j)
         job_queue(&j.job, &engine_of(r.worker).woken)
         return
     job_done(&j.job)

@@ -52,12 +52,6 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
     if j.req.autopilot and not j.req.partitions_given:
         j.req.partitions = PILOT_PARTITIONS
     j.width = 1 if j.want_partition.p != NULL else j.req.partitions
-    j.cursors = <Cursor**>arena_alloc(&r.arena, j.width * sizeof(Cursor*))
-    if j.req.auto_ack:
-        j.spans = <PopSpan*>arena_alloc(&r.arena, j.width * sizeof(PopSpan))
-    if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
-        job_refuse(&j.job, 503, "Out of memory")
-        return
     r.on_gone = popend_client_gone
     if j.until_us:
         r.on_end = popend_eof
@@ -122,7 +116,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     j.only = NULL
     j.group = NULL
     j.queue = NULL
-    j.n_cursors = 0
+    j.n_claims = 0
     j.known = False
     j.looked_up = True
     j.job.r.pin = <uint8_t>epoch_renew(j.job.r.worker.pins, j.job.r.pin)
@@ -181,9 +175,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if j.req.autopilot:
         pop_choose(j)
     take = index_take(j)
-    if j.n_cursors == 0:
+    if j.n_claims == 0:
         rate_settle(j, 0, &wake)
-    if j.n_cursors:
+    if j.n_claims:
         cached = pop_take_cached(j, &wake)
     elif take == TAKE_DONE or take == TAKE_PAUSED or take == TAKE_RATE:
         if take == TAKE_RATE:
@@ -210,7 +204,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         pop_wait_or_answer(w, j, j.why)       # another queue may have something
     elif parked:
         return                    # another thread may have taken it out of the book: no field may be read
-    elif j.n_cursors:
+    elif j.n_claims:
         job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
     elif take == TAKE_STALE:
         job_queue(&j.job, &e.woken)
@@ -238,24 +232,20 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int i
     cdef int n = 0
     cdef CachedRow* r
-    cdef Taken* t
+    cdef Claim* c
     if j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
         return False
     now = clock_mono_us()
-    for i in range(j.n_cursors):
-        if j.cursors[i].partly_acked or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+    for i in range(j.n_claims):
+        c = &j.claims[i]
+        if c.cursor.partly_acked or rowcache_find(c.cursor.partition, c.cursor.next_offset, now) == NULL:
             return False
-    if j.taken == NULL:
-        j.taken = <Taken*>arena_alloc(&j.job.r.arena, j.width * sizeof(Taken))
-        if j.taken == NULL:
-            return False
-    while n < j.n_cursors and left and bytes < CLAIM_BYTES:
-        t = &j.taken[n]
-        r = rowcache_find(j.cursors[n].partition, j.cursors[n].next_offset, now)
-        t.row = r
-        t.first = j.cursors[n].next_offset
-        t.made = False
-        stop = t.first
+    while n < j.n_claims and left and bytes < CLAIM_BYTES:
+        c = &j.claims[n]
+        c.first = c.cursor.next_offset
+        r = rowcache_find(c.cursor.partition, c.first, now)
+        c.cached = r
+        stop = c.first
         while r != NULL and left and bytes < CLAIM_BYTES:
             got = r.base + r.n - stop
             if got > left:
@@ -265,12 +255,11 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
             bytes += r.bytes
             r.refs += 1
             r = r.newer
-        t.take = <int>(stop - t.first)
+        c.take = <int>(stop - c.first)
         n += 1
-    for i in range(n, j.n_cursors):
-        cursor_move(j.cursors[i], CURSOR_READY, 0)
-        waiters_wake_cursor(j.cursors[i], wake)
-    j.n_cursors = n
+    for i in range(n, j.n_claims):
+        claim_undo(engine_of(j.job.r.worker), &j.claims[i], False, wake)
+    j.n_claims = n
     return True
 
 # ---- parked or answered ----------------------------------------------------------------------------------------------

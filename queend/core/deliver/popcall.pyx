@@ -7,69 +7,75 @@
 cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
     cdef PopArgs* a = <PopArgs*>e.args.at
-    cdef PopJob* j
-    cdef bint alone = False
-    cdef int crowded = 0
     if call == NULL:
         return False
-    call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
-    call.rows = <int*>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(int))
-    while (call.cursors != NULL and call.rows != NULL and e.pops.jobs.first != NULL and not alone
-            and call.base.jobs.n < e.pops.linger.max_jobs and call.n_cursors < CALL_CURSORS):
-        if popcall_crowded(e, <PopJob*>e.pops.jobs.first):
-            if crowded == min(e.pops.jobs.n, CROWDED_MOST):
-                break
-            crowded += 1
-            popcall_put_off(e, <PopJob*>joblist_take(&e.pops.jobs), clock_mono_us(), UNSENT_TEXT)
-            continue
-        if e.pops.jobs.first.isolated and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.jobs.first):
-            break
-        alone = e.pops.jobs.first.isolated
-        j = <PopJob*>joblist_take(&e.pops.jobs)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
-            popend_turn_away(e, j)
-        else:
-            popcall_add(call, a, j)
+    popcall_gather(call, &e.pops.jobs)
     if call.base.jobs.n == 0:
         call_drop(&call.base)
         return False
+    popcall_encode(call, a)
     popcall_bounds(call, a)
     popcall_reserve(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
 
-cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
-    cdef int i
-    popcall_take(call, j)
-    for i in range(j.n_cursors):
-        pgarray_int4(&a.req, call.base.jobs.n)
-        pgarray_int4(&a.part, j.cursors[i].partition.id)
-        pgarray_int4(&a.group, j.cursors[i].group.id)
-        pgarray_bool(&a.fresh, atomic_get8(&j.cursors[i].may_be_missing) != 0)
-    pgarray_int4(&a.budget, j.allowed)
-    pgarray_int4(&a.parts, j.req.partitions)
-    pgarray_bool(&a.auto_ack, j.req.auto_ack)
-    pgarray_uuid(&a.lease, j.lease)
-    pgarray_int8(&a.lease_us, j.lease_us)
-    pgarray_int8(&a.delay_us, j.queue.delay_us)
-    pgarray_int8(&a.window_us, j.queue.window_us)
-
-cdef void popcall_make_lease(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
-    # Makes the lease for what the pop claims now, in at most n partitions.
-    j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
-    j.claimed_us = clock_mono_us()
-    if j.req.auto_ack:
-        memset(j.lease, 0xff, 16)      # no client and no cursor gets this lease, and it is not remembered
-    else:
-        uuid_lease(&w.secrets, catalog.seed, first.partition.id if n == 1 else 0, j.lease)
+cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
+    # Adds pops that wait for a statement, and their candidates, to the call.
+    cdef Engine* e = call.base.engine
+    cdef PopJob* j
+    cdef bint alone = False
+    cdef int crowded = 0
+    call.claims = <Claim**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Claim*))
+    while (call.claims != NULL and list.first != NULL and not alone
+            and call.base.jobs.n < e.pops.linger.max_jobs and call.n_claims < CALL_CURSORS):
+        j = <PopJob*>list.first
+        if popcall_crowded(e, j):
+            if crowded == min(list.n, CROWDED_MOST):
+                break
+            crowded += 1
+            popcall_put_off(e, <PopJob*>joblist_take(list), clock_mono_us(), UNSENT_TEXT)
+            continue
+        if j.job.isolated and call.base.jobs.n or not popcall_room(call, j):
+            break
+        alone = j.job.isolated
+        joblist_take(list)
+        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
+            popend_turn_away(e, j)
+        else:
+            popcall_take(call, j)
 
 cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     # Adds a pop and its candidates to the call, and makes its lease.
-    popcall_make_lease(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
-    j.first_cursor = call.n_cursors
-    memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
-    call.n_cursors += j.n_cursors
+    cdef int i
+    claim_lease(call.base.engine.worker, j)
+    for i in range(j.n_claims):
+        call.claims[call.n_claims] = &j.claims[i]
+        call.n_claims += 1
     joblist_add(&call.base.jobs, &j.job)
+
+cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
+    cdef Job* job = call.base.jobs.first
+    cdef PopJob* j
+    cdef Cursor* c
+    cdef int i
+    cdef int req = 0
+    while job != NULL:
+        j = <PopJob*>job
+        req += 1
+        for i in range(j.n_claims):
+            c = j.claims[i].cursor
+            pgarray_int4(&a.req, req)
+            pgarray_int4(&a.part, c.partition.id)
+            pgarray_int4(&a.group, c.group.id)
+            pgarray_bool(&a.fresh, atomic_get8(&c.may_be_missing) != 0)
+        pgarray_int4(&a.budget, j.allowed)
+        pgarray_int4(&a.parts, j.req.partitions)
+        pgarray_bool(&a.auto_ack, j.req.auto_ack)
+        pgarray_uuid(&a.lease, j.lease)
+        pgarray_int8(&a.lease_us, j.lease_us)
+        pgarray_int8(&a.delay_us, j.queue.delay_us)
+        pgarray_int8(&a.window_us, j.queue.window_us)
+        job = job.next
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
     # Encodes the maximum age and the rate of messages of each request. Sends NULL if no request has such a bound.
@@ -157,76 +163,64 @@ cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, POP_ORD) < 0:
         popcall_trouble(call, res, outcome)
         return
-    popcall_rows(call, res)
     popcall_book(call, res, c.ended_us)
     while c.jobs.first != NULL:
-        popcall_answer(c.engine, <PopJob*>joblist_take(&c.jobs), res, call.rows)
-
-cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
-    # Finds where each candidate's rows begin. Claimed rows come first, in the order asked; the other rows follow them.
-    cdef int row, i
-    for i in range(call.n_cursors):
-        call.rows[i] = -1
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, POP_ORD)
-        if 0 <= i < call.n_cursors and call.rows[i] < 0:
-            call.rows[i] = row
+        popcall_answer(c.engine, <PopJob*>joblist_take(&c.jobs), res)
 
 cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
-    # Applies the rows to the cursors of all candidates, under one lock.
+    # Applies the rows to all candidates and their cursors, under one lock. The rows of a claim follow one another.
     cdef int row, i
     cdef int64_t took
     cdef int64_t wall = dbclock_now()
     cdef uint8_t again
-    cdef Cursor* c
+    cdef Claim* c
     cdef PopJob* wake = NULL
     cdef Job* job
     cdef PopJob* j
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, POP_ORD)
-        if i < 0 or i >= call.n_cursors:
+        if i < 0 or i >= call.n_claims:
             continue
-        c = call.cursors[i]
-        again = c.recheck       # keeps `again`: the head wakes other cursors, and is no news for this one
-        index_head_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
-        c.recheck = again
-        if pg_int2(res, row, POP_STATUS) == POP_ROW_CLAIMED:
-            c.next_offset = pg_int8(res, row, POP_FIRST) + pg_int4(res, row, POP_TAKE)
-        else:
-            cursor_row_made(c)
+        c = call.claims[i]
+        again = c.cursor.recheck       # the head wakes other cursors, and is no news for this one
+        index_head_found(c.cursor.partition, pg_int8(res, row, POP_HEAD), &wake)
+        c.cursor.recheck = again
+        if pg_int2(res, row, POP_STATUS) != POP_ROW_CLAIMED:
+            cursor_row_made(c.cursor)
+        elif not c.made:
+            c.made = True
+            c.job.n_made += 1
+            c.first = pg_int8(res, row, POP_FIRST)
+        if c.row < 0:
+            c.row = row
+        if c.made:
+            c.take = <int>(pg_int8(res, row, POP_FIRST) - c.first) + pg_int4(res, row, POP_TAKE)
     job = call.base.jobs.first
     while job != NULL:
         j = <PopJob*>job
         took = 0
-        for i in range(j.n_cursors):
-            took += popcall_cursor(call, j, i, res, now, wall, &wake)
+        for i in range(j.n_claims):
+            popcall_claim(call, &j.claims[i], res, now, wall, &wake)
+            took += j.claims[i].take if j.claims[i].made else 0
         rate_settle(j, took, &wake)
         job = job.next
     uv_mutex_unlock(&book.lock)
     waiters_send(call.base.engine.worker, wake)
 
-cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int64_t now, int64_t wall,
-                            PopJob** wake) noexcept nogil:
-    # Applies the row of candidate i to its cursor. Returns the number of messages delivered. Requires book.lock.
-    cdef Cursor* c = j.cursors[i]
-    cdef int row = call.rows[j.first_cursor + i]
+cdef void popcall_claim(PopCall* call, Claim* claim, PGresult* res, int64_t now, int64_t wall,
+                        PopJob** wake) noexcept nogil:
+    # Applies the row of a candidate to its cursor. Requires book.lock.
+    cdef Cursor* c = claim.cursor
+    cdef int row = claim.row
     cdef int status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
-    cdef int64_t first, until
-    cdef int64_t took = 0
-    if j.req.auto_ack:
-        j.spans[i].stop = 0
+    cdef int64_t until
     if row >= 0 and not pg_null(res, row, POP_DEAD_LETTERED):
         call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_DEAD_LETTERED)
-    if status == POP_ROW_CLAIMED:
-        first = pg_int8(res, row, POP_FIRST)
-        took = c.next_offset - first
-        cursor_claimed(c, j, j.client_gone, c.next_offset, now)
-        if j.req.auto_ack:
-            popend_consumed(j, i, first, c.next_offset)
-        else:
-            unacked_rows(c, j, res, row)
-    elif status == POP_ROW_LEASED and c.recheck & RECHECK_FREE:
+    if claim.made:
+        claim_made(claim, claim.job.client_gone, res, now, wake)
+        return
+    if status == POP_ROW_LEASED and c.recheck & RECHECK_FREE:
         cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has expired meanwhile
     elif status == POP_ROW_LEASED or status == POP_ROW_DELAYED:
         until = pg_int8_or(res, row, POP_UNTIL, 0)
@@ -241,36 +235,19 @@ cdef int64_t popcall_cursor(PopCall* call, PopJob* j, int i, PGresult* res, int6
         cursor_rest(c)
     if c.state == CURSOR_READY:
         waiters_wake_cursor(c, wake)
-    return took
 
-cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
-    # Answers one request from its rows, or tries it again. rows: where the rows of each candidate begin, -1 if it has
-    # none.
-    cdef int n = PQntuples(res)
+cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res) noexcept nogil:
+    # Answers one request from its rows, or tries it again.
     cdef int i, row, status
-    cdef int first_row = -1
-    cdef int stop_row = -1
-    cdef int claimed = 0
     cdef int seen = POP_ROW_NOTHING
-    for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
-        row = rows[i]
-        status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
-        if status == POP_ROW_CLAIMED:
-            if first_row < 0:
-                first_row = row
-            claimed += 1
-            while row < n and pg_int4(res, row, POP_ORD) == i:
-                row += 1
-            stop_row = row
-        elif status > seen and status < POP_ROW_UNNEEDED:
-            seen = status
-    if first_row >= 0:
-        if j.client_gone:
-            popend_give_back(e, j)
-            popend_forget(j)
-            return
-        delivery_rows(e.worker, j, res, first_row, stop_row, claimed)
+    if j.n_made:
+        delivery_made(e.worker, j, res)
         return
+    for i in range(j.n_claims):
+        row = j.claims[i].row
+        status = pg_int2(res, row, POP_STATUS) if row >= 0 else POP_ROW_NOTHING
+        if status > seen and status < POP_ROW_UNNEEDED:
+            seen = status
     if j.only != NULL:
         j.why = (WHY_LEASE_HELD if seen == POP_ROW_LEASED
                  else WHY_WINDOW if seen == POP_ROW_DELAYED and j.queue.window_us else WHY_NOTHING)
@@ -289,20 +266,19 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     if outcome >= SLOT_UNSENT:
-        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503, NULL)
+        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503, NULL, False)
         return
     if outcome != SLOT_OK:
         e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
         if res == NULL:
-            popcall_disown(call)
-            popcall_again(call, 0, NULL)
+            popcall_again(call, 0, NULL, True)
         else:
             popcall_error(call, res)
         return
     catalog_want_reload(e.worker)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
-        popend_drop_candidates(j)
+        claim_drop(e, j, False)
         joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
@@ -318,11 +294,11 @@ cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
         catalog_want_reload(call.base.engine.worker)
     if not again:
         log_line(b"error", b"pop_refused", pg_error(res))
-    popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v)
+    popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v, False)
 
-cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept nogil:
-    # Ends a call that did not happen, or whose outcome is lost (leases that it took expire). The pops try again, or are
-    # refused with `status`. said: the server's verdict, NULL if it gave none.
+cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint lost) noexcept nogil:
+    # Ends a call that did not happen, or whose outcome is lost: leases that it may have taken are given back. The pops
+    # try again, or are refused with `status`. said: the server's verdict, NULL if it gave none.
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"The database did not answer in time; try again"
     cdef Engine* e = call.base.engine
@@ -332,7 +308,7 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
         why = sqlstate_text(text, b"Nothing can be delivered", said)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
-        popend_drop_candidates(j)
+        claim_drop(e, j, lost)
         if j.client_gone:
             popend_forget(j)
         elif status == 500:
@@ -343,18 +319,6 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said) noexcept
             popend_fail(j, 503, why)
         else:
             job_queue(&j.job, &e.woken)
-
-cdef void popcall_disown(PopCall* call) noexcept nogil:
-    # Gives back what a call with a lost outcome may have leased, by the lease ids that were chosen for it.
-    cdef Job* job = call.base.jobs.first
-    cdef PopJob* j
-    cdef int i
-    while job != NULL:
-        j = <PopJob*>job
-        if not j.req.auto_ack:
-            for i in range(j.n_cursors):
-                release_want(call.base.engine, j.cursors[i], j)
-        job = job.next
 
 cdef void popcall_expire(Engine* e) noexcept nogil:
     # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
@@ -369,18 +333,20 @@ cdef void popcall_expire(Engine* e) noexcept nogil:
         popcall_put_off(e, <PopJob*>joblist_take(&e.pops.jobs), now, health_why())
 
 cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) noexcept nogil:
-    # Puts a pop behind the others that wait for a statement, or ends it if it has waited for longer than the patience.
+    # Puts a pop behind the others that wait for a statement of pops. Ends it if it has waited for longer than the
+    # patience.
     if j.client_gone:
-        popend_drop_candidates(j)
+        claim_drop(e, j, False)
         popend_forget(j)
     elif popend_token_stale(j):
-        popend_drop_candidates(j)
+        claim_drop(e, j, False)
         popend_verify(j)
     elif j.until_us and (now >= j.until_us or e.stopping):
-        popend_drop_candidates(j)
+        claim_drop(e, j, False)
         popend_empty(j, WHY_EXPIRED)
     elif not j.until_us and now - j.job.born_us > e.patience_us:
-        popend_drop_candidates(j)
+        claim_drop(e, j, False)
         popend_fail(j, 503, why)
     else:
+        rowcache_release_all(j)
         joblist_add(&e.pops.jobs, &j.job)

@@ -160,56 +160,20 @@ cdef void popend_unsent(Request* r) noexcept nogil:
     # Gives back what was claimed for an answer that did not go out.
     r.on_unsent = NULL
     r.on_end = NULL
-    popend_give_back(engine_of(r.worker), <PopJob*>r.job)
+    claim_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
 cdef void popend_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job))
 
-# ---- candidates and claims are given back ----------------------------------------------------------------------------
-
 cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
     # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
     # again.
-    popend_drop_candidates(j)
+    claim_drop(e, j, False)
     if j.client_gone:
         popend_forget(j)
     else:
         pop_try(e.worker, j)
-
-cdef void popend_drop_candidates(PopJob* j) noexcept nogil:
-    # Makes the candidates of a pop ready again. Requires that the database was not asked for them.
-    cdef int i
-    cdef PopJob* wake = NULL
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        cursor_move(j.cursors[i], CURSOR_READY, 0)
-        waiters_wake_cursor(j.cursors[i], &wake)
-    rate_settle(j, 0, &wake)
-    uv_mutex_unlock(&book.lock)
-    j.n_cursors = 0
-    waiters_send(j.job.r.worker, wake)
-
-cdef inline void popend_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
-    # Notes that claim i of the pop acknowledged records first … stop - 1 at once.
-    j.spans[i].first = first
-    j.spans[i].stop = stop
-
-cdef void popend_give_back(Engine* e, PopJob* j) noexcept nogil:
-    # Gives back what was claimed for a client that left: leases, and records that were acknowledged at once.
-    cdef int i
-    if e.closing:
-        return
-    if j.req.auto_ack:
-        for i in range(j.n_cursors):
-            if j.spans[i].stop:
-                release_takeback(e, j, i)
-        return
-    uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        if j.cursors[i].state == CURSOR_LEASED:
-            release_want(e, j.cursors[i], j)
-    uv_mutex_unlock(&book.lock)
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
 # A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). A pop of a paused

@@ -18,11 +18,11 @@ cdef struct TakebackCall:
 
 # ---- leases ----------------------------------------------------------------------------------------------------------
 
-cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
-    # Queues the release of what j claimed, or may have claimed. For a pop of another worker, requires book.lock.
-    cdef Release* x = release_new(e, c, j.lease)
+cdef void release_want(Engine* e, Claim* c) noexcept nogil:
+    # Queues the release of what a pop claimed, or may have claimed. For a pop of another worker, requires book.lock.
+    cdef Release* x = release_new(e, c.cursor, c.job.lease)
     if x != NULL:
-        x.pin = epoch_share(e.worker.pins, j.job.r.pin)
+        x.pin = epoch_share(e.worker.pins, c.job.job.r.pin)
 
 cdef void release_fed(Engine* e, FeedLease* x) noexcept nogil:
     # Queues the release of a feed's lease. Requires book.lock: the cursor is not retired yet, and the pin taken here
@@ -100,14 +100,15 @@ cdef void release_close(Engine* e) noexcept nogil:
 # moves the cursor back if no other consumer went on behind the claim. If the client left before the claim was made, the
 # cursor counts as leased meanwhile (TAKE_BACK_US).
 
-cdef void release_takeback(Engine* e, PopJob* j, int i) noexcept nogil:
-    # Queues the take-back of what claim i of j consumed.
+cdef void release_takeback(Engine* e, Claim* c) noexcept nogil:
+    # Queues the take-back of what a claim consumed.
     cdef Takeback* x = <Takeback*>malloc(sizeof(Takeback))
     if x == NULL:
         return                # the records count as delivered
-    x.pin = epoch_share(e.worker.pins, j.job.r.pin)
-    x.cursor = j.cursors[i]
-    x.span = j.spans[i]
+    x.pin = epoch_share(e.worker.pins, c.job.job.r.pin)
+    x.cursor = c.cursor
+    x.first = c.first
+    x.stop = c.first + c.take
     x.tries = 0
     x.next = e.takebacks
     e.takebacks = x
@@ -125,8 +126,8 @@ cdef void release_takeback_drain(Engine* e) noexcept nogil:
     while x != NULL:
         pgarray_int4(&a.part, x.cursor.partition.id)
         pgarray_int4(&a.group, x.cursor.group.id)
-        pgarray_int8(&a.first, x.span.first)
-        pgarray_int8(&a.stop, x.span.stop)
+        pgarray_int8(&a.first, x.first)
+        pgarray_int8(&a.stop, x.stop)
         x = x.next
     call_send(&call.base)
 
@@ -147,7 +148,7 @@ cdef void release_takeback_done(Call* c, PGresult* res, int outcome) noexcept no
             e.pause_until = c.ended_us + TROUBLE_PAUSE_US
             x = following
             continue
-        x.cursor.next_offset = x.span.first
+        x.cursor.next_offset = x.first
         if x.cursor.state == CURSOR_BUSY:
             x.cursor.recheck |= RECHECK_NEWS
         elif x.cursor.state != CURSOR_READY:

@@ -213,8 +213,8 @@ cdef void feed_charge(Feed* f, PopJob* j) noexcept nogil:
         return
     f.used += left
     uv_mutex_lock(&book.lock)
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
+    for i in range(j.n_claims):
+        c = j.claims[i].cursor
         h = <Unacked*>table_get(&unacked.table, unacked_key(c)) if c.state == CURSOR_LEASED else NULL
         if h != NULL and memcmp(h.lease, j.lease, 16) == 0 and unacked_feed_begin(f, c, j.lease, min(left, h.n)):
             left -= c.fed.n
@@ -227,13 +227,13 @@ cdef void feed_charge_rest(Feed* f, PopJob* j, int left) noexcept nogil:
     # Adds messages of unremembered leases to the first lease of the answer that is remembered. Requires book.lock.
     cdef Cursor* c
     cdef int i
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
+    for i in range(j.n_claims):
+        c = j.claims[i].cursor
         if c.state == CURSOR_LEASED and c.fed != NULL and c.fed.feed is f:
             c.fed.n += left
             return
-    for i in range(j.n_cursors):
-        c = j.cursors[i]
+    for i in range(j.n_claims):
+        c = j.claims[i].cursor
         if c.state == CURSOR_LEASED and c.fed == NULL and unacked_feed_begin(f, c, j.lease, left):
             return
     f.used -= left            # its lease has ended already

@@ -82,21 +82,24 @@ cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
     if r.refs == 0 and r.dropped:
         free(r)
 
-cdef void rowcache_release(Taken* t) noexcept nogil:
-    # Releases the rows of a claim. Requires book.lock.
-    cdef CachedRow* r = t.row
+cdef void rowcache_release(Claim* c) noexcept nogil:
+    # Releases the rows of a claim, if its records are in memory. Requires book.lock.
+    cdef CachedRow* r = c.cached
     cdef CachedRow* newer
+    c.cached = NULL
     while r != NULL:
-        newer = popjob_next(t, r)
+        newer = popjob_next(c, r)
         rowcache_unref(r)
         r = newer
 
-cdef void rowcache_release_all(Taken* taken, int n) noexcept nogil:
-    # Releases the rows of all claims of a pop. Takes book.lock.
+cdef void rowcache_release_all(PopJob* j) noexcept nogil:
+    # Releases the rows of all claims of a pop, if their records are in memory. Takes book.lock.
     cdef int i
+    if j.n_claims == 0 or j.claims.cached == NULL:
+        return
     uv_mutex_lock(&book.lock)
-    for i in range(n):
-        rowcache_release(&taken[i])
+    for i in range(j.n_claims):
+        rowcache_release(&j.claims[i])
     uv_mutex_unlock(&book.lock)
 
 # ---- rows leave ------------------------------------------------------------------------------------------------------

@@ -31,14 +31,26 @@ cdef void unacked_close() noexcept nogil:
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
     return table_pair(c.partition.id, c.group.id)
 
-cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
-                      bint afar) noexcept nogil:
-    # Notes that records first … first + n - 1 are leased; the caller fills in their ids. Returns NULL if it is not
-    # remembered.
-    cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>n
+cdef void unacked_claim(Claim* claim, PGresult* res) noexcept nogil:
+    # Remembers a claim. res: the answer that holds its rows, if its records come from the log.
+    cdef Unacked* h = unacked_begin(claim)
+    if h == NULL:
+        pass
+    elif claim.cached != NULL:
+        unacked_cached(h, claim)
+    elif claim.pushed != NULL:
+        unacked_pushed(h, claim)
+    else:
+        unacked_rows(h, claim, res)
+
+cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
+    # Notes that the records of a claim are leased; the caller fills in their ids and the base. Returns NULL if the
+    # claim is not remembered.
+    cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>claim.take
+    cdef Cursor* c = claim.cursor
     cdef Unacked* h
     unacked_end(c)
-    autopilot_claimed(&c.group.handling, n)
+    autopilot_claimed(&c.group.handling, claim.take)
     if c.fed != NULL:
         unacked_feed_end(c)   # an earlier lease of the cursor
     if c.dead:
@@ -51,12 +63,11 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
     if not table_put(&unacked.table, h.key, h):
         free(h)
         return NULL
-    memcpy(h.lease, lease, 16)
+    memcpy(h.lease, claim.job.lease, 16)
     h.leased_us = clock_mono_us()
-    h.first = first
-    h.base = base
-    h.n = n
-    h.afar = afar
+    h.first = claim.first
+    h.n = claim.take
+    h.place = claim.place
     h.bytes = bytes
     h.ids = <unsigned char*>h + sizeof(Unacked)
     h.older = unacked.newest
@@ -70,62 +81,48 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
         unacked_forget(unacked.oldest)
     return h
 
-cdef void unacked_rows(Cursor* c, PopJob* j, PGresult* res, int row) noexcept nogil:
-    # Remembers a claim of records in the log, whose rows begin at `row`.
+cdef void unacked_rows(Unacked* h, Claim* c, PGresult* res) noexcept nogil:
+    # Fills in a claim of records in the log.
+    cdef int row = c.row
     cdef int ord = pg_int4(res, row, POP_ORD)
-    cdef int stop = row
     cdef int n = 0
     cdef int at, take
-    cdef int64_t first, base, after
     cdef Slice ids
-    cdef Unacked* h
-    while stop < PQntuples(res) and pg_int4(res, stop, POP_ORD) == ord:
-        n += pg_int4(res, stop, POP_TAKE)
-        stop += 1
-    first = pg_int8(res, row, POP_FIRST)
-    base = pg_int8(res, stop - 1, POP_BASE)
-    after = base + pg_int4(res, stop - 1, POP_N)
-    h = unacked_begin(c, j.lease, first, n, after if after == first + n else base, True)
-    if h == NULL:
-        return
-    n = 0
-    while row < stop:
+    h.afar = True
+    while row < PQntuples(res) and pg_int4(res, row, POP_ORD) == ord:
         ids = pg_bytes(res, row, POP_IDS)
         at = <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE))
         take = pg_int4(res, row, POP_TAKE)
-        if ids.n < 16 * <size_t>(at + take):
+        if ids.n < 16 * <size_t>(at + take) or n + take > c.take:
             unacked_forget(h)
             return
         memcpy(h.ids + 16 * n, ids.p + 16 * at, 16 * <size_t>take)
         n += take
+        h.base = pg_int8(res, row, POP_BASE)
+        if at + take == pg_int4(res, row, POP_N):
+            h.base += at + take
         row += 1
 
-cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
-    # Remembers a claim of records in memory.
-    cdef int64_t stop = t.first + t.take
-    cdef int64_t at = t.first
+cdef void unacked_cached(Unacked* h, Claim* c) noexcept nogil:
+    # Fills in a claim of records in memory.
+    cdef int64_t stop = c.first + c.take
+    cdef int64_t at = c.first
     cdef int64_t upto
-    cdef CachedRow* r = t.row
-    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, popjob_base(t, stop), False)
-    if h != NULL:
-        h.place = t.place
-    while h != NULL and r != NULL:
+    cdef CachedRow* r = c.cached
+    h.base = popjob_base(c, stop)
+    while r != NULL:
         upto = r.base + r.n if r.base + r.n < stop else stop
-        memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
+        memcpy(h.ids + 16 * (at - c.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
         at = upto
-        r = popjob_next(t, r)
+        r = popjob_next(c, r)
 
-cdef void unacked_pushed(Claim* c) noexcept nogil:
-    # Remembers a claim of records that a push has just stored.
-    cdef int64_t first = c.group.first.offset
-    cdef PushItem* it = c.group.first
+cdef void unacked_pushed(Unacked* h, Claim* c) noexcept nogil:
+    # Fills in a claim of records that a push has just stored.
+    cdef PushItem* it = c.pushed.first
     cdef int take
     cdef int n = 0
-    cdef int64_t base = first + c.take if c.take == c.group.n else first
-    cdef Unacked* h = unacked_begin(c.cursor, c.job.lease, first, c.take, base, False)
-    if h != NULL:
-        h.place = c.place
-    while h != NULL and n < c.take and it != NULL:
+    h.base = c.first + c.take if c.take == c.pushed.n else c.first
+    while n < c.take and it != NULL:
         if it.run == NULL:
             memcpy(h.ids + 16 * n, it.id, 16)
             n += 1

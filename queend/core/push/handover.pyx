@@ -29,6 +29,8 @@ cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
     cdef int i
     cdef int end = b.n_chunks
     b.n_claims = 0
+    b.takers = NULL
+    b.takers_last = NULL
     if b.tries or b.check_ids:
         return False
     while g != NULL:
@@ -70,49 +72,41 @@ cdef void handover_claim(Appender* s, PushBatch* b, int row, Group* group) noexc
     if c == NULL or c.state != CURSOR_IDLE:
         return
     if b.claims == NULL:
-        b.claims = <Claim*>arena_alloc(&b.arena, HANDOVER_CLAIMS * sizeof(Claim))
+        b.claims = <Claim**>arena_alloc(&b.arena, HANDOVER_CLAIMS * sizeof(Claim*))
         if b.claims == NULL:
             return
-    j = c.wait_first
-    if j != NULL:
-        handover_take(j, 1)
-    else:
-        j = group.handing
-        if j == NULL or j.n_cursors >= j.hand_width or j.hand_left == 0:
-            j = group.wait_first
-            if j == NULL:
-                group.handing = NULL
-                return
-            handover_take(j, max(b.n_partitions // group.n_wait + 1, autopilot_soon(&group.handling)))
-            group.handing = j
-    claim = &b.claims[b.n_claims]
+    j = c.wait_first if c.wait_first != NULL else group.handing
+    if c.wait_first != NULL:
+        j = handover_take(s, b, j, 1)
+    elif j == NULL or j.n_claims >= j.hand_width or j.hand_left == 0:
+        j = group.wait_first
+        if j != NULL:
+            j = handover_take(s, b, j, max(b.n_partitions // group.n_wait + 1, autopilot_soon(&group.handling)))
+        group.handing = j
+    if j == NULL:
+        return
+    claim = popjob_candidate(j, c)
+    b.claims[b.n_claims] = claim
     b.n_claims += 1
     group.n_handing += 1
-    claim.group = g
-    claim.cursor = c
-    claim.job = j
+    claim.pushed = g
     claim.row = row
-    claim.made = False
     claim.take = g.n if g.n < j.hand_left else j.hand_left
-    claim.following = NULL
-    if j.n_cursors:
-        (<Claim*>j.last_claim).following = claim
-    else:
-        j.claims = claim
-    j.last_claim = claim
-    j.n_cursors += 1
     j.hand_left -= claim.take
     cursor_move(c, CURSOR_BUSY, 0)
 
-cdef void handover_take(PopJob* j, int share) noexcept nogil:
+cdef PopJob* handover_take(Appender* s, PushBatch* b, PopJob* j, int share) noexcept nogil:
     # Takes a waiter out of the book. share: most partitions of the batch for it. Consumers that need at most 20 ms need
-    # not share with others: few answers of many messages cost less than many answers of few.
-    cdef int width = min(j.width, j.req.partitions)
+    # not share with others: few answers of many messages cost less than many answers of few. Returns NULL if memory ran
+    # out.
+    j.hand_width = min(j.width, j.req.partitions, share)
+    if not popjob_room(j, j.hand_width, j.job.r.worker is s.worker):
+        return NULL
     waiters_unpark(j)
-    j.n_cursors = 0
-    j.claims = NULL
+    waiters_add(&b.takers, &b.takers_last, j)
+    j.n_claims = 0
     j.hand_left = j.req.batch
-    j.hand_width = share if share < width else width
+    return j
 
 cdef void handover_encode(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     cdef Claim* c
@@ -121,100 +115,74 @@ cdef void handover_encode(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogi
         for i in range(<int>(sizeof(ClaimArgs) // sizeof(PgArray))):
             arg_null(<PgArray*>a + i)
     for i in range(b.n_claims):
-        c = &b.claims[i]
+        c = b.claims[i]
         if c is c.job.claims:
-            popcall_make_lease(s.worker, c.job, c.job.n_cursors, c.cursor)
+            claim_lease(s.worker, c.job)
         pgarray_int4(&a.row, c.row + 1)
         pgarray_int4(&a.group, c.cursor.group.id)
         pgarray_int4(&a.take, c.take)
-        pgarray_bool(&a.whole, c.take == c.group.n)
+        pgarray_bool(&a.whole, c.take == c.pushed.n)
         pgarray_uuid(&a.lease, c.job.lease)
         pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.lease_us)
 
 # ---- after the answer ------------------------------------------------------------------------------------------------
 # A group without a cursor there has got one if the partition was new too.
 
-cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group, uint64_t place) noexcept nogil:
-    # Marks the claim for a partition and group as made. place: of the cursor. Claims come back in the order they were
-    # sent, those with new cursors last. at: index at which the search begins.
-    cdef Claim* c
-    cdef int i
-    for i in range(b.n_claims):
-        c = &b.claims[at[0] % b.n_claims]
-        at[0] = at[0] % b.n_claims + 1
-        if c.cursor.partition.id == partition and c.cursor.group.id == group:
-            c.made = True
-            c.place = place
-            return
-
 cdef void handover_undo(Appender* s, PushBatch* b, bint lost) noexcept nogil:
     # Undoes the claims of a call that did not happen or whose outcome is lost. Every waiter tries again. lost: leases
     # that may have been taken are given back.
     cdef PopJob* wake = NULL
-    cdef Claim* c
+    cdef PopJob* j
     cdef int i
     if b.n_claims == 0:
         return
     uv_mutex_lock(&book.lock)
     for i in range(b.n_claims):
-        c = &b.claims[i]
-        cursor_move(c.cursor, CURSOR_READY, 0)
-        if lost and not c.job.req.auto_ack:
-            release_want(engine_of(s.worker), c.cursor, c.job)
-        if c is c.job.claims:
-            waiters_wake(c.job, &wake)
+        claim_undo(engine_of(s.worker), b.claims[i], lost, NULL)
+    while b.takers != NULL:
+        j = b.takers
+        b.takers = j.wait_next
+        waiters_wake(j, &wake)
     uv_mutex_unlock(&book.lock)
     b.n_claims = 0
     waiters_send(s.worker, wake)
 
 cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
-    # Books where each cursor stands after the commit, before waiters hear of the new heads. Requires book.lock.
+    # Books where each cursor stands after the commit, before waiters hear of the new heads. Waiters without a claim try
+    # again. Requires book.lock.
     cdef Claim* c
+    cdef PopJob* j = b.takers
+    cdef PopJob* following
     cdef int i
     for i in range(b.n_claims):
-        c = &b.claims[i]
-        if c.group.head > c.cursor.partition.head:
-            c.cursor.partition.head = c.group.head
-        if not c.made:
-            cursor_move(c.cursor, CURSOR_IDLE, 0)
-            continue
-        # the client may have left: its own worker finds out
-        cursor_claimed(c.cursor, c.job, False, c.group.first.offset + c.take, now)
-        if not c.job.req.auto_ack:
-            unacked_pushed(c)
-        elif c.cursor.state == CURSOR_READY:
-            waiters_wake_cursor(c.cursor, wake)
-    for i in range(b.n_claims):
-        c = &b.claims[i]
-        c.answers = c is c.job.claims and handover_any(c.job)
-        if c is c.job.claims and not c.answers:
-            waiters_wake(c.job, wake)
-
-cdef bint handover_any(PopJob* j) noexcept nogil:
-    cdef Claim* c = j.claims
-    while c != NULL:
+        c = b.claims[i]
+        c.first = c.pushed.first.offset
+        if c.pushed.head > c.cursor.partition.head:
+            c.cursor.partition.head = c.pushed.head
         if c.made:
-            return True
-        c = c.following
-    return False
+            claim_made(c, False, NULL, now, wake)     # the client may have left: its own worker finds out
+        else:
+            cursor_move(c.cursor, CURSOR_IDLE, 0)
+    while j != NULL:
+        following = j.wait_next
+        if j.n_made == 0:
+            waiters_del(&b.takers, &b.takers_last, j)
+            waiters_wake(j, wake)
+        j = following
 
 cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
     # Writes the answers of pops from the items of the batch, while the push requests of these items still exist.
-    cdef Claim* c
     cdef PopJob* j
     cdef Buf* out
-    cdef int i
-    for i in range(b.n_claims):
-        c = &b.claims[i]
-        j = c.job
-        if not c.answers:
-            continue          # the pop was woken, or its first claim has answered it
+    while b.takers != NULL:
+        j = b.takers
+        b.takers = j.wait_next
         out = NULL
         if j.job.r.worker is not s.worker or j.client_gone:
             buf_init(&j.handed)
             out = &j.handed
+        claim_keep(j)
         j.n_handed = handover_write(s.worker, out, j)
-        handover_keep(j)
         s.worker.counters.handed_over += j.n_handed
         if out is &j.handed:
             j.job.msg.run = handover_arrive
@@ -222,50 +190,31 @@ cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
         else:
             handover_end(j)
 
-cdef void handover_keep(PopJob* j) noexcept nogil:
-    # Keeps the cursors of the claims that were made: the claims are freed with the batch.
-    cdef Claim* c = j.claims
-    j.n_cursors = 0
-    while c != NULL:
-        if c.made:
-            j.cursors[j.n_cursors] = c.cursor
-            if j.req.auto_ack:
-                popend_consumed(j, j.n_cursors, c.group.first.offset, c.group.first.offset + c.take)
-            j.n_cursors += 1
-        c = c.following
-    j.claims = NULL
-
 cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     # Writes the messages of a waiter's claims. Returns the number of messages.
     cdef Delivery d
-    cdef Claim* c = j.claims
+    cdef Claim* c
     cdef Records records
     cdef PushItem* it
-    cdef int left
-    cdef int claimed = 0
-    while c != NULL:
-        claimed += 1 if c.made else 0
-        c = c.following
-    delivery_begin(&d, w, j, out, claimed)
-    c = j.claims
-    while c != NULL:
-        if c.made:
-            delivery_claim(&d, c.cursor.partition, c.group.first.offset, 1)
-            runitem_read_begin(&records, c.group.first)
-            left = c.take
-            while left:
-                it = records.it
-                if d.framed and records.at == 0 and handover_framed(it, left):
-                    d.n += it.run.n if it.run.n < left else left
-                    left -= it.run.n if it.run.n < left else left
-                    popreply_frames_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
-                                           c.group.first.offset + c.take - left - 1)
-                    runitem_read_begin(&records, it.next)
-                else:
-                    runitem_read_next(&records, &d.m)
-                    delivery_message(&d)
-                    left -= 1
-        c = c.following
+    cdef int left, i
+    delivery_begin(&d, w, j, out, j.n_claims)
+    for i in range(j.n_claims):
+        c = &j.claims[i]
+        delivery_claim(&d, c.cursor.partition, c.first, 1)
+        runitem_read_begin(&records, c.pushed.first)
+        left = c.take
+        while left:
+            it = records.it
+            if d.framed and records.at == 0 and handover_framed(it, left):
+                d.n += it.run.n if it.run.n < left else left
+                left -= it.run.n if it.run.n < left else left
+                popreply_frames_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
+                                       c.first + c.take - left - 1)
+                runitem_read_begin(&records, it.next)
+            else:
+                runitem_read_next(&records, &d.m)
+                delivery_message(&d)
+                left -= 1
     return delivery_end(&d)
 
 cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
@@ -277,6 +226,7 @@ cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
 
 cdef void handover_end(PopJob* j) noexcept nogil:
     cdef Request* r = j.job.r
+    popjob_adopt(j)
     heap_del(&engine_of(r.worker).deadlines, &j.deadline)
     delivery_send(j, j.n_handed)
 
@@ -293,6 +243,7 @@ cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
         handover_end(j)
         return
     buf_free(&j.handed)
+    popjob_adopt(j)
     heap_del(&engine_of(w).deadlines, &j.deadline)
-    popend_give_back(engine_of(w), j)
+    claim_give_back(engine_of(w), j)
     popend_forget(j)

@@ -54,7 +54,7 @@ cdef void results_take(PushBatch* b, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == PUSH_CLAIMED:
-            handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE), pg_place(res, row, PUSH_SEEN))
+            claim_found(b.claims, b.n_claims, &claim, i, pg_int8(res, row, PUSH_BASE), pg_place(res, row, PUSH_SEEN))
         elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_WHOLE:
             result_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
         elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == PUSH_CHECKED:

@@ -91,13 +91,15 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_BUSY:
         c.recheck = 0
 
-cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
-    # Books a claim of the records before next_offset: leased, or consumed at once. gone: the pop's client has left
+cdef void cursor_claimed(Claim* claim, bint gone, int64_t now) noexcept nogil:
+    # Books a claim that was made: its records are leased, or consumed at once. gone: the pop's client has left
     # meanwhile. Requires book.lock.
+    cdef Cursor* c = claim.cursor
+    cdef PopJob* j = claim.job
     if now - j.claimed_us > POP_STALL_US:
         now = j.claimed_us    # the lease began between that moment and now
     cursor_row_made(c)
-    c.next_offset = next_offset
+    c.next_offset = claim.first + claim.take
     c.partly_acked = not j.req.auto_ack
     if not j.req.auto_ack:
         cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)

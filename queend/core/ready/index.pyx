@@ -244,17 +244,19 @@ cdef int index_take(PopJob* j) noexcept nogil:
     if j.only != NULL:
         if j.only.state == CURSOR_BUSY:
             j.why = WHY_LEASE_HELD
+        elif not popjob_room(j, 1, True):
+            return TAKE_SHORT
         else:
             cursor_move(j.only, CURSOR_BUSY, 0)
-            j.cursors[0] = j.only
-            j.n_cursors = 1
+            popjob_candidate(j, j.only)
         return TAKE_DONE
-    width = min(j.width, j.req.partitions, j.allowed)
-    while j.n_cursors < width and j.group.ready_first != NULL:
+    width = min(j.width, j.req.partitions, j.allowed, j.group.n_ready)
+    if not popjob_room(j, width, True):
+        return TAKE_SHORT
+    while j.n_claims < width:
         c = j.group.ready_first
         cursor_move(c, CURSOR_BUSY, 0)
-        j.cursors[j.n_cursors] = c
-        j.n_cursors += 1
+        popjob_candidate(j, c)
     j.why = WHY_NO_PARTITION
     if j.group.scan == SCAN_WANTED:
         group_want_scan(j.group)  # also if a cursor is ready: unknown partitions must not wait behind it

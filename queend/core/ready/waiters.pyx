@@ -137,6 +137,7 @@ cdef void waiters_send(Worker* w, PopJob* wake) noexcept nogil:
 cdef void waiters_woken(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PopJob* j = <PopJob*>m
     heap_del(&engine_of(w).deadlines, &j.deadline)
+    popjob_adopt(j)
     j.asked = False
     j.job.tries = 0
     job_queue(&j.job, &engine_of(w).woken)

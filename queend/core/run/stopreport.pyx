@@ -198,7 +198,7 @@ cdef void stopreport_pop(PopJob* j, int64_t now, Buf* text) noexcept nogil:
     stopreport_name(text, b", queue ", j.req.queue)
     stopreport_name(text, b", partition ", j.want_partition)
     stopreport_name(text, b", group ", j.req.group)
-    stopreport_number(text, b", candidates: ", j.n_cursors, b"")
+    stopreport_number(text, b", candidates: ", j.n_claims, b"")
     if j.until_us:
         stopreport_number(text, b", waits for ", (j.until_us - now) // 1000, b" ms")
     if j.client_gone:

@@ -50,7 +50,7 @@ cdef void claimcall_expire(Engine* e) noexcept nogil:
     cdef PopJob* j
     while e.claims.jobs.first != NULL:
         j = <PopJob*>joblist_take(&e.claims.jobs)
-        rowcache_release_all(j.taken, j.n_cursors)
+        rowcache_release_all(j)
         joblist_add(&e.pops.jobs, &j.job)
 
 # ---- the statement ---------------------------------------------------------------------------------------------------
@@ -61,26 +61,11 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), statement, &e.claims.limit, claimcall_done)
     cdef TurnArgs* a = <TurnArgs*>e.args.at
     cdef KeptArgs* claims = &a.claims if acks else &(<KeptOnlyArgs*>e.args.at).claims
-    cdef PopJob* j
     if call == NULL:
         return False
     call.acks.at = JOB_FETCHING
-    call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
-    while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.linger.max_jobs
-            and call.n_cursors < CALL_CURSORS):
-        if popcall_crowded(e, <PopJob*>e.claims.jobs.first):
-            j = <PopJob*>joblist_take(&e.claims.jobs)
-            rowcache_release_all(j.taken, j.n_cursors)
-            joblist_add(&e.pops.jobs, &j.job)
-            continue
-        if not popcall_room(call, <PopJob*>e.claims.jobs.first):
-            break
-        j = <PopJob*>joblist_take(&e.claims.jobs)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
-            rowcache_release_all(j.taken, j.n_cursors)
-            popend_turn_away(e, j)
-        else:
-            claimcall_add(call, claims, j)
+    popcall_gather(call, &e.claims.jobs)
+    claimcall_encode(call, claims)
     if acks:
         leasedack_gather(call, a)
     if call.base.jobs.n == 0 and call.n_leased == 0:
@@ -94,19 +79,20 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     e.worker.counters.op[OP_ACK].calls += call.n_leased > 0
     return call_send(&call.base)
 
-cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
-    cdef Taken* t
+cdef void claimcall_encode(PopCall* call, KeptArgs* a) noexcept nogil:
+    cdef PopReq* req
+    cdef Claim* c
     cdef int i
-    popcall_take(call, j)
-    for i in range(j.n_cursors):
-        t = &j.taken[i]
-        pgarray_int4(&a.part, j.cursors[i].partition.id)
-        pgarray_int4(&a.group, j.cursors[i].group.id)
-        pgarray_int8(&a.first, t.first)
-        pgarray_int4(&a.take, t.take)
-        pgarray_int8(&a.base, popjob_base(t, t.first + t.take if j.req.auto_ack else t.first))
-        pgarray_uuid(&a.lease, j.lease)
-        pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else j.lease_us)
+    for i in range(call.n_claims):
+        c = call.claims[i]
+        req = &c.job.req
+        pgarray_int4(&a.part, c.cursor.partition.id)
+        pgarray_int4(&a.group, c.cursor.group.id)
+        pgarray_int8(&a.first, c.first)
+        pgarray_int4(&a.take, c.take)
+        pgarray_int8(&a.base, popjob_base(c, c.first + c.take if req.auto_ack else c.first))
+        pgarray_uuid(&a.lease, c.job.lease)
+        pgarray_int8(&a.lease_us, 0 if req.auto_ack else c.job.lease_us)
 
 # ---- its answer ------------------------------------------------------------------------------------------------------
 
@@ -127,79 +113,36 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     else:
         leasedack_answer(call)
     if outcome != SLOT_OK or row < PQntuples(res) and pg_int4(res, row, TURN_PART) < 0:
-        claimcall_untake(call)
         popcall_trouble(call, res, outcome)
         return
     claimcall_book(call, res, row, c.ended_us)
     while c.jobs.first != NULL:
         claimcall_answer(e, <PopJob*>joblist_take(&c.jobs))
 
-cdef void claimcall_untake(PopCall* call) noexcept nogil:
-    cdef Job* job = call.base.jobs.first
-    while job != NULL:
-        rowcache_release_all((<PopJob*>job).taken, (<PopJob*>job).n_cursors)
-        job = job.next
-
 cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noexcept nogil:
-    # Notes which claims were made, and moves their cursors. The made claims return in the order sent, from `row` on.
-    cdef int n = PQntuples(res)
+    # Books the claims that were made; their rows begin at `row`. Other candidates of the same pops become ready again.
+    cdef int at = 0
     cdef int i
-    cdef Job* job = call.base.jobs.first
-    cdef PopJob* j
+    cdef Claim* c
     cdef PopJob* wake = NULL
-    cdef Cursor* c
     uv_mutex_lock(&book.lock)
-    while job != NULL:
-        j = <PopJob*>job
-        j.n_made = 0
-        for i in range(j.n_cursors):
-            c = j.cursors[i]
-            if (row < n and pg_int4(res, row, TURN_PART) == c.partition.id
-                    and pg_int4(res, row, TURN_GROUP) == c.group.id):
-                j.taken[i].made = True
-                j.taken[i].place = pg_place(res, row, TURN_PLACE)
-                j.n_made += 1
-                row += 1
-        if j.n_made:
-            claimcall_keep(j, now, &wake)
-        job = job.next
+    for row in range(row, PQntuples(res)):
+        claim_found(call.claims, call.n_claims, &at, pg_int4(res, row, TURN_PART), pg_int4(res, row, TURN_GROUP),
+                    pg_place(res, row, TURN_PLACE))
+    for i in range(call.n_claims):
+        c = call.claims[i]
+        if c.made:
+            claim_made(c, c.job.client_gone, NULL, now, &wake)
+        elif c.job.n_made:
+            claim_undo(call.base.engine, c, False, &wake)
     uv_mutex_unlock(&book.lock)
     if wake != NULL:
         waiters_send(call.base.engine.worker, wake)
 
-cdef void claimcall_keep(PopJob* j, int64_t now, PopJob** wake) noexcept nogil:
-    # Keeps the candidates whose claims were made; the others become ready again. Requires book.lock.
-    cdef Taken* t
-    cdef Cursor* c
-    cdef int i
-    cdef int n = 0
-    for i in range(j.n_cursors):
-        t = &j.taken[i]
-        c = j.cursors[i]
-        if not t.made:
-            rowcache_release(t)
-            cursor_move(c, CURSOR_READY, 0)
-        else:
-            cursor_claimed(c, j, j.client_gone, t.first + t.take, now)
-            if j.req.auto_ack:
-                popend_consumed(j, n, t.first, t.first + t.take)
-            else:
-                unacked_cached(c, j, t)
-            j.cursors[n] = c
-            j.taken[n] = t[0]
-            n += 1
-        if c.state == CURSOR_READY:
-            waiters_wake_cursor(c, wake)
-    j.n_cursors = n
-
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
-    if j.n_made and not j.client_gone:
-        delivery_cached(e.worker, j)
+    if j.n_made:
+        delivery_made(e.worker, j, NULL)
         return
-    rowcache_release_all(j.taken, j.n_cursors)
-    if j.n_made == 0:
-        # the cursor was moved without the book's knowledge: the full way finds the reason
-        job_queue(&j.job, &e.pops.jobs)
-    else:
-        popend_give_back(e, j)
-        popend_forget(j)
+    # the cursor was moved without the book's knowledge: the full way finds the reason
+    rowcache_release_all(j)
+    job_queue(&j.job, &e.pops.jobs)

@@ -4,7 +4,6 @@
 
 cdef struct Engine
 cdef struct LeasedAck
-cdef struct Taken
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
 
@@ -38,9 +37,16 @@ cdef enum:
 cdef enum:
     CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
 
-cdef struct PopSpan:          # records that a claim consumed, if it was acknowledged at once (autoAck)
-    int64_t first
-    int64_t stop              # 0: consumed nothing
+cdef struct Claim:            # a candidate of a pop; then the records of its partition that the pop claims
+    Cursor* cursor
+    PopJob* job
+    CachedRow* cached         # the row in memory that holds `first`; it and the rows up to first + take are referenced
+    PushPartition* pushed     # the records come from a push: its items of the partition
+    int row                   # first row of the records in the answer, -1: none; of a push: index of their first chunk
+    bint made
+    int take                  # number of records; 0: not known yet
+    int64_t first             # offset of the first one
+    uint64_t place            # the cursor's, once the claim is made; 0: unknown
 
 cdef struct PopJob:
     Job job
@@ -65,27 +71,58 @@ cdef struct PopJob:
     bint looked_up            # its names were looked up
     bint known                # its queue exists
     uint8_t why
-    int width                 # allocated candidates
-    int n_cursors
-    int first_cursor          # index into the call's candidates
-    Cursor** cursors
-    PopSpan* spans            # beside `cursors`, if the pop acknowledges at once
+    int width                 # most candidates
+    int room                  # allocated candidates
+    bint adrift               # `claims` is not yet memory of the request
+    int n_claims
+    int n_made
+    Claim* claims             # its candidates; then the claims that were made
     unsigned char[16] lease
     int64_t lease_us          # lease time of what it claims
     int64_t claimed_us        # monotonic, before its claiming statement was sent
     uint8_t stalls            # its claims whose lease may have ended before the answer
     int64_t until_us          # deadline of the long poll (monotonic), 0: does not wait
     int64_t paused_until      # pop maintenance: the client is told then
-    Claim* claims             # claims for it in a push (handover)
-    Claim* last_claim
-    int hand_left             # records that it still takes
+    int hand_left             # records that it still takes from a push (push/handover)
     int hand_width            # most partitions that it takes
     int n_handed
     int n_messages            # messages in its answer
     int64_t first_us          # when the first delivered row was stored, 0: handed over by a push
-    Taken* taken              # one per candidate, while its records come from memory
-    int n_made
     Buf handed                # its answer, if another thread writes it
+
+cdef bint popjob_room(PopJob* j, int n, bint own) noexcept nogil:
+    # Makes room for n claims, of which none is in use. own: the caller is the pop's worker. Any other thread calls
+    # popjob_adopt there before the pop goes on. Returns False if memory ran out.
+    cdef size_t bytes
+    if n <= j.room:
+        return True
+    j.room = max(n, 2 * j.room)
+    bytes = sizeof(Adopted) + j.room * sizeof(Claim)
+    j.claims = <Claim*>(arena_alloc(&j.job.r.arena, bytes) if own else malloc(bytes))
+    if j.claims == NULL:
+        j.room = 0
+        return False
+    j.claims = <Claim*>(<char*>j.claims + sizeof(Adopted))
+    j.adrift = not own
+    return True
+
+cdef inline void popjob_adopt(PopJob* j) noexcept nogil:
+    # Makes claims that another thread allocated memory of the request.
+    cdef char* block
+    if j.adrift:
+        block = <char*>j.claims - sizeof(Adopted)
+        arena_adopt_at(&j.job.r.arena, <Adopted*>block, block, sizeof(Adopted) + j.room * sizeof(Claim))
+        j.adrift = False
+
+cdef inline Claim* popjob_candidate(PopJob* j, Cursor* c) noexcept nogil:
+    # Adds a candidate. Requires room for it.
+    cdef Claim* x = &j.claims[j.n_claims]
+    memset(x, 0, sizeof(Claim))
+    x.cursor = c
+    x.job = j
+    x.row = -1
+    j.n_claims += 1
+    return x
 
 # ---- the statement of pops -------------------------------------------------------------------------------------------
 
@@ -95,9 +132,8 @@ cdef enum:
 
 cdef struct PopCall:
     Call base
-    Cursor** cursors
-    int* rows                 # where the rows of each candidate begin in the answer
-    int n_cursors
+    Claim** claims            # of all its pops
+    int n_claims
     JobList acks              # for records in memory: acknowledgments that travel with the call
     LeasedAck** leased        # leases of these acknowledgments, cursors ascending
     int n_leased
@@ -110,23 +146,16 @@ cdef struct PopCall:
 cdef enum:
     FRAMED_WASTE = 4          # a stored frame is sent whole if at least one in this many of its messages is wanted
 
-cdef struct Taken:
-    CachedRow* row            # row that holds `first`; it and the rows up to first + take are referenced
-    int64_t first
-    int take
-    bint made
-    uint64_t place            # the cursor's, once the claim is made
-
-cdef inline CachedRow* popjob_next(Taken* t, CachedRow* r) noexcept nogil:
+cdef inline CachedRow* popjob_next(Claim* c, CachedRow* r) noexcept nogil:
     # Returns the claim's row after r, NULL after its last row. It does not follow the last row's `newer`: that row is
     # unreferenced and may have been freed.
-    return r.newer if r.base + r.n < t.first + t.take else NULL
+    return r.newer if r.base + r.n < c.first + c.take else NULL
 
-cdef inline int64_t popjob_base(Taken* t, int64_t next_offset) noexcept nogil:
+cdef inline int64_t popjob_base(Claim* c, int64_t next_offset) noexcept nogil:
     # Returns where a read may begin once `next_offset` follows the committed offset: the base of the row that holds it.
     # Requires that next_offset is one of the claim's records, or the record after them.
-    cdef CachedRow* r = t.row
-    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
+    cdef CachedRow* r = c.cached
+    while r.base + r.n <= next_offset and r.base + r.n < c.first + c.take:
         r = r.newer
     return next_offset if r.base + r.n <= next_offset else r.base
 

@@ -159,8 +159,10 @@ cdef struct PushBatch:
     size_t bytes
     PushChunk* chunks
     int n_chunks
-    Claim* claims            # claims of waiters that are answered from this batch
+    Claim** claims            # of waiters that are answered from this batch
     int n_claims
+    PopJob* takers            # these waiters, chained by wait_next
+    PopJob* takers_last
     int64_t incarnation       # the incarnation that its partitions belong to
     bint check_ids            # its outcome was lost once: every id is checked
     bint scheduled            # a record has a delivery time
@@ -171,17 +173,6 @@ cdef struct PushBatch:
     int tries
     int64_t since_us          # when the batch was first sent
     int64_t begun_us          # when gathering began, if the operator configured a linger
-
-cdef struct Claim:
-    Claim* following          # next claim of the same waiter
-    PushPartition* group
-    Cursor* cursor
-    PopJob* job
-    int row                   # the partition's first row in the call
-    int take                  # records
-    bint made
-    uint64_t place            # the cursor's, once the claim is made
-    bint answers              # the waiter is answered, and this is its first claim
 
 # ---- appenders -------------------------------------------------------------------------------------------------------
 

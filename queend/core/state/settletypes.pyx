@@ -80,4 +80,5 @@ cdef struct Takeback:
     int tries
     int pin                   # pin of the claiming pop
     Cursor* cursor
-    PopSpan span
+    int64_t first
+    int64_t stop
