@@ -11,8 +11,7 @@
 --
 -- A claim requires that every record is still in the log and is for this group or for all groups. It also requires one
 -- of two states of the cursor.
---   - The cursor stands right before p_first and is free: unlocked, without a lease, a pause, an unacknowledged
---     delivery, or a record done beyond a gap.
+--   - The cursor is free at p_first (cursor_free) and unlocked.
 --   - The group has no cursor yet, and p_first is the partition's first record.
 -- Then queend.pop would claim the same records. Every other case is left to queend.pop, as is a cursor that changed
 -- during the search.
@@ -37,8 +36,7 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
-    -- Both branches repeat the conditions for a free cursor. A function for them would not be inlined, and would run
-    -- once per candidate. Each branch is one statement, because the claims come back in the order asked.
+    -- Each branch is one statement, because the claims come back in the order asked.
     IF 0 <> ALL (p_first) THEN      -- no cursor is new: updates by ctid under the lock just taken, see push
         RETURN QUERY
         UPDATE queend.cursors AS k
@@ -53,9 +51,7 @@ BEGIN
                  CROSS JOIN LATERAL (
                        SELECT x.ctid AS at FROM queend.cursors x
                         WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
-                          AND x.committed + 1 = c.first
-                          AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
-                          AND x.beyond IS NULL AND x.standing IS NULL
+                          AND queend.cursor_free(x, c.first, v_now)
                         ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                           FOR NO KEY UPDATE SKIP LOCKED) AS x
                  WHERE COALESCE((SELECT CASE WHEN f.addressed AND queend.given_until(c.part, c.grp, c.first, c.take)
@@ -81,9 +77,7 @@ BEGIN
           CROSS JOIN LATERAL (
                 SELECT FROM (SELECT FROM queend.cursors x
                               WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
-                                AND x.committed + 1 = c.first
-                                AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
-                                AND x.beyond IS NULL AND x.standing IS NULL
+                                AND queend.cursor_free(x, c.first, v_now)
                                 ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                                 FOR NO KEY UPDATE SKIP LOCKED) AS k
                 UNION ALL
@@ -107,8 +101,7 @@ BEGIN
                consumed_at = excluded.consumed_at,
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
          -- A pop may have created or moved the cursor meanwhile.
-         WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
-           AND k.beyond IS NULL AND k.standing IS NULL
+         WHERE queend.cursor_free(k, excluded.retry_until, v_now)
         RETURNING k.partition_id, k.group_id, k.ctid;
     END IF;
     -- If a lease id does not name its partition, its cursors are remembered.
@@ -116,3 +109,11 @@ BEGIN
         PERFORM queend.leases_note(p_lease, p_part, p_group);
     END IF;
 END $$;
+
+-- Tells whether a cursor stands right before p_first and is free: without a lease, a pause, an unacknowledged delivery,
+-- or a record done beyond a gap. The planner writes the expression into the statement that calls it.
+CREATE OR REPLACE FUNCTION queend.cursor_free(k queend.cursors, p_first bigint, p_now bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT k.committed + 1 = p_first AND k.lease_end <= k.committed AND k.lease_until <= p_now
+           AND k.retry_until <= p_now AND k.beyond IS NULL AND k.standing IS NULL
+$$;

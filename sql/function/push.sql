@@ -197,8 +197,7 @@ BEGIN
                                unnest(p_claim_us) AS us) AS c
                  CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x
                                       WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
-                                        AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now
-                                        AND x.retry_until <= v_now
+                                        AND queend.cursor_free(x, v_base[c.row], v_now)
                                         FOR NO KEY UPDATE SKIP LOCKED) AS x) AS f
          WHERE k.ctid = f.at
         RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
@@ -222,7 +221,7 @@ BEGIN
                    lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
                    consumed_at = excluded.consumed_at,
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-             WHERE k.lease_until <= v_now           -- a pop may have made and claimed the cursor meanwhile
+             WHERE queend.cursor_free(k, 0, v_now)      -- a pop may have made and claimed the cursor meanwhile
             RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
                       tidsend(k.ctid);
         END IF;

@@ -72,8 +72,8 @@ BEGIN
                lease_end = v_next - 1 + p_claim_take, attempt = 1, consumed_at = v_now,
                retries = CASE WHEN p_claim_us = 0 THEN 0 ELSE k.retries END
          WHERE k.ctid = (SELECT x.ctid FROM queend.cursors x
-                          WHERE x.partition_id = p_part AND x.group_id = p_claim_group AND x.committed + 1 = v_next
-                            AND x.lease_until <= v_now AND x.retry_until <= v_now
+                          WHERE x.partition_id = p_part AND x.group_id = p_claim_group
+                            AND queend.cursor_free(x, v_next, v_now)
                             FOR NO KEY UPDATE SKIP LOCKED)
         RETURNING k.partition_id, 2::smallint, k.group_id, tidsend(k.ctid) INTO ord, status, base, seen;
         IF FOUND THEN
