@@ -1,7 +1,7 @@
-# Claims of pops, whichever statement makes them: for records of the log (deliver/popcall), for records in memory
-# (settle/claimcall), or by a push for its own records (push/handover). In: candidates, and which of their claims were
-# made. Out: cursors in their new state, remembered deliveries; claims given back that no client uses. Owner: the thread
-# that sends the statement, and then the pop's worker. Locks: book.lock.
+# Claims of pops, whichever statement makes them: that of pops (deliver/popcall), that of claims (settle/claimcall), or
+# a push (push/handover). In: candidates, and which of their claims were made. Out: cursors in their new state,
+# remembered deliveries; claims given back that no client uses. Owner: the thread that sends the statement, and then the
+# pop's worker. Locks: book.lock.
 
 cdef void claim_lease(Worker* w, PopJob* j) noexcept nogil:
     # Makes the lease for what the pop claims now. Requires that its candidates are complete.
@@ -51,11 +51,11 @@ cdef void claim_keep(PopJob* j) noexcept nogil:
 # ---- not made, or given back -----------------------------------------------------------------------------------------
 
 cdef void claim_undo(Engine* e, Claim* c, bint lost, PopJob** wake) noexcept nogil:
-    # Makes a candidate ready again. lost: the statement's outcome is unknown, so the lease that it may have taken is
+    # Makes a candidate ready again. lost: the statement's outcome is unknown. The lease that it may have taken is then
     # given back. wake: receives a waiter for the cursor; NULL: the caller tries the candidate's pop again. Requires
     # book.lock.
     if lost and not c.job.req.auto_ack:
-        release_want(e, c)
+        release_claim(e, c)
     rowcache_release(c)
     cursor_move(c.cursor, CURSOR_READY, 0)
     if wake != NULL:
@@ -82,9 +82,7 @@ cdef void claim_give_back(Engine* e, PopJob* j) noexcept nogil:
     uv_mutex_lock(&book.lock)
     for i in range(j.n_claims):
         c = &j.claims[i]
-        if j.req.auto_ack:
-            release_takeback(e, c)
-        elif c.cursor.state == CURSOR_LEASED:
-            release_want(e, c)
+        if j.req.auto_ack or c.cursor.state == CURSOR_LEASED:
+            release_claim(e, c)
     uv_mutex_unlock(&book.lock)
     j.n_claims = 0

@@ -293,8 +293,8 @@ cdef void engine_stop(Worker* w) noexcept nogil:
 cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int i
-    if (e.queued_jobs or e.releases != NULL or e.release_limit.in_flight or e.takebacks != NULL
-            or e.takeback_limit.in_flight):
+    if (e.queued_jobs or e.releases.first != NULL or e.releases.limit.in_flight or e.takebacks.first != NULL
+            or e.takebacks.limit.in_flight):
         return False
     if w is leader and spill_busy():
         return False
@@ -327,8 +327,8 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     if e.closing:
         return
     e.worker.engine = NULL
-    release_close(e)
-    release_takeback_close(e)
+    release_close(&e.releases)
+    release_close(&e.takebacks)
     heap_free(&e.deadlines)
     heap_free(&e.beats)
     table_free(&e.ack_rows)

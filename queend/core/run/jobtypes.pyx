@@ -82,8 +82,8 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     limit_fixed(&e.cycles.limit,
                 limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
     limit_fixed(&e.lease_asks.limit, 2)
-    limit_fixed(&e.release_limit, 1)
-    limit_fixed(&e.takeback_limit, 1)
+    limit_fixed(&e.releases.limit, 1)
+    limit_fixed(&e.takebacks.limit, 1)
 
 cdef void jobtype_queue(Engine* e, JobQueue* q, int job_type, const LingerRule* rule) noexcept nogil:
     joblist_open(&q.jobs, JOB_LEASING)
@@ -109,8 +109,8 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
     jobtype_drain(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)
     jobtype_queue_drain(e, lease_drain, &e.leases, OP_LEASE)
-    jobtype_drain(e, release_drain, <ListHead*>&e.releases, True)
-    jobtype_drain(e, release_takeback_drain, <ListHead*>&e.takebacks, False)
+    d = jobtype_drain(e, release_drain, <ListHead*>&e.releases.first, True)
+    d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
 
 cdef Drain* jobtype_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, ListHead* first, bint rests) noexcept nogil:

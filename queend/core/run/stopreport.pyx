@@ -127,9 +127,9 @@ cdef bint stopreport_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:
     # nothing does.
     if lost > 0:
         stopreport_number(text, b"requests that nobody holds: ", lost, b"; ")
-    if e.releases != NULL or e.release_limit.in_flight:
+    if e.releases.first != NULL or e.releases.limit.in_flight:
         buf_text(text, b"leases are given back; ")
-    if e.takebacks != NULL or e.takeback_limit.in_flight:
+    if e.takebacks.first != NULL or e.takebacks.limit.in_flight:
         buf_text(text, b"what was consumed for nobody is taken back; ")
     if e.worker is leader and spill_busy():
         buf_text(text, b"the failover buffer is at work; ")

@@ -220,13 +220,11 @@ cdef struct Engine:
     JobQueue lease_asks       # extensions with tokens limited to some queues: the lease's queue must be looked up
     JobQueue cycles
     JobList flushes           # cycles that wait for the end of a lease
-    Release* releases
-    Takeback* takebacks
+    ReleaseList releases      # leases that are given back
+    ReleaseList takebacks     # records, consumed at once, that are taken back
     Heap deadlines
     Heap beats                # heartbeats of the feeds
     int64_t grants_seen       # grants_epoch when streams and parked pops were last checked against it
-    Limit release_limit
-    Limit takeback_limit
     Drain[DRAINS_MOST] drains
     int n_drains
     int64_t turned_us         # when a statement of claims or acknowledgments by lease last left

@@ -63,7 +63,10 @@ cdef struct TxJob:
     bint check_ids            # an answer was lost once: ids made by the daemon are looked up as well
     int fault                 # TX_FAULT_*: reason of a later refusal
 
-# ---- released leases, and claims taken back --------------------------------------------------------------------------
+# ---- claims that are given back --------------------------------------------------------------------------------------
+
+cdef enum:
+    TAKE_BACK_US = 2000000    # longest time that a cursor is held back
 
 cdef struct Release:
     Release* next
@@ -71,14 +74,9 @@ cdef struct Release:
     int pin                   # pin of the claiming pop
     Cursor* cursor
     unsigned char[16] lease
+    int64_t span_first        # records that were consumed at once
+    int64_t span_stop
 
-cdef enum:
-    TAKE_BACK_US = 2000000    # longest time that a cursor is held back
-
-cdef struct Takeback:
-    Takeback* next
-    int tries
-    int pin                   # pin of the claiming pop
-    Cursor* cursor
-    int64_t first
-    int64_t stop
+cdef struct ReleaseList:
+    Release* first
+    Limit limit
