@@ -7,6 +7,14 @@
 cdef enum:
     OFFLOAD_LEAST = 1 << 20   # bytes of a body
 
+cdef void offload_job(Worker* w, Request* r, size_t size, BodyRead read, BodyTaken taken) noexcept nogil:
+    # Makes the job of a request, `size` bytes, all zero. Reads the body into it, off the loop if the body is large.
+    cdef void* job = arena_zero(&r.arena, size)
+    if job == NULL:
+        reply_error(r, 503, b"Out of memory")
+    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, job, read, taken):
+        taken(w, r, job, read(r, job, &w.tools), &w.tools.error)
+
 cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
     # Queues the request's body to be read off the loop. `read` parses it on any thread; `taken` is called later on the
     # worker's thread. Returns False if the caller must read the body at once with the worker's tools, as it does with

@@ -14,13 +14,8 @@ PUSH_JOB.fails_fast = True
 # ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
-    cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
-    cdef BodyRead read = push_read_events if route == ROUTE_EVENTS else push_read_body
     r.op = OP_PUSH
-    if j == NULL:
-        reply_error(r, 503, "Out of memory")
-    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, read, push_taken):
-        push_taken(w, r, j, read(r, j, &w.tools), &w.tools.error)
+    offload_job(w, r, sizeof(PushJob), push_read_events if route == ROUTE_EVENTS else push_read_body, push_taken)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req

@@ -26,13 +26,8 @@ cdef struct AckCall:
 # ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
-    cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
-    cdef BodyRead read = ack_read_body if route == ROUTE_ACK else ack_read_batch
     r.op = OP_ACK
-    if j == NULL:
-        reply_error(r, 503, "Out of memory")
-    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, read, ack_taken):
-        ack_taken(w, r, j, read(r, j, &w.tools), &w.tools.error)
+    offload_job(w, r, sizeof(AckJob), ack_read_body if route == ROUTE_ACK else ack_read_batch, ack_taken)
 
 cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     return ackbody_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)

@@ -44,11 +44,7 @@ CYCLE_JOB.reloads = True
 # ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
-    cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
-    if j == NULL:
-        reply_error(r, 503, "Out of memory")
-    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, cycle_read_body, cycle_taken):
-        cycle_taken(w, r, j, cycle_read_body(r, j, &w.tools), &w.tools.error)
+    offload_job(w, r, sizeof(CycleJob), cycle_read_body, cycle_taken)
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef CycleReq* q = &(<CycleJob*>job).req

@@ -15,12 +15,8 @@ TX_JOB.reloads = True
 # ---- a request -------------------------------------------------------------------------------------------------------
 
 cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
-    cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
     r.op = OP_TRANSACTION
-    if j == NULL:
-        reply_error(r, 503, "Out of memory")
-    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, j, tx_read_body, tx_taken):
-        tx_taken(w, r, j, tx_read_body(r, j, &w.tools), &w.tools.error)
+    offload_job(w, r, sizeof(TxJob), tx_read_body, tx_taken)
 
 cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef TxReq* q = &(<TxJob*>job).req
