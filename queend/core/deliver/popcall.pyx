@@ -321,16 +321,15 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint los
             job_queue(&j.job, &e.woken)
 
 cdef void popcall_expire(Engine* e) noexcept nogil:
-    # Answers pops that lacked a connection for longer than the patience. A long poll goes on until its own deadline.
-    cdef int n
-    cdef int64_t now
-    if slotpool_ready(e.slots):
-        return
-    now = clock_mono_us()
-    n = e.pops.jobs.n
+    # Answers pops that lack a connection for longer than the patience. A long poll goes on until its own deadline.
+    # Requires that there is no connection.
+    cdef int64_t now = clock_mono_us()
+    cdef int n = e.pops.jobs.n
     while n > 0:
         n -= 1
         popcall_put_off(e, <PopJob*>joblist_take(&e.pops.jobs), now, health_why())
+    while e.claims.jobs.first != NULL:
+        popcall_put_off(e, <PopJob*>joblist_take(&e.claims.jobs), now, health_why())
 
 cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) noexcept nogil:
     # Puts a pop behind the others that wait for a statement of pops. Ends it if it has waited for longer than the

@@ -14,7 +14,6 @@ cdef void claimcall_drain(Engine* e) noexcept nogil:
         j = joblist_take(&e.woken)
         pop_try(e.worker, <PopJob*>j)
     if not slotpool_ready(e.slots):
-        claimcall_expire(e)
         leasedack_expire(e)
         popcall_expire(e)
     while claimcall_fires(e) and claimcall_send(e):
@@ -44,14 +43,6 @@ cdef bint claimcall_fires(Engine* e) noexcept nogil:
     if q.jobs.n == 0 and e.acks.linger.patient:
         hold = &e.acks.linger
     return not linger_waits(e, hold, &q.linger, n, oldest.queued_us, n, &q.limit)
-
-cdef void claimcall_expire(Engine* e) noexcept nogil:
-    # Moves the jobs to e.pops while there is no connection: popcall_expire handles their patience.
-    cdef PopJob* j
-    while e.claims.jobs.first != NULL:
-        j = <PopJob*>joblist_take(&e.claims.jobs)
-        rowcache_release_all(j)
-        joblist_add(&e.pops.jobs, &j.job)
 
 # ---- the statement ---------------------------------------------------------------------------------------------------
 
