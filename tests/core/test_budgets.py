@@ -338,6 +338,42 @@ def test_one_connection_may_not_have_too_many_answers(start):
     until(lambda: clients(edge)["untaken"] == 0, "all is given back")
 
 
+def test_unsent_answers_and_bodies_that_arrive_have_a_bound_together(start):
+    """One kind may use all of its own; while it does, the other has half."""
+    edge = start(max_body=8 * MIB, max_arriving=8 * MIB, max_untaken=8 * MIB, least_rate=0)
+    with contextlib.closing(edge.connect()) as slow, contextlib.closing(edge.connect()) as small:
+        slow.sendall(get("/big/11000000"))
+        until(lambda: clients(edge)["untaken"] > 8 * MIB, "more than its own bound")
+        with contextlib.closing(edge.connect()) as large:
+            large.sendall(head(5 * MIB) + b"x")
+            assert answers(large, 1)[0][0] == 503
+        small.sendall(head(4 * MIB))
+        until(lambda: clients(edge)["arriving"] == 4 * MIB, "half of its bound is left")
+        assert served(edge)
+        slow.recv(1)
+        slow.close()
+        until(lambda: clients(edge)["untaken"] == 0, "all is given back")
+        with contextlib.closing(edge.connect()) as large:
+            large.sendall(push(4 * MIB))
+            assert len(body(answers(large, 1)[0])["body"]) == 4 * MIB
+
+
+def test_bodies_that_arrive_leave_half_of_their_bound_to_answers(start):
+    edge = start(max_body=8 * MIB, max_arriving=8 * MIB, max_untaken=8 * MIB, least_rate=0)
+    with (contextlib.closing(edge.connect()) as arriving, contextlib.closing(edge.connect()) as slow,
+          contextlib.closing(edge.connect()) as quick):
+        arriving.sendall(head(7 * MIB))
+        until(lambda: clients(edge)["arriving"] == 7 * MIB, "it arrives")
+        slow.sendall(get("/big/6000000"))
+        until(lambda: clients(edge)["untaken"] > 5 * MIB, "it waits")
+        quick.sendall(get("/big/2000000"))
+        [(status, _, text)] = answers(quick, 1)
+        assert (status, body((0, 0, text))["error"]) == (
+            503, "Too many answers wait for clients that do not take them; try again")
+        quick.sendall(get("/big/1000"))
+        assert answers(quick, 1)[0][0] == 200 and served(edge)
+
+
 # -- requests in hand --------------------------------------------------------------------------------------------------
 
 def push(length, path="/x"):
@@ -375,6 +411,55 @@ def test_a_large_request_waits_for_room_and_small_ones_do_not(start):
         assert served(edge) and len(edge.seen) == 3 and counted(edge, "refused") == 0
         edge.release()
         assert [len(body(one)["body"]) for one in answers(large, 2)] == [20_000, 10]
+
+
+def test_large_requests_wait_earlier_while_bodies_arrive(start):
+    edge = start(workers=1, max_queued_bytes=4 * MIB)
+    socks = [edge.connect() for _ in range(5)]
+    socks[0].sendall(head(3 * MIB))
+    until(lambda: clients(edge)["arriving"] == 3 * MIB, "it arrives")
+    for number, sock in enumerate(socks[1:3]):
+        sock.sendall(push(900_000, "/hold"))
+        edge.wait(number + 1, "held")
+    socks[3].sendall(push(20_000))
+    until(lambda: counted(edge, "waited_room") == 1, "it waits")
+    socks[0].sendall(b"x" * (3 * MIB))
+    assert [len(body(answers(sock, 1)[0])["body"]) for sock in (socks[0], socks[3])] == [3 * MIB, 20_000]
+    edge.release()
+    assert [answers(sock, 1)[0][0] for sock in socks[1:3]] == [200, 200]
+    close(*socks)
+
+
+def test_an_answered_request_that_waits_holds_its_answer_alone(start):
+    edge = start(workers=1)
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(push(10, "/hold") + push(200_000, "/big/10"))
+        edge.wait(2)
+        until(lambda: counted(edge, "held") < 100_000, "its body is gone")
+        edge.release()
+        assert [one[0] for one in answers(sock, 2)] == [200, 200]
+    until(lambda: clients(edge)["untaken"] == counted(edge, "held") == 0, "all is given back")
+
+
+def test_while_there_is_no_room_for_answers_few_of_a_connection_wait(start):
+    """Refusals take memory as well: a connection that has some behind an answer still owed is not read."""
+    edge = start(workers=1, max_untaken=MIB, least_rate=0)
+    with contextlib.closing(edge.connect()) as slow, contextlib.closing(edge.connect()) as crowd:
+        slow.sendall(get("/big/12000000"))
+        until(lambda: clients(edge)["untaken"] > MIB, "too much")
+        crowd.sendall(get("/hold") + get("/api/v1/pop/queue/q") * 60)
+        until(lambda: counted(edge, "refused") >= 8, "8 KiB wait")
+        assert served(edge) and counted(edge, "refused") < 30
+        edge.release()
+        assert [one[0] for one in answers(crowd, 61)] == [200] + [503] * 60
+
+
+def test_memory_of_bodies_that_never_came_is_given_back(start):
+    edge = start(workers=1)
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(head(20 * MIB) + b"x" * MIB)
+        until(lambda: clients(edge)["arriving"] == 20 * MIB, "it arrives")
+    until(lambda: counted(edge, "trimmed") == 1, "free memory goes back to the system")
 
 
 def test_one_connection_has_its_share_in_hand(start):
@@ -439,12 +524,12 @@ def test_a_stop_ends_while_requests_wait_for_room(start):
         stopping.join()
 
 
-def test_a_body_that_unpacks_waits_while_half_of_the_room_is_taken(start):
+def test_a_body_that_unpacks_waits_while_a_quarter_of_the_room_is_taken(start):
     """300 bytes that become 300 kB; plain bodies of that size do not wait."""
     packed = gzip.compress(b"x" * 300_000)
     edge = start(workers=1, max_queued_bytes=400_000)
     with contextlib.closing(edge.connect()) as first, contextlib.closing(edge.connect()) as other:
-        first.sendall(push(220_000, "/hold"))
+        first.sendall(push(120_000, "/hold"))
         edge.wait(1, "held")
         other.sendall(head(len(packed), more="Content-Encoding: gzip\r\n") + packed)
         until(lambda: counted(edge, "waited_room") == 1, "it waits")

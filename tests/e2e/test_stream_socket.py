@@ -324,6 +324,19 @@ def test_messages_in_parts_have_a_budget(start_daemon: Callable[..., Daemon], qu
             assert stream.frame() == (PONG, b"there")
 
 
+def test_memory_of_messages_in_parts_is_given_back(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Free memory goes back to the system also when no other request has taken much."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    with daemon.client() as client:
+        client.push(queue, 1)
+        with contextlib.ExitStack() as opened:
+            for _ in range(80):
+                stream = opened.enter_context(SocketFeed(daemon.address, queue, "none"))
+                stream.wire.send(frame(TEXT, b" " * 200_000, last=False) + frame(PING, b"there"))
+                assert stream.frame() == (PONG, b"there")
+        until(lambda: client.metric("queend_worker_trimmed_total") == 1, "free memory goes back to the system")
+
+
 def test_stop(start_daemon: Callable[..., Daemon], queue: str) -> None:
     daemon = start_daemon()
     with daemon.client() as client, SocketFeed(daemon.address, queue) as stream:

@@ -120,7 +120,7 @@ cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
             return False
         flying = atomic_get64(&budget.expected)
         if (call.base.limit.in_flight > 1
-                and flying + atomic_get64(&budget.untaken) + bytes > budget.most_untaken):
+                and flying + atomic_get64(&budget.untaken) + bytes > budget_most_unsent()):
             return False
     call.expected += bytes
     return True
@@ -135,7 +135,7 @@ cdef bint popcall_crowded(Engine* e, PopJob* j) noexcept nogil:
     if bytes <= CALL_FREE or c == NULL or c.feed != NULL:     # a stream looks at the budget itself
         return False
     if c.first != j.job.r:
-        crowded = atomic_get64(&budget.untaken) + bytes > budget.most_untaken // 2
+        crowded = atomic_get64(&budget.untaken) + bytes > budget_most_unsent() // 2
     else:
         crowded = (c.out_pending or c.untaken == 0) and budget_unsent_full(c, bytes)
     if crowded:

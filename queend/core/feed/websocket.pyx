@@ -154,7 +154,8 @@ cdef bint websocket_parts_count(Feed* f) noexcept nogil:
     cdef int64_t more = <int64_t>f.parts.cap - f.parts_held
     if f.parts.cap <= ARRIVING_FREE or more == 0:
         return True
-    if budget_over_share(atomic_add64(&budget.parts, more), budget.most_arriving // 4,
+    if budget_over_share(atomic_add64(&budget.parts, more),
+                         budget_part(budget.most_arriving // 4, atomic_get64(&budget.arriving) + budget_leaves()),
                          atomic_get64(&c.address.parts) + more):
         atomic_add64(&budget.parts, -more)
         return False

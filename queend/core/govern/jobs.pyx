@@ -22,13 +22,13 @@ cdef inline void job_unpark(Job* j) noexcept nogil:
         engine_of(j.r.worker).queued_jobs += 1
 
 cdef inline bint job_crowded(Job* j) noexcept nogil:
-    # Returns True if a long poll may not park: max_parked are parked, and its address has its share of them. The second
-    # half is kept for connections with one request in hand.
+    # Returns True if a long poll may not park: max_parked are parked, and its address has its share of them. All but
+    # an eighth are kept for connections with one request in hand.
     cdef Conn* c = j.r.conn
     cdef int64_t n = atomic_get64(&jobs_long_polls)
     cdef int64_t most = j.r.worker.settings.max_parked
     return (budget_over_share(n + 1, most, atomic_get64(&c.address.long_polls) + 1 if c != NULL else 0)
-            or n >= (most + 1) // 2 and c != NULL and c.owed > 1)
+            or n >= (most + 7) // 8 and c != NULL and c.owed > 1)
 
 cdef inline void job_count_poll(Job* j) noexcept nogil:
     # Counts a long poll that parks for the first time. One with a large head counts as several.

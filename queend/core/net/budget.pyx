@@ -14,6 +14,7 @@ cdef void budget_open(Settings* s) noexcept nogil:
     budget.most_of_one = s.max_per_address
     budget.most_arriving = s.max_arriving
     budget.most_untaken = s.max_untaken
+    budget.most_all = max((s.max_arriving + s.max_untaken) // 4 * 3, max(s.max_arriving, s.max_untaken))
     uv_mutex_init(&budget.lock)
     table_init(&budget.addresses)
 
@@ -88,6 +89,22 @@ cdef void budget_leave(ClientAddress* x) noexcept nogil:
     atomic_add64(&budget.connections, -1)
     uv_mutex_unlock(&budget.lock)
 
+# ---- the bytes of all kinds together ---------------------------------------------------------------------------------
+# One kind alone may use its whole bound. All kinds together have three quarters of the sum of the bounds. While others
+# hold much, a kind has less, but always half of its bound. Requests in hand wait instead (held_limit).
+
+cdef inline int64_t budget_arrives() noexcept nogil:
+    # Returns the bytes of all requests and messages that are incomplete.
+    return atomic_get64(&budget.arriving) + atomic_get64(&budget.parts)
+
+cdef inline int64_t budget_leaves() noexcept nogil:
+    # Returns the bytes of all unsent answers, with those that large pops are expected to bring.
+    return atomic_get64(&budget.untaken) + atomic_get64(&budget.expected)
+
+cdef inline int64_t budget_part(int64_t most, int64_t others) noexcept nogil:
+    # Returns the bound of a kind, at most `most`, while the other kinds hold so many bytes.
+    return min(most, max(most // 2, budget.most_all - others))
+
 # ---- shares of addresses ---------------------------------------------------------------------------------------------
 
 cdef inline bint budget_over_share(int64_t all_, int64_t most, int64_t one) noexcept nogil:
@@ -119,7 +136,9 @@ cdef enum:
 cdef bint budget_take(int64_t more, int64_t of_address) noexcept nogil:
     # Takes bytes for what arrives. of_address: bytes that the client's address has with these; 0: not known. Returns
     # False if there is no room for the address; for SHORT_MS slow clients are then held to a pace.
-    if not budget_over_share(atomic_add64(&budget.arriving, more), budget.most_arriving, of_address):
+    if not budget_over_share(atomic_add64(&budget.arriving, more),
+                             budget_part(budget.most_arriving, atomic_get64(&budget.parts) + budget_leaves()),
+                             of_address):
         return True
     atomic_add64(&budget.arriving, -more)
     atomic_set64(&budget.short_ms, clock_mono_us() // 1000)
@@ -203,7 +222,7 @@ cdef void budget_charge(Request* r) noexcept nogil:
     # Counts an answer that was just made. A connection with more than max_untaken_of_one in several answers is marked,
     # and output_flush closes it. Messages claimed for answers that did not go out are given back.
     cdef Conn* c = r.conn
-    r.charged = budget_weight(&r.out)
+    r.charged = budget_weight(&r.out) + <int64_t>sizeof(Request)
     budget_add_unsent(r.worker, c, r.charged)
     if c.untaken > r.worker.settings.max_untaken_of_one and c.untaken > r.charged:
         c.greedy = True
@@ -220,9 +239,13 @@ cdef void budget_sync_unsent(Worker* w) noexcept nogil:
     atomic_add64(&budget.untaken, w.untaken - w.untaken_counted)
     w.untaken_counted = w.untaken
 
+cdef inline int64_t budget_most_unsent() noexcept nogil:
+    # Returns the bound of unsent answers, as of now.
+    return budget_part(budget.most_untaken, budget_arrives())
+
 cdef inline bint budget_unsent_full(const Conn* c, int64_t bytes) noexcept nogil:
     # Returns True if no further answer of so many bytes is begun for the connection. c: NULL if the client has left.
-    return budget_over_share(atomic_get64(&budget.untaken) + bytes, budget.most_untaken,
+    return budget_over_share(atomic_get64(&budget.untaken) + bytes, budget_most_unsent(),
                              atomic_get64(&c.address.untaken) + bytes if c != NULL else 0)
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
@@ -237,7 +260,7 @@ cdef void budget_check_unsent(Worker* w) noexcept nogil:
     cdef bint over
     if w.untaken != w.untaken_counted:
         budget_sync_unsent(w)
-    over = atomic_get64(&budget.untaken) >= budget.most_untaken
+    over = atomic_get64(&budget.untaken) >= budget_most_unsent()
     while c != NULL:
         following = c.next
         if not budget_keeps_pace(c, budget_sent(c), c.untaken, over, w.settings.write_timeout_ms):

@@ -291,8 +291,10 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         conn_yield(c)
 
 cdef inline bint conn_output_full(Conn* c) noexcept nogil:
-    # Returns True if the connection has as many untaken answers as it may have before its next request is taken.
-    return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
+    # Returns True if the connection has as many untaken answers as it may have before its next request is taken. While
+    # there is no room for more answers, these are HELD_LITTLE.
+    return (c.out_pending > OUT_MAX or c.untaken > OUT_MAX
+            or c.untaken > HELD_LITTLE and budget_unsent_full(c, 0))
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
     # Returns True if the next request has to wait: for a token, for the body before it, for room, or for answers.

@@ -6,6 +6,7 @@
 cdef enum:
     HELD_OF_ONE = 1 << 20
     HELD_LITTLE = 8192
+    HELD_FREED = 8 << 20      # bytes still to be given back above which nothing is unpacked
     HELD_GO_US = 2000         # time a turn spends on requests that waited
     HELD_GO_HEADS = 4         # connections per turn that may read a body that waited
 
@@ -21,17 +22,30 @@ cdef inline int64_t held_bytes(Worker* w) noexcept nogil:
     # Returns the bytes in hand, with those of large blocks whose pages are given back in the next turns.
     return w.counters.held + w.chunks.freed_bytes
 
-cdef inline bint held_half(Worker* w) noexcept nogil:
-    # Returns True if there is no room for a request that unpacks.
-    return held_bytes(w) > w.held_most // 2
+cdef inline bint held_quarter(Worker* w) noexcept nogil:
+    # Returns True if there is no room for a request that unpacks. Each turn gives back pages of the body before it; these
+    # make room first.
+    return w.chunks.freed_bytes > HELD_FREED or held_bytes(w) > w.held_share // 4
+
+cdef inline int64_t held_limit(Worker* w, int64_t own) noexcept nogil:
+    # Sets what the worker may have in hand. Incomplete requests and unsent answers (net/budget) take their part of its
+    # share, of which a quarter is left always. Complete requests that wait for room do not, nor does one of `own`
+    # bytes. Returns the bytes of clients that all workers hold besides requests in hand.
+    cdef int64_t all_ = budget_arrives() + budget_leaves()
+    w.held_most = max(w.held_share // 4, w.held_share - (all_ - w.room_bytes - own) // w.settings.workers)
+    return all_
+
+cdef void held_turn(Worker* w) noexcept nogil:
+    # Sets what the worker may have in hand, and notes its peak. Called once per turn of the loop.
+    cdef int64_t bytes = w.counters.held + held_limit(w, 0)
+    if bytes > w.held_peak:
+        w.held_peak = bytes
 
 cdef void held_count(Request* r) noexcept nogil:
     # Counts what the request's arena took since it was counted last.
     cdef int64_t more = <int64_t>r.arena.size - r.held
     r.held += more
     r.worker.counters.held += more
-    if r.worker.counters.held > r.worker.held_peak:
-        r.worker.held_peak = r.worker.counters.held
     if r.conn != NULL:
         r.conn.held += more
 
@@ -44,8 +58,8 @@ cdef void held_drop(Request* r) noexcept nogil:
 
 # ---- requests that wait for room -------------------------------------------------------------------------------------
 # A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
-# and a request with a body of HELD_LITTLE waits. One that unpacks waits from half of the share on. One request of each
-# connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
+# and a request with a body of HELD_LITTLE waits. One that unpacks waits from a quarter of the share on. One request of
+# each connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
 
 cdef inline bint held_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many bytes in hand as it may.
@@ -70,8 +84,11 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
     # Sends a complete request, the last one owed, to the engine, or has it wait for room.
     cdef Worker* w = c.worker
-    cdef bint waits = held_waits(c, <int64_t>r.body.n) or r.unpacks_to and w.unpacking
-    if not waits and held_half(w):
+    cdef bint waits
+    if r.body.n >= HELD_LITTLE:
+        held_limit(w, c.arriving)
+    waits = held_waits(c, <int64_t>r.body.n) or r.unpacks_to and w.unpacking
+    if not waits and held_quarter(w):
         waits = held_unpacks(r)
     c.has_room = False
     if not waits:
@@ -96,6 +113,7 @@ cdef void held_wait(Conn* c, Request* r) noexcept nogil:
     cdef Worker* w = c.worker
     w.counters.waited_room += 1
     c.unread_request = r
+    w.room_bytes += r.arriving if r != NULL else 0
     c.waits_room = True
     c.room_next = NULL
     c.room_prev = w.room_last
@@ -111,6 +129,7 @@ cdef void held_leave(Conn* c) noexcept nogil:
     if not c.waits_room:
         return
     c.waits_room = False
+    w.room_bytes -= c.unread_request.arriving if c.unread_request != NULL else 0
     c.unread_request = NULL
     if c.room_prev != NULL:
         c.room_prev.room_next = c.room_next
@@ -131,7 +150,7 @@ cdef bint held_may_go(Worker* w) noexcept nogil:
     if w.room_first == NULL or held_over(w):
         return False
     r = w.room_first.unread_request
-    return r == NULL or not held_unpacks(r) or not held_half(w) and not (r.unpacks_to and w.unpacking)
+    return r == NULL or not held_unpacks(r) or not held_quarter(w) and not (r.unpacks_to and w.unpacking)
 
 cdef bint held_go(Worker* w) noexcept nogil:
     # Goes on with requests that waited while there is room, for HELD_GO_US. Returns True if there is something to
@@ -173,13 +192,13 @@ cdef void held_expire(Worker* w) noexcept nogil:
         c = following
 
 # ---- memory given back -----------------------------------------------------------------------------------------------
-# A worker looks every TRIM_LOOK_MS. It trims once it had TRIM_LEAST or more, and less than a quarter of that since the
-# last look. It gives back the end of its own heap on its thread, and the pages inside all heaps on a thread of the pool
-# (base/memory).
+# A worker looks every TRIM_LOOK_MS at its requests in hand, with the incomplete requests and unsent answers of all
+# workers. It trims once these took TRIM_LEAST or more, and less than a quarter of that since the last look. It gives
+# back the end of its own heap on its thread, and the pages inside all heaps on a thread of the pool (base/memory).
 
 cdef enum:
     TRIM_LOOK_MS = 10000
-    TRIM_LEAST = 16 << 20     # bytes in hand
+    TRIM_LEAST = 16 << 20
 
 cdef void held_trim(Worker* w) noexcept nogil:
     # Trims if it is due. Called with each tick.
@@ -189,7 +208,7 @@ cdef void held_trim(Worker* w) noexcept nogil:
     if now - t.looked < TRIM_LOOK_MS or t.running:
         return
     t.looked = now
-    w.held_peak = w.counters.held
+    w.held_peak = 0
     if peak >= TRIM_LEAST and peak > t.grown:
         t.grown = peak
     if t.grown == 0 or peak >= t.grown // 4:

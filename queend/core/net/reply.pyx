@@ -87,6 +87,8 @@ cdef void reply_end(Request* r) noexcept nogil:
     else:
         if r.out.cap > OUT_KEEP or r.conn.first != r:
             budget_charge(r)
+        if r.conn.first != r and r.on_unsent == NULL:
+            request_shed(r)
         conn_dirty(r.conn)
 
 cdef void reply_simple(Request* r, const char* json_text) noexcept nogil:

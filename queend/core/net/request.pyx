@@ -48,18 +48,22 @@ cdef void request_settle(Request* r) noexcept nogil:
     budget_give(r.arriving)
     r.arriving = 0
 
+cdef void request_shed(Request* r) noexcept nogil:
+    # Gives back all memory of an answered request but its answer, which waits behind answers still owed.
+    if r.arriving:
+        request_settle(r)
+    if r.held:
+        held_drop(r)
+    arena_close(&r.arena)
+
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     epoch_unpin(w.pins, r.pin)
     if r.clientless:
         request_unlist(r)
-    if r.arriving:
-        request_settle(r)
     if r.charged:
         budget_add_unsent(w, r.conn, -r.charged)
-    if r.held:
-        held_drop(r)
-    arena_close(&r.arena)
+    request_shed(r)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
         arena_free_block(&w.chunks, r.out.data, r.out.cap)

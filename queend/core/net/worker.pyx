@@ -41,6 +41,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     # Runs before the loop may sleep: what timers and closing handles left must not wait for the next event.
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
+    held_turn(w)
     worker_turn(w)
     arena_pool_turn(&w.chunks)
     if w.room_first != NULL and not w.ending and held_go(w):
@@ -200,7 +201,8 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.limits.max_head = <size_t>s.max_head
     w.limits.max_target = <size_t>s.max_target
     w.limits.max_body = s.max_body
-    w.held_most = s.max_queued_bytes // s.workers
+    w.held_share = s.max_queued_bytes // s.workers
+    w.held_most = w.held_share
     w.input = <char*>malloc(INPUT_SIZE)
     if (w.input == NULL or not requestlog_open(&w.requestlog, s.request_log)
             or not spans_open(&w.spans, s.trace_share)):

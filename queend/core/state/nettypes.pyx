@@ -199,6 +199,7 @@ cdef struct Budget:
     int most_of_one           # bound per address; 0: unbounded
     int64_t most_arriving
     int64_t most_untaken
+    int64_t most_all          # bound of all bytes above together (budget_part)
     uv_mutex_t lock           # guards the fields below
     Table addresses           # ClientAddress by its key
     int64_t told_us           # when a refusal was last logged

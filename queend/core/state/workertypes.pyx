@@ -96,7 +96,7 @@ cdef struct Routine:          # net/thread
 cdef struct Trim:             # net/held
     uv_work_t work
     uint64_t looked           # uv_now of the last look
-    int64_t grown             # most bytes in hand since memory was last returned; 0: less than TRIM_LEAST
+    int64_t grown             # most bytes of clients since memory was last returned; 0: less than TRIM_LEAST
     bint running
 
 cdef struct Worker:
@@ -123,11 +123,13 @@ cdef struct Worker:
     Offload* beside_last
     RequestPool requests
     Request* clientless       # unfinished requests whose client left, or that never had one
-    int64_t held_most         # most bytes that its unanswered requests may have
-    int64_t held_peak         # most bytes in hand since the last look (net/held)
+    int64_t held_share        # its share of max_queued_bytes
+    int64_t held_most         # most bytes that its unanswered requests may have, as of now
+    int64_t held_peak         # most bytes of clients since the last look (net/held)
     Trim trim
     Conn* room_first          # connections whose large requests wait for room (net/held)
     Conn* room_last
+    int64_t room_bytes        # of their complete requests
     bint unpacking            # a body is being unpacked off the loop (net/unpack)
     int64_t untaken           # bytes of unsent answers
     int64_t untaken_counted   # share of `untaken` that is counted in the budget of all
