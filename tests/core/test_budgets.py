@@ -30,9 +30,9 @@ def counted(edge, name):
     return sum(worker[name] for worker in edge.core.stats()["workers"])
 
 
-def elsewhere(edge):
+def elsewhere(edge, address="127.0.0.2"):
     """A connection from another address."""
-    sock = socket.create_connection(("127.0.0.1", edge.port), source_address=("127.0.0.2", 0))
+    sock = socket.create_connection(("127.0.0.1", edge.port), source_address=(address, 0))
     sock.settimeout(PATIENCE)
     return sock
 
@@ -254,6 +254,31 @@ def test_bodies_that_wait_for_the_control_plane_have_a_budget(start):
     close(*socks)
 
 
+def test_one_address_leaves_the_control_plane_to_another(start):
+    """Requests that the control plane works on count as well."""
+    edge = start(max_bridged=4)
+    socks = [edge.connect() for _ in range(4)]
+    for number, sock in enumerate(socks):
+        sock.sendall(get("/hold"))
+        edge.wait(number + 1, "held")
+    with contextlib.closing(edge.connect()) as same, contextlib.closing(elsewhere(edge)) as other:
+        same.sendall(get("/x"))
+        [(status, headers, text)] = answers(same, 1)
+        assert (status, headers["retry-after"], body((0, 0, text))) == (
+            503, "1", {"error": "The control plane is busy"})
+        other.sendall(get("/x"))
+        assert answers(other, 1)[0][0] == 200
+        socks.pop().close()      # what it asked is still worked on, and counts for nobody in particular
+        until(lambda: clients(edge)["connections"] == 5, "it has left")
+        same.sendall(get("/x"))
+        assert answers(same, 1)[0][0] == 503
+        edge.release()
+        assert [answers(sock, 1)[0][0] for sock in socks] == [200] * 3
+        same.sendall(get("/x"))
+        assert answers(same, 1)[0][0] == 200
+    close(*socks)
+
+
 @pytest.mark.parametrize("text",
                          [b"[" + b"[]," * 300_000 + b"[]]", b"{" + b'"a":1,' * 260_000 + b'"a":1}', b"[" * 300_000])
 def test_a_body_of_many_values_does_not_reach_the_control_plane(edge, text):
@@ -411,6 +436,46 @@ def test_a_large_request_waits_for_room_and_small_ones_do_not(start):
         assert served(edge) and len(edge.seen) == 3 and counted(edge, "refused") == 0
         edge.release()
         assert [len(body(one)["body"]) for one in answers(large, 2)] == [20_000, 10]
+
+
+def test_one_address_leaves_room_in_hand_to_another(start):
+    """At the bound, an address with less than half of it goes on, until all have twice as much."""
+    with full(start) as edge, contextlib.ExitStack() as opened:
+        same, other, another = (opened.enter_context(contextlib.closing(sock)) for sock in (
+            edge.connect(), elsewhere(edge), elsewhere(edge, "127.0.0.3")))
+        same.sendall(push(20_000))
+        until(lambda: counted(edge, "waited_room") == 1, "it waits")
+        other.sendall(push(20_000))
+        assert answers(other, 1)[0][0] == 200
+        other.sendall(push(110_000, "/hold"))
+        edge.wait(3, "held")
+        another.sendall(push(20_000))
+        until(lambda: counted(edge, "waited_room") == 2, "all have twice as much")
+        edge.answer(edge.held.pop())
+        assert answers(other, 1)[0][0] == answers(another, 1)[0][0] == 200
+        assert not select_now(same)
+        edge.release()
+        assert answers(same, 1)[0][0] == 200
+
+
+def test_addresses_that_wait_take_turns(start):
+    """Three connections of one address wait before that of another, which goes after the first of them."""
+    packed = gzip.compress(b"x" * 300_000)
+    edge = start(workers=1, max_queued_bytes=400_000)
+    with contextlib.ExitStack() as opened:
+        first, *waiting = [opened.enter_context(contextlib.closing(sock)) for sock in (
+            elsewhere(edge, "127.0.0.3"), *(edge.connect() for _ in range(3)), elsewhere(edge))]
+        first.sendall(push(220_000, "/hold"))
+        edge.wait(1, "held")
+        for number, sock in enumerate(waiting):
+            sock.sendall(head(len(packed), f"/hold/{number}", "Content-Encoding: gzip\r\n") + packed)
+            until(lambda count=number + 1: counted(edge, "waited_room") == count, "it waits")
+        edge.release()
+        for number in (0, 3, 1, 2):
+            edge.wait(1, "held")
+            assert [one[2] for one in edge.held] == [b"/hold/%d" % number]
+            edge.release()
+        assert [answers(sock, 1)[0][0] for sock in (first, *waiting)] == [200] * 5
 
 
 def test_large_requests_wait_earlier_while_bodies_arrive(start):

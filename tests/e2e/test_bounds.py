@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 
+import psycopg
 import pytest
 from support.client import data, pop_target
 from support.http import Wire, request
@@ -66,6 +67,30 @@ def test_one_address_leaves_pops_to_others(daemon, client):
             until(lambda: client.metric("queend_worker_parked") == 4, "another's waits")
             client.push("one_address", 1, partition="p")
             assert other.receive().status == 200
+
+
+def test_one_address_leaves_jobs_to_others(start_daemon):
+    """At the bound of requests that wait for PostgreSQL, an address that has less than half of them is served."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_MAX_QUEUED_JOBS=4)
+    with contextlib.ExitStack() as opened:
+        client, *clients = (opened.enter_context(daemon.client()) for _ in range(5))
+        other = opened.enter_context(Wire(daemon.address, source="127.0.0.2"))
+        holder = opened.enter_context(psycopg.connect(daemon.conninfo))
+        client.push("jobs", 1, partition="p")
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, id & 63) FROM queend.partitions WHERE queue_id ="
+                       " (SELECT id FROM queend.queues WHERE name = 'jobs')")
+        items = b'{"items":[{"queue":"jobs","partition":"p","payload":2}]}'
+        for one in clients:
+            one.send("POST", "/api/v1/push", items)
+        until(lambda: client.metric("queend_worker_jobs") == 4, "all wait")
+        answer = client.request("GET", pop_target("nothing"))
+        assert (answer.status, answer.headers["retry-after"], answer.json) == (
+            503, "1", {"error": "Too many requests are waiting; try again"})
+        other.send(request("GET", pop_target("nothing")))
+        assert other.receive().status == 200
+        holder.rollback()
+        assert [one.receive().status for one in clients] == [201] * 4
+        assert client.request("GET", pop_target("nothing")).status == 200
 
 
 def test_routes_of_the_control_plane_take_less(daemon, client):

@@ -4,6 +4,7 @@
 cdef struct BridgeCall:
     BridgeCall* next          # waiting to be taken
     Request* r
+    ClientAddress* address    # counts the call; NULL: the client has left
     uint64_t token
     bint taken
     int64_t size              # of its body
@@ -15,9 +16,9 @@ cdef struct Bridge:
     int fd                    # readable while a call waits
     BridgeCall* first
     BridgeCall* last
-    int[2] waiting            # of calls not held, held
+    int[2] n                  # calls that wait or were taken: those not held, those held
     int[2] most
-    int64_t[2] bytes          # bytes of bodies that wait or were taken
+    int64_t[2] bytes          # of their bodies
     int64_t most_bytes
     uint64_t tokens
     Table calls               # by token: waiting or taken
@@ -53,6 +54,25 @@ cdef void bridge_close() noexcept nogil:
     table_free(&bridge.calls)
     uv_mutex_destroy(&bridge.lock)
 
+cdef inline bint bridge_has_room(const BridgeCall* c) noexcept nogil:
+    # Returns True if the call may wait. At a bound, only addresses with more than half of it are refused
+    # (budget_over_share). One body of any size has room. Requires bridge.lock.
+    cdef int n = 1
+    cdef int64_t bytes = c.size
+    if c.address != NULL:
+        n += c.address.bridged[c.held]
+        bytes += c.address.bridged_bytes[c.held]
+    return not (budget_over_share(bridge.n[c.held] + 1, bridge.most[c.held], n)
+                or bridge.bytes[c.held] and budget_over_share(bridge.bytes[c.held] + c.size, bridge.most_bytes, bytes))
+
+cdef inline void bridge_count(BridgeCall* c, int n) noexcept nogil:
+    # Counts a call, or no longer (n = -1). Requires bridge.lock.
+    bridge.n[c.held] += n
+    bridge.bytes[c.held] += n * c.size
+    if c.address != NULL:
+        c.address.bridged[c.held] += n
+        c.address.bridged_bytes[c.held] += n * c.size
+
 cdef void bridge_send(Request* r, bint held) noexcept nogil:
     # Hands a request over to the control plane. Runs on the request's worker. held: only its token is to be verified
     # there.
@@ -67,10 +87,10 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.taken = False
     c.held = held
     c.size = <int64_t>r.body.n
+    c.address = r.conn.address.client if r.conn != NULL else NULL
     conn_name(r.conn, c.client, sizeof(c.client))
     uv_mutex_lock(&bridge.lock)
-    if (bridge.waiting[held] < bridge.most[held]
-            and (bridge.bytes[held] == 0 or bridge.bytes[held] + c.size <= bridge.most_bytes)):
+    if bridge_has_room(c):
         bridge.tokens += 1
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
@@ -80,8 +100,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
         else:
             bridge.first = c
         bridge.last = c
-        bridge.waiting[held] += 1
-        bridge.bytes[held] += c.size
+        bridge_count(c, 1)
         r.job = c
         r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
@@ -102,7 +121,6 @@ cdef BridgeCall* bridge_shift() noexcept nogil:
         bridge.first = c.next
         if bridge.first == NULL:
             bridge.last = NULL
-        bridge.waiting[c.held] -= 1
         c.taken = True
     elif read(bridge.fd, &count, sizeof(count)) < 0:
         pass
@@ -122,15 +140,15 @@ cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
         bridge.first = c.next
     if bridge.last == c:
         bridge.last = before
-    bridge.waiting[c.held] -= 1
 
 cdef inline void bridge_done(BridgeCall* c) noexcept nogil:
     # Removes a call from the table. Requires bridge.lock.
     table_del(&bridge.calls, c.token)
-    bridge.bytes[c.held] -= c.size
+    bridge_count(c, -1)
 
 cdef void bridge_gone(Request* r) noexcept nogil:
-    # Handles the end of a client: drops a request that the control plane has not taken.
+    # Handles the end of a client: drops a request that the control plane has not taken. One that it has taken no longer
+    # counts for the address.
     cdef BridgeCall* c = <BridgeCall*>r.job
     cdef bint mine
     uv_mutex_lock(&bridge.lock)
@@ -138,6 +156,10 @@ cdef void bridge_gone(Request* r) noexcept nogil:
     if mine:
         bridge_unlink(c)
         bridge_done(c)
+    elif c.address != NULL:
+        bridge_count(c, -1)
+        c.address = NULL
+        bridge_count(c, 1)
     uv_mutex_unlock(&bridge.lock)
     if mine:
         free(c)

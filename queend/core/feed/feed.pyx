@@ -140,7 +140,7 @@ cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
     now = clock_mono_us()
     if now < f.pause_until:
         return
-    if budget_unsent_full(c, 1) or e.queued_jobs >= e.settings.max_queued_jobs:
+    if budget_unsent_full(c, 1) or job_full(e, c):
         feed_pause(f, now)
         return
     q = request_open(f.worker, c)
@@ -383,7 +383,7 @@ cdef void feed_detach(Request* q) noexcept nogil:
         if q.on_gone != NULL:
             q.on_gone(q)
         return
-    q.conn = NULL
+    request_detach(q)
     if q.on_unsent != NULL:
         q.on_unsent(q)
     request_close(q)

@@ -156,10 +156,10 @@ cdef bint websocket_parts_count(Feed* f) noexcept nogil:
         return True
     if budget_over_share(atomic_add64(&budget.parts, more),
                          budget_part(budget.most_arriving // 4, atomic_get64(&budget.arriving) + budget_leaves()),
-                         atomic_get64(&c.address.parts) + more):
+                         atomic_get64(&c.address.client.parts) + more):
         atomic_add64(&budget.parts, -more)
         return False
-    atomic_add64(&c.address.parts, more)
+    atomic_add64(&c.address.client.parts, more)
     if f.parts_held == 0:
         f.parts_until = clock_mono_us() + SOCKET_PARTS_US
         if f.beat.at > f.parts_until:
@@ -172,7 +172,7 @@ cdef void websocket_parts_drop(Feed* f) noexcept nogil:
     if f.parts_held:
         atomic_add64(&budget.parts, -f.parts_held)
         if f.r.conn != NULL:  # else conn_close has
-            atomic_add64(&f.r.conn.address.parts, -f.parts_held)
+            atomic_add64(&f.r.conn.address.client.parts, -f.parts_held)
         f.parts_held = 0
     buf_free(&f.parts)
 
@@ -261,7 +261,7 @@ cdef bint websocket_execute(Feed* f, Request* q, Slice what, ApiError* e) noexce
     cdef Engine* engine = engine_of(f.worker)
     cdef bint many
     cdef int n = 0
-    if engine.stopping or engine.queued_jobs >= engine.settings.max_queued_jobs:
+    if engine.stopping or job_full(engine, f.r.conn):
         refuse_set(e, 503, b"Too many requests are waiting; try again")
         return False
     if q.path.p[0] == b'c':

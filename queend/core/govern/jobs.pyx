@@ -7,19 +7,35 @@ cdef enum:
 
 cdef int64_t jobs_long_polls    # long polls of all workers that were parked and are not answered yet
 
+cdef inline void job_count(Job* j, int n) noexcept nogil:
+    # Counts the job, or no longer, as waiting for PostgreSQL: for its worker, and for the address of its client.
+    cdef Request* r = j.r
+    engine_of(r.worker).queued_jobs += n
+    r.queued = n > 0
+    if r.conn != NULL:
+        r.conn.address.jobs += n
+    else:
+        r.worker.jobs_gone += n
+
+cdef inline bint job_full(Engine* e, const Conn* c) noexcept nogil:
+    # Returns True if the connection may begin no further job: max_queued_jobs wait, and its address has its share of
+    # them. Jobs whose clients have left may be of any address.
+    return budget_over_share(e.queued_jobs + 1, e.settings.max_queued_jobs,
+                             c.address.jobs + e.worker.jobs_gone + 1 if c != NULL else 0)
+
 cdef void job_park(Job* j) noexcept nogil:
     # Counts a long poll as parked, until job_unpark.
     j.parked = True
     held_drop(j.r)            # long polls have a bound of their own
     j.r.worker.counters.parked += 1
-    engine_of(j.r.worker).queued_jobs -= 1
+    job_count(j, -1)
 
 cdef inline void job_unpark(Job* j) noexcept nogil:
     if j.parked:
         j.parked = False
         held_count(j.r)
         j.r.worker.counters.parked -= 1
-        engine_of(j.r.worker).queued_jobs += 1
+        job_count(j, 1)
 
 cdef inline bint job_crowded(Job* j) noexcept nogil:
     # Returns True if a long poll may not park: max_parked are parked, and its address has its share of them. All but
@@ -27,7 +43,7 @@ cdef inline bint job_crowded(Job* j) noexcept nogil:
     cdef Conn* c = j.r.conn
     cdef int64_t n = atomic_get64(&jobs_long_polls)
     cdef int64_t most = j.r.worker.settings.max_parked
-    return (budget_over_share(n + 1, most, atomic_get64(&c.address.long_polls) + 1 if c != NULL else 0)
+    return (budget_over_share(n + 1, most, atomic_get64(&c.address.client.long_polls) + 1 if c != NULL else 0)
             or n >= (most + 7) // 8 and c != NULL and c.owed > 1)
 
 cdef inline void job_count_poll(Job* j) noexcept nogil:
@@ -39,7 +55,7 @@ cdef void job_set_polls(Job* j, int stands) noexcept nogil:
     cdef Conn* c = j.r.conn
     atomic_add64(&jobs_long_polls, stands - j.long_polls)
     if c != NULL:
-        atomic_add64(&c.address.long_polls, stands - j.long_polls)
+        atomic_add64(&c.address.client.long_polls, stands - j.long_polls)
         c.long_polls += stands - j.long_polls
     j.long_polls = stands
 
@@ -63,7 +79,7 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind, size_t bytes) noexce
     r.job = j
     r.op = kind.op
     r.worker.counters.live_jobs += 1
-    engine_of(r.worker).queued_jobs += 1
+    job_count(j, 1)
     held_count(r)
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
@@ -97,7 +113,7 @@ cdef void job_done(Job* j) noexcept nogil:
     if j.long_polls:
         job_set_polls(j, 0)
     j.r.worker.counters.live_jobs -= 1
-    engine_of(j.r.worker).queued_jobs -= 1
+    job_count(j, -1)
 
 cdef Request* job_end(Job* j) noexcept nogil:
     # Ends a job. Returns its request, which is answered next, or leaves the engine.

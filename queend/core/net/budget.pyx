@@ -105,6 +105,31 @@ cdef inline int64_t budget_part(int64_t most, int64_t others) noexcept nogil:
     # Returns the bound of a kind, at most `most`, while the other kinds hold so many bytes.
     return min(most, max(most // 2, budget.most_all - others))
 
+# ---- addresses of one worker -----------------------------------------------------------------------------------------
+# Counts what an address has in one worker, for bounds of that worker. No other thread reads it.
+
+cdef LocalAddress* budget_join(Worker* w, ClientAddress* client) noexcept nogil:
+    # Counts a new connection of the address in its worker. Returns NULL if memory ran out.
+    cdef LocalAddress* a = <LocalAddress*>table_get(&w.addresses, client.key)
+    if a == NULL:
+        a = <LocalAddress*>calloc(1, sizeof(LocalAddress))
+        if a == NULL or not table_put(&w.addresses, client.key, a):
+            free(a)
+            return NULL
+        a.client = client
+    a.connections += 1
+    return a
+
+cdef ClientAddress* budget_quit(Worker* w, LocalAddress* a) noexcept nogil:
+    # Counts a connection of the worker that has ended and has no request any more. Frees the address with its last
+    # connection. Returns the address among those of all workers, for budget_leave.
+    cdef ClientAddress* client = a.client
+    a.connections -= 1
+    if a.connections == 0:
+        table_del(&w.addresses, client.key)
+        free(a)
+    return client
+
 # ---- shares of addresses ---------------------------------------------------------------------------------------------
 
 cdef inline bint budget_over_share(int64_t all_, int64_t most, int64_t one) noexcept nogil:
@@ -120,10 +145,10 @@ cdef inline void budget_set_share(int64_t* of_conn, int64_t* of_address, int64_t
 
 cdef void budget_leave_shares(Conn* c) noexcept nogil:
     # Gives back what a closed connection still holds of the shares of its address.
-    budget_set_share(&c.arriving, &c.address.arriving, 0)
-    budget_set_share(&c.untaken, &c.address.untaken, 0)
+    budget_set_share(&c.arriving, &c.address.client.arriving, 0)
+    budget_set_share(&c.untaken, &c.address.client.untaken, 0)
     if c.long_polls:
-        atomic_add64(&c.address.long_polls, -c.long_polls)
+        atomic_add64(&c.address.client.long_polls, -c.long_polls)
 
 # ---- incomplete requests ---------------------------------------------------------------------------------------------
 # A connection takes the bytes of its incomplete head and body from the budget; a body counts with its announced length.
@@ -177,13 +202,13 @@ cdef void budget_account(Conn* c) noexcept nogil:
     if c.head.cap > ARRIVING_FREE:
         holds += <int64_t>c.head.cap
     if holds > c.arriving and not budget_take(holds - c.arriving,
-                                              atomic_get64(&c.address.arriving) + holds - c.arriving):
+                                              atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
         conn_refuse(c, 503, b"Too much is being received; try again")
         return
     if holds < c.arriving:
         budget_give(c.arriving - holds)
-    budget_set_share(&c.arriving, &c.address.arriving, holds)
+    budget_set_share(&c.arriving, &c.address.client.arriving, holds)
 
 cdef void budget_check_bodies(Worker* w) noexcept nogil:
     # Refuses, with 408, bodies that arrive too slowly. Called with each tick.
@@ -231,7 +256,7 @@ cdef inline void budget_add_unsent(Worker* w, Conn* c, int64_t more) noexcept no
     # Adds to the worker's untaken bytes. c: NULL if the client has left.
     w.untaken += more
     if c != NULL:
-        budget_set_share(&c.untaken, &c.address.untaken, c.untaken + more)
+        budget_set_share(&c.untaken, &c.address.client.untaken, c.untaken + more)
     if w.untaken - w.untaken_counted > UNSENT_SYNC or w.untaken_counted - w.untaken > UNSENT_SYNC:
         budget_sync_unsent(w)
 
@@ -246,7 +271,7 @@ cdef inline int64_t budget_most_unsent() noexcept nogil:
 cdef inline bint budget_unsent_full(const Conn* c, int64_t bytes) noexcept nogil:
     # Returns True if no further answer of so many bytes is begun for the connection. c: NULL if the client has left.
     return budget_over_share(atomic_get64(&budget.untaken) + bytes, budget_most_unsent(),
-                             atomic_get64(&c.address.untaken) + bytes if c != NULL else 0)
+                             atomic_get64(&c.address.client.untaken) + bytes if c != NULL else 0)
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
     # Returns how many of all bytes handed to the loop the kernel has taken.

@@ -70,11 +70,14 @@ cdef void conn_open(Worker* w, int fd, ClientAddress* address) noexcept nogil:
     cdef Conn* c = NULL
     if not w.stopping:
         c = <Conn*>calloc(1, sizeof(Conn))
-    if c == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
+    if c != NULL:
+        c.address = budget_join(w, address)
+    if c == NULL or c.address == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
+        if c != NULL and c.address != NULL:
+            budget_quit(w, c.address)
         free(c)
         listener_drop(fd, address)
         return
-    c.address = address
     c.worker = w
     c.tcp.data = c
     w.counters.accepted += 1
@@ -97,7 +100,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
         return
     conn_move(c, CONN_CLOSING)
     if c.feed != NULL and c.feed.parts_held:
-        atomic_add64(&c.address.parts, -c.feed.parts_held)
+        atomic_add64(&c.address.client.parts, -c.feed.parts_held)
     c.feed = NULL
     c.first = NULL
     c.last = NULL
@@ -109,7 +112,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     while r != NULL:
         following = r.next
         if r.replied:
-            r.conn = NULL
+            request_detach(r)
             if r.on_unsent != NULL:
                 r.on_unsent(r)
             request_close(r)
@@ -129,7 +132,7 @@ cdef void conn_drop(Conn* c) noexcept nogil:
     c.chunked = NULL
     if c.arriving:
         budget_give(c.arriving)
-        budget_set_share(&c.arriving, &c.address.arriving, 0)
+        budget_set_share(&c.arriving, &c.address.client.arriving, 0)
 
 cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     cdef Conn* c = <Conn*>handle.data
@@ -144,7 +147,7 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
     budget_leave_shares(c)
-    budget_leave(c.address)
+    budget_leave(budget_quit(w, c.address))
     if c.wait_next != NULL:
         c.mode = READ_GONE
     else:
@@ -221,7 +224,7 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
     else:
         buf.base = c.worker.input
         buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
-    if held_over(c.worker) and (c.mode == READ_HEAD or c.mode == READ_FRAMES):
+    if held_over(c) and (c.mode == READ_HEAD or c.mode == READ_FRAMES):
         buf.len = min(buf.len, <size_t>INPUT_HEAD)
     if c.worker.counters.bytes_in >= c.worker.turn_full:
         if c.mode != READ_HEAD or c.head.len:

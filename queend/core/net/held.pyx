@@ -9,23 +9,33 @@ cdef enum:
     HELD_FREED = 8 << 20      # bytes still to be given back above which nothing is unpacked
     HELD_GO_US = 2000         # time a turn spends on requests that waited
     HELD_GO_HEADS = 4         # connections per turn that may read a body that waited
+    HELD_GO_LOOKS = 64        # addresses that are looked at for one with room
 
 # ---- bytes in hand ---------------------------------------------------------------------------------------------------
 # A request counts with the blocks of its arena: when it is complete, when its body is unpacked, and when it has become
 # a job. Closing or parking a request gives its bytes back. Large blocks, whose pages go back to the system a slice per
 # turn, count until they are gone.
 
-cdef inline bint held_over(Worker* w) noexcept nogil:
-    return held_bytes(w) >= w.held_most
+cdef inline bint held_over(const Conn* c) noexcept nogil:
+    # Returns True if there is no room for a large request of the connection. The worker has then as much in hand as it
+    # may, and the address more than half of that.
+    return budget_over_share(held_bytes(c.worker), c.worker.held_most, held_of_address(c))
+
+cdef inline int64_t held_of_address(const Conn* c) noexcept nogil:
+    # Returns the bytes in hand of the connection's address. Adds those of clients that left and those given back in the
+    # next turns, which may be of this address.
+    return c.address.held + c.worker.held_gone + c.worker.chunks.freed_bytes
 
 cdef inline int64_t held_bytes(Worker* w) noexcept nogil:
     # Returns the bytes in hand, with those of large blocks whose pages are given back in the next turns.
     return w.counters.held + w.chunks.freed_bytes
 
-cdef inline bint held_quarter(Worker* w) noexcept nogil:
-    # Returns True if there is no room for a request that unpacks. Each turn gives back pages of the body before it; these
-    # make room first.
-    return w.chunks.freed_bytes > HELD_FREED or held_bytes(w) > w.held_share // 4
+cdef inline bint held_quarter(const Conn* c) noexcept nogil:
+    # Returns True if there is no room for a request of the connection that unpacks. Each turn gives back pages of the
+    # body before it; these make room first.
+    cdef Worker* w = c.worker
+    return (w.chunks.freed_bytes > HELD_FREED
+            or budget_over_share(held_bytes(w), w.held_share // 4, held_of_address(c)))
 
 cdef inline int64_t held_limit(Worker* w, int64_t own) noexcept nogil:
     # Sets what the worker may have in hand. Incomplete requests and unsent answers (net/budget) take their part of its
@@ -48,28 +58,41 @@ cdef void held_count(Request* r) noexcept nogil:
     r.worker.counters.held += more
     if r.conn != NULL:
         r.conn.held += more
+        r.conn.address.held += more
+    else:
+        r.worker.held_gone += more
 
 cdef void held_drop(Request* r) noexcept nogil:
     # Gives back all the request was counted with.
     r.worker.counters.held -= r.held
     if r.conn != NULL:
         r.conn.held -= r.held
+        r.conn.address.held -= r.held
+    else:
+        r.worker.held_gone -= r.held
     r.held = 0
 
 # ---- requests that wait for room -------------------------------------------------------------------------------------
 # A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
 # and a request with a body of HELD_LITTLE waits. One that unpacks waits from a quarter of the share on. One request of
 # each connection waits, unread or read (it then keeps its place in net/budget). A request that is alone has room.
+# Addresses that wait take turns, and so do the connections of an address. An address with at most half of the share
+# goes on until the worker has twice its share (budget_over_share).
 
 cdef inline bint held_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many bytes in hand as it may.
-    return c.held > HELD_LITTLE and (c.held > HELD_OF_ONE or held_over(c.worker))
+    return c.held > HELD_LITTLE and (c.held > HELD_OF_ONE or held_over(c))
 
 cdef bint held_waits(Conn* c, int64_t size) noexcept nogil:
     # Returns True if a request of the connection with a body of `size` bytes has to wait. A connection that waited is
     # not sent behind the others again.
-    cdef Worker* w = c.worker
-    return size >= HELD_LITTLE and (held_over(w) or w.room_first != NULL and not c.has_room)
+    return size >= HELD_LITTLE and (held_over(c) or not c.has_room and held_behind(c))
+
+cdef bint held_behind(const Conn* c) noexcept nogil:
+    # Returns True if requests wait that go before one of the connection: of its own address, or of one with at most
+    # half of the share.
+    cdef const LocalAddress* a = c.worker.room_first
+    return a != NULL and (c.address.room_first != NULL or not held_over(a.room_first))
 
 cdef inline bint held_unpacks(Request* r) noexcept nogil:
     # Returns True if a few bytes of the request's body may become many.
@@ -88,7 +111,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
     if r.body.n >= HELD_LITTLE:
         held_limit(w, c.arriving)
     waits = held_waits(c, <int64_t>r.body.n) or r.unpacks_to and w.unpacking
-    if not waits and held_quarter(w):
+    if not waits and held_quarter(c):
         waits = held_unpacks(r)
     c.has_room = False
     if not waits:
@@ -96,7 +119,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
         return
     atomic_add64(&budget.arriving, <int64_t>r.arena.size - r.arriving - c.arriving)
     r.arriving = <int64_t>r.arena.size
-    budget_set_share(&c.arriving, &c.address.arriving, 0)
+    budget_set_share(&c.arriving, &c.address.client.arriving, 0)
     r.on_gone = held_gone
     held_wait(c, r)
 
@@ -110,59 +133,93 @@ cdef void held_pass(Worker* w, Request* r) noexcept nogil:
 cdef void held_wait(Conn* c, Request* r) noexcept nogil:
     # Adds the connection to those that wait for room. r: its complete request; NULL: its next head or frame waits. The
     # caller takes nothing more from the connection.
-    cdef Worker* w = c.worker
-    w.counters.waited_room += 1
+    cdef LocalAddress* a = c.address
+    c.worker.counters.waited_room += 1
     c.unread_request = r
-    w.room_bytes += r.arriving if r != NULL else 0
+    c.worker.room_bytes += r.arriving if r != NULL else 0
     c.waits_room = True
     c.room_next = NULL
-    c.room_prev = w.room_last
-    if w.room_last != NULL:
-        w.room_last.room_next = c
+    c.room_prev = a.room_last
+    if a.room_last != NULL:
+        a.room_last.room_next = c
     else:
-        w.room_first = c
-    w.room_last = c
+        a.room_first = c
+        held_list(c.worker, a)
+    a.room_last = c
+
+cdef void held_list(Worker* w, LocalAddress* a) noexcept nogil:
+    # Adds the address to those that wait for room, as the last one.
+    a.room_next = NULL
+    a.room_prev = w.room_last
+    if w.room_last != NULL:
+        w.room_last.room_next = a
+    else:
+        w.room_first = a
+    w.room_last = a
+
+cdef void held_unlist(Worker* w, LocalAddress* a) noexcept nogil:
+    if a.room_prev != NULL:
+        a.room_prev.room_next = a.room_next
+    else:
+        w.room_first = a.room_next
+    if a.room_next != NULL:
+        a.room_next.room_prev = a.room_prev
+    else:
+        w.room_last = a.room_prev
 
 cdef void held_leave(Conn* c) noexcept nogil:
     # Removes the connection from those that wait for room, if it is one of them.
-    cdef Worker* w = c.worker
+    cdef LocalAddress* a = c.address
     if not c.waits_room:
         return
     c.waits_room = False
-    w.room_bytes -= c.unread_request.arriving if c.unread_request != NULL else 0
+    c.worker.room_bytes -= c.unread_request.arriving if c.unread_request != NULL else 0
     c.unread_request = NULL
     if c.room_prev != NULL:
         c.room_prev.room_next = c.room_next
     else:
-        w.room_first = c.room_next
+        a.room_first = c.room_next
     if c.room_next != NULL:
         c.room_next.room_prev = c.room_prev
     else:
-        w.room_last = c.room_prev
+        a.room_last = c.room_prev
+    if a.room_first == NULL:
+        held_unlist(c.worker, a)
 
 cdef void held_gone(Request* r) noexcept nogil:
     # Forgets a request whose client left before it was read.
     request_close(r)
 
-cdef bint held_may_go(Worker* w) noexcept nogil:
-    # Returns True if there is room for the first connection that waits.
-    cdef Request* r
-    if w.room_first == NULL or held_over(w):
-        return False
-    r = w.room_first.unread_request
-    return r == NULL or not held_unpacks(r) or not held_quarter(w) and not (r.unpacks_to and w.unpacking)
+cdef bint held_may_go(Conn* c) noexcept nogil:
+    # Returns True if there is room for a connection that waits.
+    cdef Request* r = c.unread_request
+    return r == NULL or not held_unpacks(r) or not held_quarter(c) and not (r.unpacks_to and c.worker.unpacking)
+
+cdef Conn* held_next(Worker* w) noexcept nogil:
+    # Returns the next connection for which there is room, NULL if there is none. Addresses that have more than half of
+    # the share are passed by.
+    cdef LocalAddress* a = w.room_first
+    cdef int looks = HELD_GO_LOOKS
+    while a != NULL and looks and held_over(a.room_first):
+        a = a.room_next
+        looks -= 1
+    return a.room_first if a != NULL and looks and held_may_go(a.room_first) else NULL
 
 cdef bint held_go(Worker* w) noexcept nogil:
     # Goes on with requests that waited while there is room, for HELD_GO_US. Returns True if there is something to
     # flush.
     cdef int64_t began = clock_mono_us()
     cdef int heads = HELD_GO_HEADS
-    cdef Conn* c
+    cdef Conn* c = held_next(w)
+    cdef LocalAddress* a
     cdef Request* r
-    while heads and held_may_go(w):
-        c = w.room_first
+    while heads and c != NULL:
+        a = c.address
         r = c.unread_request
         held_leave(c)
+        if a.room_first != NULL:      # its next connection goes after one of each other address
+            held_unlist(w, a)
+            held_list(w, a)
         conn_dirty(c)
         if r == NULL:
             c.has_room = True
@@ -171,18 +228,27 @@ cdef bint held_go(Worker* w) noexcept nogil:
             request_settle(r)
             r.on_gone = NULL
             held_pass(w, r)
+        c = held_next(w)
         if clock_mono_us() - began > HELD_GO_US:
             break
-    if held_may_go(w):
+    if c != NULL:
         uv_async_send(&w.inbox.wake)      # the others in the next turn, which comes at once
     return w.dirty != NULL
 
 cdef void held_expire(Worker* w) noexcept nogil:
     # Refuses requests that waited longer than the patience.
-    cdef Conn* c = w.room_first
+    cdef LocalAddress* a = w.room_first
+    cdef LocalAddress* after
+    cdef int64_t oldest = clock_mono_us() - <int64_t>w.settings.patience_ms * 1000
+    while a != NULL:
+        after = a.room_next
+        held_expire_of(a, oldest)
+        a = after
+
+cdef void held_expire_of(LocalAddress* a, int64_t oldest) noexcept nogil:
+    cdef Conn* c = a.room_first
     cdef Conn* following
     cdef Request* r
-    cdef int64_t oldest = clock_mono_us() - <int64_t>w.settings.patience_ms * 1000
     while c != NULL:
         following = c.room_next
         r = c.unread_request

@@ -38,7 +38,7 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
     if r.conn != NULL:
         r.conn.beside = True
         r.arriving += r.conn.arriving
-        budget_set_share(&r.conn.arriving, &r.conn.address.arriving, 0)
+        budget_set_share(&r.conn.arriving, &r.conn.address.client.arriving, 0)
     return True
 
 cdef bint offload_begin(Worker* w, Offload* x) noexcept nogil:

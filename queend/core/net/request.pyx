@@ -22,12 +22,22 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     w.counters.live_requests += 1
     return r
 
+cdef void request_detach(Request* r) noexcept nogil:
+    # Separates the request from its connection, if it has one, with what it counts for there.
+    if r.conn == NULL:
+        return
+    r.conn.held -= r.held
+    r.conn.address.held -= r.held
+    r.worker.held_gone += r.held
+    if r.queued:
+        r.conn.address.jobs -= 1
+        r.worker.jobs_gone += 1
+    r.conn = NULL
+
 cdef void request_leave(Request* r) noexcept nogil:
     # Takes the request from its connection, if it has one, into the list of those without a client. It goes on.
     cdef Worker* w = r.worker
-    if r.conn != NULL:
-        r.conn.held -= r.held
-    r.conn = NULL
+    request_detach(r)
     r.clientless = True
     r.before = NULL
     r.next = w.clientless

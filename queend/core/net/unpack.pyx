@@ -22,7 +22,7 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     if r.body.n == 0:
         held_take(r.conn, r)
         return
-    r.address_has = atomic_get64(&r.conn.address.arriving)
+    r.address_has = atomic_get64(&r.conn.address.client.arriving)
     told = unzip_hint(r.coding, r.body)
     if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
         outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)

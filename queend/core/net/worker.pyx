@@ -211,6 +211,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
         free(w.input)
         free(w)
         return NULL
+    table_init(&w.addresses)
     uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
     w.tools.uuids = &w.uuids
@@ -254,6 +255,7 @@ cdef void worker_run(void* arg) noexcept nogil:
     uv_run(&w.loop, UV_RUN_DEFAULT)
     request_pool_close(&w.requests)
     arena_pool_close(&w.chunks)
+    table_free(&w.addresses)
     unzip_close(&w.unzip)
     seal_close(&w.seal)
     if w.phase == WORKER_RUNNING:

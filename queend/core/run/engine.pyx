@@ -109,7 +109,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if not catalog.loaded and not (spool.on and route.buffered):
         reply_error(r, 503, health_why())
         return
-    if e.queued_jobs >= e.settings.max_queued_jobs:
+    if job_full(e, r.conn):
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
     if route.delivers and budget_unsent_full(r.conn, 1):

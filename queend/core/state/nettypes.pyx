@@ -32,6 +32,7 @@ cdef struct Request:
     uint8_t keep_alive
     uint8_t replied
     uint8_t early             # its body was not read yet: it waits for its token (READ_LATER)
+    uint8_t queued            # its job counts among those of its address (govern/jobs)
     uint8_t clientless        # it is in the worker's list of requests without a client
     uint8_t unanswerable      # its answer got no memory: a short one replaces it
     uint8_t asks              # bits of ASK_*
@@ -100,11 +101,23 @@ cdef enum:
 
 cdef struct ClientAddress:    # of one or more clients (net/budget)
     uint64_t key              # budget_key
-    int connections           # guarded by budget.lock; the sums of its connections below are atomic
+    int connections           # guarded by budget.lock; the next sums, of its connections, are atomic
     int64_t arriving          # Conn.arriving
     int64_t untaken           # Conn.untaken
     int64_t long_polls        # Conn.long_polls
     int64_t parts             # Feed.parts_held
+    int[2] bridged            # of calls to the control plane, as in Bridge; guarded by bridge.lock
+    int64_t[2] bridged_bytes
+
+cdef struct LocalAddress:     # the same clients in one worker (net/budget)
+    ClientAddress* client
+    int connections
+    int64_t held              # Conn.held of its connections
+    int64_t jobs              # their jobs that Engine.queued_jobs counts
+    Conn* room_first          # its connections that wait for room (net/held)
+    Conn* room_last
+    LocalAddress* room_prev   # in the worker's list of addresses with such connections
+    LocalAddress* room_next
 
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
@@ -122,7 +135,7 @@ cdef struct Conn:
     Request* reading          # its head is complete, its body is not
     # complete request that waits for room before it is processed; NULL: the next head or frame waits
     Request* unread_request
-    Conn* room_prev           # in the worker's list of connections that wait for room
+    Conn* room_prev           # in its address's list of connections that wait for room
     Conn* room_next
     Feed* feed                # the stream that its last request became
     Buf head                  # bytes of an incomplete request; may also hold requests that unanswered ones delay
@@ -147,9 +160,9 @@ cdef struct Conn:
     uint8_t asked             # requests taken so far, at most ASKED_MANY
     uint8_t ended             # closes after the last due answer; takes no more requests
     uint8_t beside            # its last request is read off the loop (net/offload)
-    uint8_t waits_room        # it is in the worker's list of connections that wait for room (net/held)
+    uint8_t waits_room        # it is in the list of connections that wait for room (net/held)
     uint8_t has_room          # it waited there, and its large request may now be read
-    ClientAddress* address    # of the client; counts this connection
+    LocalAddress* address     # of the client; counts this connection
     int64_t arriving          # bytes counted in the budget of incomplete requests (net/budget)
     int64_t most              # most bytes of the body being read
     int64_t untaken           # bytes of unsent answers in the budget (net/budget)

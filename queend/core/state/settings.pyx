@@ -38,7 +38,7 @@ cdef struct Settings:
     int64_t max_arriving      # bytes held for incomplete requests of all connections; beyond: 503
     int64_t max_untaken       # bytes of unsent answers of all connections
     int64_t max_untaken_of_one        # bytes of unsent answers of one connection, if they belong to several answers
-    int64_t max_bridged_bytes # bytes of bodies that wait for the control plane; beyond: 503
+    int64_t max_bridged_bytes # bytes of bodies that the control plane has not answered; beyond: 503
     int least_rate            # bytes per second at which a body must arrive, 0: any rate
     int max_parked            # waiting pops; beyond: 503
     int max_queues            # queues in the database; beyond: 409; 0: unbounded
@@ -61,7 +61,7 @@ cdef struct Settings:
     int buffer_records        # records in one file of the failover buffer
     int buffer_chunk          # records drained at once
     int buffer_pause_ms       # pause between two attempts to drain
-    int max_bridged           # requests that wait for the control plane; beyond: 503
+    int max_bridged           # requests that the control plane has not answered; beyond: 503
     int grants                # remembered verified tokens; 0: requests need no token
     char* open_paths          # paths that need no token, as in Grants.skips
     bint guards_pages         # without tokens: refuses requests of pages of other sites

@@ -125,10 +125,13 @@ cdef struct Worker:
     Request* clientless       # unfinished requests whose client left, or that never had one
     int64_t held_share        # its share of max_queued_bytes
     int64_t held_most         # most bytes that its unanswered requests may have, as of now
+    int64_t held_gone         # part of counters.held whose clients have left
+    int64_t jobs_gone         # queued jobs whose clients have left (govern/jobs)
     int64_t held_peak         # most bytes of clients since the last look (net/held)
     Trim trim
-    Conn* room_first          # connections whose large requests wait for room (net/held)
-    Conn* room_last
+    Table addresses           # LocalAddress by its key
+    LocalAddress* room_first  # addresses whose large requests wait for room, in turns (net/held)
+    LocalAddress* room_last
     int64_t room_bytes        # of their complete requests
     bint unpacking            # a body is being unpacked off the loop (net/unpack)
     int64_t untaken           # bytes of unsent answers
