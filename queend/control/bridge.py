@@ -4,12 +4,14 @@ The core signals an eventfd when requests wait; each becomes a task that runs th
 over as a whole. Requests arrive complete, so `receive` never waits.
 
 A connection has one task at a time. Its answers leave in the order of its requests anyway, and pages of others wait for
-one request of each connection, not for all that it has pipelined.
+one request of each connection, not for all that it has pipelined. The connections of an address have AT_ONCE tasks at a
+time that may need the database, and as many for all else (probes, metrics, files). The rest of them waits, in order.
 """
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import ipaddress
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +21,18 @@ from .. import log
 FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal server error","code":"internal"}')
 STOPPED = (503, [(b"content-type", b"application/json")],
            b'{"error":"The server is shutting down","code":"unavailable"}')
+AT_ONCE = 64             # tasks of a share
+Share = tuple[str, bool]
+
+
+def share_of(request: tuple) -> Share:
+    """Returns the client's address, and whether the request may need the database. The address is an IPv4 address, or
+    the /64 of an IPv6 address, as in the core."""
+    path, address = request[2], request[6].rpartition(":")[0]
+    if address.startswith("["):
+        number = ipaddress.IPv6Address(address[1:-1].partition("%")[0])
+        address = str(number.ipv4_mapped or int(number) >> 64)
+    return address, path.startswith((b"/api/", b"/streams/"))
 
 
 class Bridge:
@@ -31,7 +45,9 @@ class Bridge:
         self.server = server
         self.hold = hold
         self.tasks: set[asyncio.Task] = set()
-        self.behind: dict[str, deque[tuple]] = {}      # by connection that has a task: its further requests
+        self.behind: dict[str, deque[tuple]] = {}      # by connection with a request in hand: its further requests
+        self.running: Counter[Share] = Counter()       # tasks
+        self.waiting: dict[Share, deque[tuple]] = {}   # requests that wait for the end of a task
 
     def open(self) -> None:
         self.fd = self.core.bridge_fileno()
@@ -40,9 +56,9 @@ class Bridge:
     async def close(self) -> None:
         """Takes no more requests and ends the running ones: the core has given them the grace period."""
         asyncio.get_running_loop().remove_reader(self.fd)
-        for behind in self.behind.values():
-            while behind:
-                self.core.bridge_reply(behind.popleft()[0], *STOPPED)
+        for requests in (*self.behind.values(), *self.waiting.values()):
+            while requests:
+                self.core.bridge_reply(requests.popleft()[0], *STOPPED)
         for task in self.tasks:
             task.cancel()
         if self.tasks:
@@ -61,13 +77,26 @@ class Bridge:
                 self._begin(request)
 
     def _begin(self, request: tuple) -> None:
+        """Begins a request, or lets it wait if its share has AT_ONCE tasks."""
+        share = share_of(request)
+        if self.running[share] >= AT_ONCE:
+            self.waiting.setdefault(share, deque()).append(request)
+            return
+        self.running[share] += 1
         task = asyncio.create_task(self._answer(*request))
         self.tasks.add(task)
-        task.add_done_callback(partial(self._end, request[6]))
+        task.add_done_callback(partial(self._end, share, request[6]))
 
-    def _end(self, client: str, task: asyncio.Task) -> None:
-        """Begins the next request of a connection whose task has ended."""
+    def _end(self, share: Share, client: str, task: asyncio.Task) -> None:
+        """Begins what waited for the end of a task: a request of its share, and the next one of its connection."""
         self.tasks.discard(task)
+        self.running[share] -= 1
+        if not self.running[share]:
+            del self.running[share]
+        if waiting := self.waiting.get(share):
+            self._begin(waiting.popleft())
+            if not waiting:
+                del self.waiting[share]
         if behind := self.behind[client]:
             self._begin(behind.popleft())
         else:

@@ -2,6 +2,7 @@
 turn."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -255,3 +256,30 @@ def test_pages_of_one_connection_leave_pages_to_others(start_daemon: Callable[..
         holder.rollback()
         for _ in range(20):
             assert one.receive().status == 200
+
+
+CROWD = 100
+
+
+def test_pages_of_one_address_leave_pages_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Of many connections of one address that ask for pages, some wait in the control plane: the page of another
+    address is answered before the last of them. Metrics are answered meanwhile, to that address as well."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_REQUEST_LOG="all", DB_CONNECTION_TIMEOUT=60_000)
+    with (daemon.client() as client, Wire(daemon.address, source="127.0.0.2") as other,
+          contextlib.ExitStack() as opened, psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first")
+        holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
+        crowd = [opened.enter_context(Wire(daemon.address)) for _ in range(CROWD)]
+        for one in crowd:
+            one.send(request("GET", "/api/v1/traces/names"))
+        until(lambda: client.metric("queend_worker_requests") > CROWD, "all have arrived")
+        other.send(request("GET", "/api/v1/traces/names", headers={"X-Request-Id": "other"}))
+        until(lambda: client.metric("queend_worker_requests") > CROWD + 1, "the other's has arrived")
+        holder.rollback()
+        assert [one.receive().status for one in (*crowd, other)] == [200] * (CROWD + 1)
+
+    def answered() -> list[str]:
+        return [line.get("request", "") for line in list(daemon.log)
+                if line["event"] == "request" and line["path"] == "/api/v1/traces/names"]
+    until(lambda: len(answered()) == CROWD + 1, "the log has them all")
+    assert answered().index("other") < CROWD * 0.9
