@@ -101,11 +101,11 @@ class Clients(BaseSettings):
                                                    "separate limit.", "bytes", ge=1024)
     queend_max_arriving_bytes: int | None = size(None, "Memory for requests that have not fully arrived; beyond: 503. "
                                                        "Default: 128 MiB, or twice QUEEND_MAX_BODY_BYTES if that is "
-                                                       "more.",
+                                                       "more. Half of it while unread answers fill their own bound.",
                                                  ge=1 << 20)
     queend_max_untaken_bytes: int = size(128 << 20, "Memory for answers that clients have not read. Beyond, pops are "
                                                     "refused with 503, and connections that read too little are "
-                                                    "closed.",
+                                                    "closed. Half of it while requests that arrive fill their bound.",
                                          ge=1 << 20)
     queend_max_untaken_connection_bytes: int = size(
         64 << 20, "Memory for unread answers per connection, if there is more than one answer; beyond: the connection "

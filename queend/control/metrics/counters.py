@@ -40,7 +40,7 @@ WORKER = {
     "not_sealed": "Plain payloads found in encrypted queues.",
     "refused": "Requests answered with 503: a bound was reached, or the database is away.",
     "held": "Bytes of requests that arrived in whole and are not answered; parked ones do not count.",
-    "trimmed": "Times that free memory was given back to the system after many requests in hand.",
+    "trimmed": "Times that free memory was given back to the system after buffers had fallen.",
     "waited_room": "Large requests that waited because requests in hand took too many bytes.",
     "no_room": "Requests refused because too much was being received.",
     "not_taken": "Connections closed because their answers were not taken.",
