@@ -64,8 +64,9 @@ cdef int budget_admit(uint64_t key, ClientAddress** address) noexcept nogil:
         if x == NULL or not table_put(&budget.addresses, key, x):
             free(x)
             outcome = CROWDED     # out of memory
+        else:
+            x.key = key           # once: workers read it without the lock
     if outcome == ADMITTED:
-        x.key = key
         x.connections += 1
         address[0] = x
         atomic_add64(&budget.connections, 1)
