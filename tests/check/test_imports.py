@@ -18,8 +18,10 @@ import pytest
 QUEEND = Path(__file__).resolve().parents[2] / "queend"
 LEAST = 150      # modules, and imports between them
 # Layers: a module imports from its own and from those before it (docs/inside/decisions/packages.md). The first one has
-# the modules that stand in no package; the connector of Spark imports from that one alone.
+# the modules that stand in no package.
 ORDER = ("", "settings", "postgres", "services", "auth", "control", "daemon", "cli")
+# Packages beside the layers, and what they import from besides themselves. The client could be published alone.
+BESIDE = {"spark": {""}, "client": set()}
 # Imports against the order.
 AGAINST = {("queend.settings.checks", "queend.auth.keys"), ("queend.auth.guard", "queend.control.http.static"),
            ("queend.auth.guard", "queend.control.routes.notify")}
@@ -86,7 +88,8 @@ def against(graph: dict[str, set[str]]) -> set[tuple[str, str]]:
     """Returns the imports from a package that stands later in ORDER. `queend.__main__` is the command line's."""
     folders = packages(set(graph))
     places = {module: layer(module, folders) for module in graph} | {"queend.__main__": "cli"}
-    allowed = {place: set(ORDER[:ORDER.index(place) + 1]) for place in ORDER} | {"spark": {"", "spark"}}
+    allowed = {place: set(ORDER[:ORDER.index(place) + 1]) for place in ORDER}
+    allowed |= {place: {place, *others} for place, others in BESIDE.items()}
     allowed["cli"].add("spark")
     return {(module, other) for module, others in graph.items() for other in others
             if places[other] not in allowed[places[module]]}
@@ -111,7 +114,8 @@ def test_packages_import_in_one_order(texts: dict[str, str]) -> None:
     ("queend.log", "from .settings.model import Settings"), ("queend.postgres.session", "from ..services import peers"),
     ("queend.services.peers", "def later():\n    from ..control.app import Control"),
     ("queend.control.app", "from ..daemon.reload import reload"), ("queend.spark.link", "from .. import log, cli"),
-    ("queend.spark.link", "from ..settings.model import Settings")])
+    ("queend.spark.link", "from ..settings.model import Settings"), ("queend.client.link", "from .. import disk"),
+    ("queend.control.app", "from .. import client"), ("queend.cli.status", "from .. import client")])
 def test_a_planted_import_against_the_order_is_seen(texts: dict[str, str], module: str, line: str) -> None:
     planted = texts | {module: f"{texts[module]}\n{line}\n"}
     assert len(against(edges(planted)) - AGAINST) == 1

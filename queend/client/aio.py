@@ -1,0 +1,204 @@
+"""The client for asyncio, with the methods of Client."""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from . import push as pushing
+from . import settle as settling
+from .attempts import Backoff
+from .call import Call, Reply, Steps, encoded
+from .link import TLS, Settings, reply, was_sent
+from .message import DEFAULT, Message, Push, Scheduled, Stored
+from .pop import Start, pop
+from .settle import Messages, Settled, Verdict, verdicts
+from .stream import SILENT, AsyncStream, opening
+from .token import AsyncToken, awaited_text_of
+from .transaction import Operations
+
+Result = TypeVar("Result")
+
+
+class AsyncClient:
+    """A client of the server at `url`. token: a text, a File, or a function, also a coroutine
+    function, that is called for each request.
+
+    Times are in seconds. All methods raise Refused, Forbidden or Unauthorized if the server refuses the request, and
+    Unavailable if there is no answer until the deadline. The arguments are those of Settings."""
+
+    def __init__(self, url: str = "http://127.0.0.1:6632", *, token: AsyncToken = None, deadline: float = 30.0,
+                 timeout: float = 10.0, connections: int = 100, backoff: Backoff = Backoff(), tls: TLS = True):
+        self.settings = Settings(url, deadline, timeout, connections, backoff, tls)
+        self._token = token
+        self._http = httpx.AsyncClient(verify=tls, limits=self.settings.limits)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        await self.close()
+
+    async def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
+             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> Stored:
+        """Stores a message. The arguments are those of Push. Raises NotStored if the queue is full."""
+        return await self._run(pushing.push(Push(queue, data, partition, id, delay, at, traceparent)))
+
+    async def push_many(self, pushes: Iterable[Push]) -> list[Stored]:
+        """Stores messages with one request. Returns one result each, in order. Raises NotStored if the server stored
+        only some of them."""
+        return await self._run(pushing.push_many(pushes))
+
+    async def schedule(self, queue: str, data: Any, *, id: str, delay: float | None = None, at: datetime | None = None,
+                 partition: str | None = None) -> Scheduled:
+        """Stores a message that waits, by default in a partition of its own, named `id`. Returns its names, for
+        `cancel`."""
+        place = id if partition is None else partition
+        return await self._run(pushing.scheduled(Push(queue, data, place, id, delay, at)))
+
+    async def cancel(self, message: Scheduled) -> bool:
+        """Deletes a message, whether it was delivered or not. Returns whether the server had it; after a lost answer
+        False may also mean that the first attempt deleted it."""
+        return await self._run(pushing.cancel(message))
+
+    async def pop(self, queue: str, *, group: str | None = None, partition: str | None = None, batch: int | None = None,
+            partitions: int | None = None, wait: float = 0.0, lease: int | None = None, auto_ack: bool = False,
+            start: Start = None) -> list[Message]:
+        """Takes up to `batch` messages of up to `partitions` partitions, under one lease of `lease` seconds. wait: how
+        long the server waits for messages, 115 at most; auto_ack: messages are consumed with the delivery; start:
+        where a new group begins. Returns an empty list if there are none."""
+        return await self._run(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions,
+                                   wait=wait, lease=lease, auto_ack=auto_ack, start=start))
+
+    def stream(self, queue: str, *, group: str | None = None, partition: str | None = None, credit: int | None = None,
+               batch: int | None = None, partitions: int | None = None, lease: int | None = None,
+               auto_ack: bool = False, release: bool = False, heartbeat: int = 15, start: Start = None) -> AsyncStream:
+        """Opens a stream of messages, for `async with`. credit: messages that may be out without an acknowledgment;
+        release: the leases end with the stream; heartbeat: of a silent stream. A stream that breaks is opened again,
+        and raises Unavailable if that fails until the deadline."""
+        call = opening(queue, group=group, partition=partition, credit=credit, batch=batch, partitions=partitions,
+                       lease=lease, auto_ack=auto_ack, release=release, heartbeat=heartbeat, start=start)
+        return AsyncStream(lambda: self._opened(call, SILENT * heartbeat), self.settings.deadline)
+
+    async def ack(self, messages: Messages) -> None:
+        """Completes messages. Raises LeaseLost if some are delivered again instead; the others are completed."""
+        await self.settle(verdicts(messages, "completed"))
+
+    async def fail(self, messages: Messages, error: str | None = None, *, delay: float | None = None) -> list[Settled]:
+        """Has messages delivered again, after `delay`, and counts a failure. Without retries left they become dead
+        letters with this error."""
+        return await self.settle(verdicts(messages, "failed", error, delay))
+
+    async def retry(self, messages: Messages, *, delay: float | None = None) -> list[Settled]:
+        """Has messages delivered again, after `delay`, without counting a failure."""
+        return await self.settle(verdicts(messages, "retry", delay=delay))
+
+    async def dead(self, messages: Messages, error: str | None = None) -> list[Settled]:
+        """Makes messages dead letters."""
+        return await self.settle(verdicts(messages, "dlq", error))
+
+    async def settle(self, wanted: Sequence[Verdict]) -> list[Settled]:
+        """Hands in verdicts of any kind, with one request for each consumer group. Raises LeaseLost or NotSettled
+        if some were refused."""
+        return await self._run(settling.settle(wanted))
+
+    async def extend(self, message: Message, seconds: int) -> datetime:
+        """Makes the lease of a message, and of all that were delivered with it, end `seconds` from now, unless it ends
+        later anyway. Returns its end. Raises LeaseLost if it has ended."""
+        return await self._run(settling.extend(message, seconds))
+
+    def transaction(self, *, skip_duplicates: bool = False) -> AsyncTransaction:
+        """Returns a transaction for `async with`, whose block collects what to do. It takes effect at the end of the
+        block, or raises TransactionRefused; after an exception in the block it does nothing."""
+        return AsyncTransaction(self, skip_duplicates)
+
+    async def call(self, method: str, path: str, *, query: Mapping[str, str | int | bool | None] | None = None,
+             body: Any = None) -> Any:
+        """Requests any other route. Returns its JSON, or None. Only GET is repeated after a lost answer."""
+        sent = None if body is None else encoded(body)
+        reply = await self._send(Call(method, path, query or {}, sent, method == "GET"))
+        return reply.checked().json if reply.body else None
+
+    async def _run(self, steps: Steps[Result]) -> Result:
+        """Carries out an operation."""
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send((await self._send(call)).checked(call.accept))
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+    async def _send(self, call: Call) -> Reply:
+        """Sends a request, again if need be, and returns its answer."""
+        attempts = self.settings.attempts(call, time.monotonic())
+        renewed = False
+        while True:
+            token = await awaited_text_of(self._token)
+            request = self.settings.request(self._http, call, token, attempts.seconds(time.monotonic()))
+            pause: float | None
+            try:
+                answer = reply(await self._http.send(request), attempts.may_be_done)
+            except httpx.RequestError as error:
+                pause = attempts.failed(time.monotonic(), error, was_sent(error))
+            else:
+                if answer.status == 401 and not renewed and await awaited_text_of(self._token) != token:
+                    renewed = True      # it was replaced on the way
+                    continue
+                pause = attempts.answered(time.monotonic(), answer)
+                if pause is None:
+                    return answer
+            await asyncio.sleep(pause)
+
+    @asynccontextmanager
+    async def _opened(self, call: Call, quiet: float) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        """Opens a stream and gives its pieces. quiet: seconds after which a silent one is broken."""
+        attempts = self.settings.attempts(call, time.monotonic())
+        while True:
+            request = self.settings.request(self._http, call, await awaited_text_of(self._token), self.settings.timeout,
+                                            quiet)
+            try:
+                answer = await self._http.send(request, stream=True)
+            except httpx.RequestError as error:
+                await asyncio.sleep(attempts.failed(time.monotonic(), error, was_sent(error)))
+                continue
+            try:
+                if answer.status_code == 200:
+                    yield answer.aiter_bytes()
+                    return
+                await answer.aread()
+            finally:
+                await answer.aclose()
+            found = reply(answer, False)
+            pause = attempts.answered(time.monotonic(), found)
+            if pause is None:
+                found.checked()
+                return
+            await asyncio.sleep(pause)
+
+
+class AsyncTransaction(Operations):
+    """A transaction of an AsyncClient."""
+
+    def __init__(self, client: AsyncClient, skip_duplicates: bool):
+        super().__init__(skip_duplicates)
+        self._client = client
+
+    async def __aenter__(self) -> AsyncTransaction:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        if kind is None:
+            await self._client._run(self.commit())

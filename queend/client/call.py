@@ -1,0 +1,109 @@
+"""A request and its answer, without I/O."""
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from .errors import BadAnswer, Forbidden, Refused, Unauthorized
+
+Result = TypeVar("Result")
+Query = Mapping[str, "str | int | bool | None"]
+# Answers after which the same request may be sent again: the server, or a proxy in front of it, is busy or away.
+BUSY = frozenset({408, 429, 502, 503, 504})
+# The answers among these that say for sure that nothing was done.
+UNTOUCHED = frozenset({408, 429})
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request. path: with names escaped; body: JSON, None for none; repeat: whether it may be sent again although an
+    earlier attempt may have taken effect; patience: seconds that the server may take for the answer beyond the usual
+    time; doubt: words by which a 503 of queend says that nobody knows whether the request was done, and without which
+    nothing was; empty: any 503 may mean that; accept: statuses of errors that are no error for this call."""
+
+    method: str
+    path: str
+    query: Query = field(default_factory=dict)
+    body: bytes | None = None
+    repeat: bool = True
+    patience: float = 0.0
+    doubt: str = ""
+    accept: tuple[int, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The query as texts, without members that are None."""
+        return {name: str(value).lower() if isinstance(value, bool) else str(value)
+                for name, value in self.query.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. headers: names in lower case; repeated: an earlier attempt may have taken effect."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    repeated: bool = False
+
+    @property
+    def json(self) -> Any:
+        """The body. Raises BadAnswer if it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise BadAnswer(f"the answer is no JSON (status {self.status}): {self.body[:200]!r}") from None
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the server asks to wait; 0 if it says nothing that is a number."""
+        try:
+            return max(0.0, float(self.headers.get("retry-after", "")))
+        except ValueError:
+            return 0.0
+
+    def untouched(self, doubt: str) -> bool:
+        """Whether the answer, one of BUSY, says for sure that nothing was done. doubt: that of the call."""
+        if self.status != 503 or not doubt:
+            return self.status in UNTOUCHED
+        try:
+            body = json.loads(self.body)
+        except ValueError:      # of a proxy
+            return False
+        return isinstance(body, dict) and "error" in body and doubt not in str(body["error"])
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """The error of a refusal, and its code."""
+        try:
+            body = json.loads(self.body)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            return f"status {self.status}: {self.body[:200]!r}", ""
+        return str(body.get("error", f"status {self.status}")), str(body.get("code", ""))
+
+    def checked(self, accept: tuple[int, ...] = ()) -> Reply:
+        """Returns itself if it is a success, or of a status to accept. Raises Unauthorized, Forbidden or Refused."""
+        if self.status < 300 or self.status in accept:
+            return self
+        error, code = self.told
+        kind = {401: Unauthorized, 403: Forbidden}.get(self.status, Refused)
+        raise kind(error, self.status, code)
+
+
+# One operation: yields requests, is sent their answers, which are successes, and returns what the caller asked for.
+Steps = Generator[Call, Reply, Result]
+
+
+def encoded(value: Any) -> bytes:
+    """Returns a value as JSON. Raises TypeError or ValueError for a value that JSON cannot hold."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def escaped(name: str) -> str:
+    """Returns a name as a segment of a path, also one that would mean a folder."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")

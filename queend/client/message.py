@@ -1,0 +1,159 @@
+"""Messages, and what a push of them answers."""
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+QUEUE_MODE = "__QUEUE_MODE__"
+DEFAULT = "Default"
+
+
+@dataclass(frozen=True)
+class Push:
+    """A message to be stored. data: what JSON can hold; partition: messages of one partition keep their order; id: its
+    transactionId, by which the partition recognises a duplicate, made here if it is not given; delay: seconds until it
+    may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at."""
+
+    queue: str
+    data: Any
+    partition: str = DEFAULT
+    id: str | None = None
+    delay: float | None = None
+    at: datetime | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+    def item(self) -> dict[str, Any]:
+        """Returns the item of a request, with an id. Raises ValueError for a delivery time that is not possible."""
+        item: dict[str, Any] = {"queue": self.queue, "partition": self.partition, "payload": self.data,
+                                "transactionId": made_id() if self.id is None else self.id}
+        if self.delay is not None and self.at is not None:
+            raise ValueError("a message has a delay or a moment (at), not both")
+        if self.delay is not None:
+            item["delayMs"] = milliseconds(self.delay)
+        if self.at is not None:
+            if self.at.tzinfo is None:
+                raise ValueError(f"the moment {self.at.isoformat()} has no time zone")
+            item["deliverAt"] = self.at.isoformat()
+        if self.traceparent is not None:
+            item["traceparent"] = self.traceparent
+        if self.tracestate is not None:
+            item["tracestate"] = self.tracestate
+        return item
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What became of a pushed message. status: `queued`; `buffered` (on the server's disk, until its database is back);
+    `duplicate`: the partition holds a message with this id; `duplicate_of_deleted`: it held one; `failed`, with
+    `error`. message_id and partition_id are None unless it is in the database."""
+
+    queue: str
+    partition: str
+    id: str
+    status: str
+    message_id: str | None = None
+    partition_id: str | None = None
+    error: str | None = None
+
+    @property
+    def new(self) -> bool:
+        """Whether this push stored it."""
+        return self.status in ("queued", "buffered")
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A message that waits for its moment, by its names. Without a partition it has one of its own, named like it, so
+    that it holds back no other message."""
+
+    queue: str
+    id: str
+    partition: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.partition:
+            object.__setattr__(self, "partition", self.id)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The message that a redriven one was at first."""
+
+    queue: str
+    partition: str
+    id: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """A delivered message. id: its transactionId; lease: the id of its lease, empty with auto_ack; group: None for the
+    queue mode; attempt: 1 at the first delivery; key: an id that stays the same after a redrive, for what must be done
+    once."""
+
+    queue: str
+    partition: str
+    id: str
+    data: Any
+    group: str | None
+    attempt: int
+    offset: int
+    lease: str
+    partition_id: str
+    message_id: str
+    created_at: datetime
+    deliver_at: datetime | None = None
+    origin: Origin | None = None
+    producer: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    cloud_event: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> str:
+        return self.origin.id if self.origin else self.id
+
+
+def message(item: Mapping[str, Any], queue: str = "", partition: str = "", group: str | None = None) -> Message:
+    """Returns the message that an element of an answer describes. The others: for what the element does not say."""
+    named = item.get("consumerGroup") or group
+    data = item["data"]
+    if item.get("dataEncoding") == "base64":
+        data = base64.b64decode(data)
+    origin = Origin(item["originQueue"], item["originPartition"], item["originTransactionId"], item["originOffset"]) \
+        if item.get("originTransactionId") is not None else None
+    due = item.get("deliverAt")
+    return Message(
+        queue=item.get("queue", queue), partition=item.get("partition", partition), id=item["transactionId"], data=data,
+        group=None if named == QUEUE_MODE else named, attempt=item["deliveryAttempt"], offset=item["offset"],
+        lease=item.get("leaseId") or "", partition_id=item["partitionId"], message_id=item["id"],
+        created_at=moment(item["createdAt"]), deliver_at=moment(due) if due else None, origin=origin,
+        producer=item.get("producerSub"), traceparent=item.get("traceparent"), tracestate=item.get("tracestate"),
+        cloud_event=item.get("cloudEvent"))
+
+
+def moment(text: str) -> datetime:
+    """Returns the time that an answer names."""
+    return datetime.fromisoformat(text)
+
+
+def made_id() -> str:
+    """Returns a UUID of version 7. The server finds duplicates of such ids most cheaply, because they grow with
+    time."""
+    bits = int(time.time() * 1000) << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=bits))
+
+
+def milliseconds(seconds: float) -> int:
+    """Returns a delay in milliseconds, rounded up. Raises ValueError below 0."""
+    if not seconds >= 0:
+        raise ValueError(f"a delay of {seconds} s is not possible")
+    whole = int(seconds * 1000)
+    return whole if whole >= seconds * 1000 else whole + 1
