@@ -52,7 +52,7 @@ class Attempts:
         if reply.status not in BUSY:
             return None
         self.may_be_done |= not reply.untouched(self.call.doubt)
-        return self._pause(now, reply.told[0], reply.retry_after, None)
+        return self._pause(now, reply.refusal[0], reply.retry_after, None)
 
     def _pause(self, now: float, text: str, asked: float, cause: Exception | None) -> float:
         pause = self.backoff.pause(self.failures, self.chance())

@@ -21,8 +21,8 @@ UNTOUCHED = frozenset({408, 429})
 class Call:
     """A request. path: with names escaped; body: JSON, None for none; repeat: whether it may be sent again although an
     earlier attempt may have taken effect; patience: seconds that the server may take for the answer beyond the usual
-    time; doubt: words by which a 503 of queend says that nobody knows whether the request was done, and without which
-    nothing was; empty: any 503 may mean that; accept: statuses of errors that are no error for this call."""
+    time; doubt: words by which a 503 of queend says that the request may have been done, and without which nothing was
+    (if this is empty, any 503 may mean that); accept: statuses of errors that are no error for this call."""
 
     method: str
     path: str
@@ -76,7 +76,7 @@ class Reply:
         return isinstance(body, dict) and "error" in body and doubt not in str(body["error"])
 
     @property
-    def told(self) -> tuple[str, str]:
+    def refusal(self) -> tuple[str, str]:
         """The error of a refusal, and its code."""
         try:
             body = json.loads(self.body)
@@ -90,7 +90,7 @@ class Reply:
         """Returns itself if it is a success, or of a status to accept. Raises Unauthorized, Forbidden or Refused."""
         if self.status < 300 or self.status in accept:
             return self
-        error, code = self.told
+        error, code = self.refusal
         kind = {401: Unauthorized, 403: Forbidden}.get(self.status, Refused)
         raise kind(error, self.status, code)
 

@@ -33,7 +33,7 @@ class Settings:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"the URL {self.url!r} is none like http://host:6632")
+            raise ValueError(f"the URL {self.url!r} does not have the form http://host:6632")
         if not self.deadline > 0 or not self.timeout > 0 or self.connections < 1:
             raise ValueError("deadline, timeout and connections must be above 0")
 

@@ -177,7 +177,7 @@ class Retention(Running):
                              [KINDS[word] for word in removed], list(removed.values()))
 
     async def _end_leases(self) -> None:
-        """Ends leases that hold none but removed messages. Goes on where a pass failed."""
+        """Ends leases that hold only removed messages. Goes on where a pass failed."""
         if self._emptied:
             await self._step("SELECT queend.leases_moot(%s::int[])", list(self._emptied))
             self._emptied.clear()

@@ -33,7 +33,8 @@ SELECT queue, name, count(*) AS partitions, greatest((queend.now_us() - min(sinc
 COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
 LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
                coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
-# Counts of the last complete minute, levels of the newest. Minutes to come are there once the clock was set back.
+# Counts of the last complete minute, levels of the newest. After the clock was set back, the table has minutes of
+# the future: they are left out.
 BY_WORKER = f"""
 SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {COUNTED},
        greatest((queend.now_us() - m.seen_at) / 1000000, 0) AS age,

@@ -67,7 +67,7 @@ SELECT coalesce(sum(f.total), 0)::bigint AS total, coalesce(sum(f.pending), 0)::
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
  FROM queend.partition_figures(%s) AS f"""
 
-# retain passes over a partition that another session holds: it is waited for here.
+# queend.retain skips partitions that another session has locked. These statements wait for their locks before.
 HOLD = "SELECT q.id FROM queend.queues q WHERE q.id = %s FOR NO KEY UPDATE"
 HOLD_PARTITIONS = """SELECT count(*) FROM (SELECT FROM queend.partitions p WHERE p.queue_id = %s AND p.id > %s
      ORDER BY p.id LIMIT %s FOR NO KEY UPDATE) AS held"""
@@ -192,7 +192,7 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
 
 
 async def _clear(request: Request, queue: int, after: int, partitions: int, now: int) -> tuple[int, int | None, int]:
-    """Clears some of the partitions behind `after` in one transaction, with leases that hold none but removed messages.
+    """Clears some of the partitions behind `after` in one transaction, with leases that hold only removed messages.
     Returns how many messages were removed, the partition to go on behind (None at the end) and how many leases ended.
     Waits for those that hold one of the partitions. Locks the queue, then the partitions, then cursors."""
     async with (request.app.state.control.pool.connection() as connection, connection.transaction(),
