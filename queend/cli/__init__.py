@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("token", "Create and inspect tokens: mint, inspect."),
         "completion": ("completion", "Print a shell completion script for commands, options and names of queues, "
                                      "groups and contexts."),
+        "worker": ("worker", "Run the workers of a Python program (docs/client.md)."),
         "spark": ("spark", "Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },
 }

@@ -1,8 +1,9 @@
-"""A client of queend: `from queend.client import Client` or `AsyncClient` (docs/client.md).
+"""A client of queend: `from queend.client import Client`, `AsyncClient`, or `App` for workers (docs/client.md).
 
 It imports httpx and the standard library alone."""
 from .aio import AsyncClient, AsyncTransaction
 from .attempts import Backoff
+from .context import BatchContext, Context
 from .errors import (
     BadAnswer,
     Forbidden,
@@ -16,12 +17,15 @@ from .errors import (
     Unavailable,
 )
 from .message import Message, Origin, Push, Scheduled, Stored
+from .outcome import Dead, Later, Skip
 from .settle import Settled, Verdict
 from .sync import Client, Transaction
 from .token import File
+from .worker import App, Worker
 
 __all__ = [
-    "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "Client", "File", "Forbidden", "LeaseLost", "Message",
-    "NotSettled", "NotStored", "Origin", "Push", "QueendError", "Refused", "Scheduled", "Settled", "Stored",
-    "Transaction", "TransactionRefused", "Unauthorized", "Unavailable", "Verdict",
+    "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "Client", "Context", "Dead",
+    "File", "Forbidden", "Later", "LeaseLost", "Message", "NotSettled", "NotStored", "Origin", "Push", "QueendError",
+    "Refused", "Scheduled", "Settled", "Skip", "Stored", "Transaction", "TransactionRefused", "Unauthorized",
+    "Unavailable", "Verdict", "Worker",
 ]

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .call import encoded
+
 QUEUE_MODE = "__QUEUE_MODE__"
 DEFAULT = "Default"
 
@@ -28,6 +30,10 @@ class Push:
     at: datetime | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+
+    def checked(self) -> None:
+        """Raises ValueError or TypeError if it cannot be stored."""
+        encoded(self.item())
 
     def item(self) -> dict[str, Any]:
         """Returns the item of a request, with an id. Raises ValueError for a delivery time that is not possible."""

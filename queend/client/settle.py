@@ -59,9 +59,9 @@ def verdicts(messages: Messages, status: Status, error: str | None = None,
     return [Verdict(message, status, error, delay) for message in found]
 
 
-def settle(wanted: Sequence[Verdict]) -> Steps[list[Settled]]:
+def settle(wanted: Sequence[Verdict], doubted: bool = False) -> Steps[list[Settled]]:
     """Hands in verdicts, in one request for each consumer group. Returns their results, in order. Raises LeaseLost or
-    NotSettled if some were refused.
+    NotSettled if some were refused. doubted: an earlier call may have handed them in, because its answer was lost.
 
     If an answer was lost, an earlier attempt may have ended the lease with the same verdicts. Then `completed` is asked
     for once more without the lease: the server confirms it if the message is done, completes it if another consumer
@@ -70,10 +70,10 @@ def settle(wanted: Sequence[Verdict]) -> Steps[list[Settled]]:
     if not wanted:
         return []
     found, repeated = yield from _settle(wanted, lease=True)
-    if repeated:
-        doubted = [place for place, one in enumerate(found) if one.error and one.error.startswith(LEASE_ENDED)]
-        done = [place for place in doubted if found[place].verdict.status == "completed"]
-        for place in doubted:
+    if repeated or doubted:
+        ended = [place for place, one in enumerate(found) if one.error and one.error.startswith(LEASE_ENDED)]
+        done = [place for place in ended if found[place].verdict.status == "completed"]
+        for place in ended:
             found[place] = Settled(found[place].verdict, released=True)
         if done:
             again, _ = yield from _settle([wanted[place] for place in done], lease=False)

@@ -1,0 +1,69 @@
+"""What a handler gets beside its message."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from .message import DEFAULT, Message, Push
+from .settle import Verdict
+
+
+class Context:
+    """Collects what a handler stores. `lost`: the lease has ended, so the message goes to another consumer, and what
+    the handler does from now on counts for nothing here; `stopping`: the worker is being stopped. Handlers in threads
+    look at both; coroutines are cancelled."""
+
+    def __init__(self, stopping: Callable[[], bool] = lambda: False) -> None:
+        self.pushes: list[Push] = []
+        self.lost = False
+        self._stopping = stopping
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping()
+
+    def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
+             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> None:
+        """Stores a message in the transaction that acknowledges the handler's. If its partition holds `id` already, the
+        message is left out. Raises ValueError or TypeError at once for what cannot be stored."""
+        push = Push(queue, data, partition, id, delay, at, traceparent)
+        push.checked()
+        self.pushes.append(push)
+
+
+class BatchContext(Context):
+    """The context of a handler of batches, which may say what becomes of single messages. All others are completed."""
+
+    def __init__(self, messages: Sequence[Message], stopping: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(stopping)
+        self._messages = list(messages)
+        self._verdicts: dict[int, Verdict] = {}
+
+    def fail(self, message: Message, error: str) -> None:
+        """Counts a failure of a message and has it delivered again, or makes it a dead letter."""
+        self._decide(Verdict(message, "failed", error))
+
+    def later(self, message: Message, seconds: float = 0.0) -> None:
+        """Has a message delivered again after so many seconds."""
+        self._decide(Verdict(message, "retry", delay=seconds))
+
+    def dead(self, message: Message, error: str) -> None:
+        """Makes a message a dead letter."""
+        self._decide(Verdict(message, "dlq", error))
+
+    @property
+    def completed(self) -> list[Message]:
+        """The messages for which nothing else was said."""
+        return [message for message in self._messages if id(message) not in self._verdicts]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What was said, in the order of the messages."""
+        return [self._verdicts[id(message)] for message in self._messages if id(message) in self._verdicts]
+
+    def _decide(self, verdict: Verdict) -> None:
+        if not any(message is verdict.message for message in self._messages):
+            raise ValueError(f"message {verdict.message.id!r} is not of this batch")
+        verdict.item()      # raises for a delay that is not possible
+        self._verdicts[id(verdict.message)] = verdict

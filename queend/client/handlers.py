@@ -1,0 +1,80 @@
+"""Where handlers run: coroutines in the event loop of the program, functions in threads, and neither in the loop that
+keeps their leases."""
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Union
+
+from .context import Context
+
+Handler = Callable[..., Union[Awaitable[None], None]]
+
+
+class Handlers:
+    """Calls handlers from another loop. loop: that of coroutines."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+
+    def call(self, handler: Handler, arguments: tuple[Any, ...], context: Context) -> asyncio.Future[None]:
+        """Begins a call and returns its result as a future of the caller's loop. To cancel it cancels a coroutine; a
+        function in a thread goes on, and its result counts for nothing."""
+        if takes_context(handler, len(arguments)):
+            arguments = (*arguments, context)
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
+            return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(handler, arguments), self._loop))
+        return _in_thread(handler, arguments)
+
+
+async def _awaited(handler: Handler, arguments: tuple[Any, ...]) -> None:
+    try:
+        result = handler(*arguments)
+        if result is not None:
+            await result
+    except (KeyboardInterrupt, SystemExit) as error:     # of the handler, and not meant for the loop
+        raise RuntimeError(f"the handler raised {error!r}") from error
+
+
+def _in_thread(handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    variables = contextvars.copy_context()
+
+    def told(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:
+            future.set_exception(RuntimeError(f"the handler raised {error!r}"))
+
+    def body() -> None:
+        caught: BaseException | None = None
+        try:
+            variables.run(handler, *arguments)
+        except BaseException as error:
+            caught = error
+        try:
+            loop.call_soon_threadsafe(told, caught)
+        except RuntimeError:        # the worker has ended without waiting for this thread
+            pass
+
+    threading.Thread(target=body, name=f"queend-{getattr(handler, '__name__', 'handler')}", daemon=True).start()
+    return future
+
+
+def takes_context(handler: Handler, arguments: int) -> bool:
+    """Whether a handler has a parameter for a context behind its other arguments."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except ValueError:
+        return False
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return True
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters) > arguments

@@ -1,0 +1,118 @@
+"""Workers: which handler gets the messages of which queue, and how."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .aio import AsyncClient
+from .attempts import Backoff
+from .handlers import Handler
+from .link import TLS
+from .pop import Start
+from .run import Run
+from .token import AsyncToken, File
+
+Decorated = TypeVar("Decorated", bound=Handler)
+URL = "http://127.0.0.1:6632"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A handler and how it is fed; the members are the arguments of App.worker."""
+
+    name: str
+    queue: str
+    handler: Handler
+    group: str | None
+    concurrency: int
+    lease: int
+    batch: int | None
+    partitions: int | None
+    prefetch: int
+    poll: float
+    backoff: Backoff | None
+    dead: tuple[type[Exception], ...]
+    on_dead: Handler | None
+    start: Start
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "lease", "prefetch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.batch is not None and self.batch < 1:
+            raise ValueError("batch must be at least 1")
+
+
+class App:
+    """Workers of a program. url and token: by default those of QUEEND_URL and of QUEEND_TOKEN or QUEEND_TOKEN_FILE;
+    deadline, timeout and tls: those of AsyncClient; lifespan: an asynchronous context manager, entered before the first
+    message and left after the last one, in the event loop of the handlers."""
+
+    def __init__(self, url: str | None = None, *, token: AsyncToken = None, deadline: float = 30.0,
+                 timeout: float = 10.0, tls: TLS = True,
+                 lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None):
+        self.workers: list[Worker] = []
+        self.lifespan = lifespan
+        self._url, self._token = url, token
+        self._deadline, self._timeout, self._tls = deadline, timeout, tls
+
+    def worker(self, queue: str, *, group: str | None = None, concurrency: int = 1, lease: int = 30,
+               batch: int | None = None, partitions: int | None = None, prefetch: int = 10, poll: float = 3.0,
+               backoff: Backoff | None = None, dead: Iterable[type[Exception]] = (), on_dead: Handler | None = None,
+               start: Start = None, name: str | None = None) -> Callable[[Decorated], Decorated]:
+        """Decorates a handler of the messages of a queue: a function, which runs in a thread, or a coroutine function.
+        It takes the message, and a Context if it has a second parameter.
+
+        group: consumer group; concurrency: most partitions, or batches, that are handled at once; the messages of a
+        partition are handled one after another; lease: seconds after which others get the messages if this process
+        dies: while it lives, leases are extended; batch: the handler gets a list of up to so many messages, of up to
+        `partitions` partitions, and a BatchContext; prefetch: messages that one request brings at most, without batch;
+        poll: seconds that a request waits for messages, which is how long an idle worker takes to stop; backoff: pauses
+        between failures of a message, instead of the queue's; dead: exceptions that make a message a dead letter;
+        on_dead: called with message, error and a Context when a message became a dead letter here; start: where a new
+        group begins; name: by default that of the handler."""
+        def decorated(handler: Decorated) -> Decorated:
+            called = name or str(getattr(handler, "__name__", queue))
+            if any(one.name == called for one in self.workers):
+                raise ValueError(f"there are two workers named {called!r}: give one of them a name")
+            self.workers.append(Worker(called, queue, handler, group, concurrency, lease, batch, partitions, prefetch,
+                                       poll, backoff, tuple(dead), on_dead, start))
+            return handler
+        return decorated
+
+    def client(self, connections: int = 100, url: str | None = None) -> AsyncClient:
+        """Returns a client of the app's server. connections: most that are open at once; url: another server."""
+        token = self._token
+        if token is None:
+            token = os.environ.get("QUEEND_TOKEN") or None
+        if token is None and (path := os.environ.get("QUEEND_TOKEN_FILE")):
+            token = File(path)
+        server = url or self._url or os.environ.get("QUEEND_URL") or URL
+        return AsyncClient(server, token=token, deadline=self._deadline, timeout=self._timeout,
+                           connections=connections, tls=self._tls)
+
+    def chosen(self, only: Iterable[str] = ()) -> list[Worker]:
+        """Returns the workers with these names, or all. Raises ValueError for an unknown name, or if there are none."""
+        names, known = list(only), {worker.name: worker for worker in self.workers}
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"there is no worker {unknown[0]!r}; workers are: {', '.join(known) or 'none'}")
+        if not known:
+            raise ValueError("the app has no workers")
+        return [known[name] for name in names] if names else self.workers
+
+    def run(self, *only: str, grace: float = 25.0, signals: bool = True) -> int:
+        """Runs the workers with these names, or all, until SIGTERM or SIGINT. Then no more messages are taken, handlers
+        have `grace` seconds to end, and what was not handled is given back. A second signal ends the grace. Returns 0,
+        or 1 if the server refused the first request of a worker or handlers were cut off. signals: whether to handle
+        them, which only the main thread can."""
+        return Run(self, only, grace).run(signals)
+
+    @contextmanager
+    def running(self, *only: str, grace: float = 25.0, url: str | None = None) -> Iterator[None]:
+        """Runs workers in a thread while the block runs, and stops them at its end. url: a server instead of the
+        app's, for tests."""
+        with Run(self, only, grace, url=url).in_thread():
+            yield
