@@ -15,7 +15,7 @@ from . import push as pushing
 from . import settle as settling
 from .attempts import Backoff
 from .call import Call, Reply, Steps, encoded
-from .link import TLS, Settings, reply, was_sent
+from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
 from .pop import Start, pop
 from .settle import Messages, Settled, Verdict, verdicts
@@ -27,17 +27,23 @@ Result = TypeVar("Result")
 
 
 class AsyncClient:
-    """A client of the server at `url`. token: a text, a File, or a function, also a coroutine
+    """A client of the server at `url`, or of one of several. token: a text, a File, or a function, also a coroutine
     function, that is called for each request.
 
     Times are in seconds. All methods raise Refused, Forbidden or Unauthorized if the server refuses the request, and
     Unavailable if there is no answer until the deadline. The arguments are those of Settings."""
 
-    def __init__(self, url: str = "http://127.0.0.1:6632", *, token: AsyncToken = None, deadline: float = 30.0,
+    def __init__(self, url: URLs = "http://127.0.0.1:6632", *, token: AsyncToken = None, deadline: float = 30.0,
                  timeout: float = 10.0, connections: int = 100, backoff: Backoff = Backoff(), tls: TLS = True):
         self.settings = Settings(url, deadline, timeout, connections, backoff, tls)
+        self._servers = Servers(self.settings.urls)
         self._token = token
         self._http = httpx.AsyncClient(verify=tls, limits=self.settings.limits)
+
+    @property
+    def server(self) -> str:
+        """The URL that requests go to."""
+        return self._servers.url
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -145,9 +151,10 @@ class AsyncClient:
         attempts = self.settings.attempts(call, time.monotonic())
         renewed = False
         while True:
-            token = await awaited_text_of(self._token)
-            request = self.settings.request(self._http, call, token, attempts.seconds(time.monotonic()))
+            url, token = self._servers.url, await awaited_text_of(self._token)
+            request = self.settings.request(self._http, url, call, token, attempts.seconds(time.monotonic()))
             pause: float | None
+            status: int | None = None
             try:
                 answer = reply(await self._http.send(request), attempts.may_be_done)
             except httpx.RequestError as error:
@@ -159,6 +166,8 @@ class AsyncClient:
                 pause = attempts.answered(time.monotonic(), answer)
                 if pause is None:
                     return answer
+                status = answer.status
+            self._servers.failed(url, status)
             await asyncio.sleep(pause)
 
     @asynccontextmanager
@@ -166,11 +175,12 @@ class AsyncClient:
         """Opens a stream and gives its pieces. quiet: seconds after which a silent one is broken."""
         attempts = self.settings.attempts(call, time.monotonic())
         while True:
-            request = self.settings.request(self._http, call, await awaited_text_of(self._token), self.settings.timeout,
-                                            quiet)
+            url, token = self._servers.url, await awaited_text_of(self._token)
+            request = self.settings.request(self._http, url, call, token, self.settings.timeout, quiet)
             try:
                 answer = await self._http.send(request, stream=True)
             except httpx.RequestError as error:
+                self._servers.failed(url)
                 await asyncio.sleep(attempts.failed(time.monotonic(), error, was_sent(error)))
                 continue
             try:
@@ -185,6 +195,7 @@ class AsyncClient:
             if pause is None:
                 found.checked()
                 return
+            self._servers.failed(url, found.status)
             await asyncio.sleep(pause)
 
 

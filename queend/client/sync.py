@@ -14,7 +14,7 @@ from . import push as pushing
 from . import settle as settling
 from .attempts import Backoff
 from .call import Call, Reply, Steps, encoded
-from .link import TLS, Settings, reply, was_sent
+from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
 from .pop import Start, pop
 from .settle import Messages, Settled, Verdict, verdicts
@@ -26,16 +26,23 @@ Result = TypeVar("Result")
 
 
 class Client:
-    """A client of the server at `url`. token: a text, a File, or a function that is called for each request.
+    """A client of the server at `url`, or of one of several. token: a text, a File, or a function that is called for
+    each request.
 
     Times are in seconds. All methods raise Refused, Forbidden or Unauthorized if the server refuses the request, and
     Unavailable if there is no answer until the deadline. The arguments are those of Settings."""
 
-    def __init__(self, url: str = "http://127.0.0.1:6632", *, token: Token = None, deadline: float = 30.0,
+    def __init__(self, url: URLs = "http://127.0.0.1:6632", *, token: Token = None, deadline: float = 30.0,
                  timeout: float = 10.0, connections: int = 100, backoff: Backoff = Backoff(), tls: TLS = True):
         self.settings = Settings(url, deadline, timeout, connections, backoff, tls)
+        self._servers = Servers(self.settings.urls)
         self._token = token
         self._http = httpx.Client(verify=tls, limits=self.settings.limits)
+
+    @property
+    def server(self) -> str:
+        """The URL that requests go to."""
+        return self._servers.url
 
     def close(self) -> None:
         """Closes all connections."""
@@ -143,9 +150,10 @@ class Client:
         attempts = self.settings.attempts(call, time.monotonic())
         renewed = False
         while True:
-            token = text_of(self._token)
-            request = self.settings.request(self._http, call, token, attempts.seconds(time.monotonic()))
+            url, token = self._servers.url, text_of(self._token)
+            request = self.settings.request(self._http, url, call, token, attempts.seconds(time.monotonic()))
             pause: float | None
+            status: int | None = None
             try:
                 answer = reply(self._http.send(request), attempts.may_be_done)
             except httpx.RequestError as error:
@@ -157,6 +165,8 @@ class Client:
                 pause = attempts.answered(time.monotonic(), answer)
                 if pause is None:
                     return answer
+                status = answer.status
+            self._servers.failed(url, status)
             time.sleep(pause)
 
     @contextmanager
@@ -164,11 +174,12 @@ class Client:
         """Opens a stream and gives its pieces. quiet: seconds after which a silent one is broken."""
         attempts = self.settings.attempts(call, time.monotonic())
         while True:
-            request = self.settings.request(self._http, call, text_of(self._token), self.settings.timeout,
-                                            quiet)
+            url, token = self._servers.url, text_of(self._token)
+            request = self.settings.request(self._http, url, call, token, self.settings.timeout, quiet)
             try:
                 answer = self._http.send(request, stream=True)
             except httpx.RequestError as error:
+                self._servers.failed(url)
                 time.sleep(attempts.failed(time.monotonic(), error, was_sent(error)))
                 continue
             try:
@@ -183,6 +194,7 @@ class Client:
             if pause is None:
                 found.checked()
                 return
+            self._servers.failed(url, found.status)
             time.sleep(pause)
 
 

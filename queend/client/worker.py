@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .aio import AsyncClient
 from .attempts import Backoff
 from .handlers import Handler
-from .link import TLS
+from .link import TLS, URLs
 from .pop import Start
 from .run import Run
 from .token import AsyncToken, File
@@ -51,7 +51,7 @@ class App:
     deadline, timeout and tls: those of AsyncClient; lifespan: an asynchronous context manager, entered before the first
     message and left after the last one, in the event loop of the handlers."""
 
-    def __init__(self, url: str | None = None, *, token: AsyncToken = None, deadline: float = 30.0,
+    def __init__(self, url: URLs | None = None, *, token: AsyncToken = None, deadline: float = 30.0,
                  timeout: float = 10.0, tls: TLS = True,
                  lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None):
         self.workers: list[Worker] = []
@@ -83,7 +83,7 @@ class App:
             return handler
         return decorated
 
-    def client(self, connections: int = 100, url: str | None = None) -> AsyncClient:
+    def client(self, connections: int = 100, url: URLs | None = None) -> AsyncClient:
         """Returns a client of the app's server. connections: most that are open at once; url: another server."""
         token = self._token
         if token is None:

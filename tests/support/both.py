@@ -35,6 +35,10 @@ class Waiting:
         method = getattr(self.inner, name)
         return lambda *arguments, **more: self.wait(method(*arguments, **more))
 
+    @property
+    def server(self) -> str:
+        return self.inner.server
+
     def close(self) -> None:
         self.wait(self.inner.close())
         self._stop()
