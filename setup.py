@@ -117,6 +117,7 @@ setup(
     packages=python_packages + sql_names,
     package_dir=sql_dirs,
     package_data={"queend": ["dashboard/*", "dashboard/assets/*"], "queend.client": ["py.typed"],
+                  "queend.testing": ["py.typed"],
                   **{name: ["*.sql"] for name in sql_names}},
     # where the units lie after an installation: PREFIX/share/queend
     data_files=[("share/queend/systemd", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "systemd").iterdir()))],

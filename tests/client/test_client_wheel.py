@@ -1,0 +1,53 @@
+"""The wheel of the client alone: what is in it, and that a program needs nothing else but httpx."""
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import httpx
+import pytest
+from support.daemon import Daemon
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from queend.client import Client
+with Client(sys.argv[1]) as client:
+    client.push("wheel", {"n": 7})
+    (message,) = client.pop("wheel")
+    client.ack(message)
+assert not [name for name in sys.modules if name.startswith("queend.") and not name.startswith("queend.client")]
+print(message.data)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made in a copy of what it is made from: setuptools leaves files beside its sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT / "clients/python", folder / "clients/python")
+    shutil.copytree(ROOT / "queend/client", folder / "queend/client", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "queend/__init__.py", folder / "queend")
+    page = (ROOT / "clients/python/README.md").read_text()
+    (command,) = re.findall(r"^pip (wheel .*)$", page, re.M)
+    subprocess.run([sys.executable, "-m", "pip", *command.split(), "--no-build-isolation"], cwd=folder, check=True)
+    (made,) = folder.glob("dist/*.whl")
+    return made
+
+
+def test_it_holds_the_client_alone(wheel: Path) -> None:
+    assert wheel.name.startswith("queend_client-") and wheel.name.endswith("-py3-none-any.whl")
+    files = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert files == {f"queend/client/{path.name}" for path in (ROOT / "queend/client").iterdir() if path.is_file()}
+
+
+def test_a_program_with_the_wheel(wheel: Path, daemon: Daemon, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", PROGRAM, daemon.url, str(tmp_path),
+                           str(Path(httpx.__file__).parents[1])], capture_output=True, text=True)
+    assert done.stdout.strip() == "{'n': 7}", done.stderr
