@@ -59,24 +59,24 @@ class AsyncClient:
     async def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
              delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> Stored:
         """Stores a message. The arguments are those of Push. Raises NotStored if the queue is full."""
-        return await self._run(pushing.push(Push(queue, data, partition, id, delay, at, traceparent)))
+        return await self.perform(pushing.push(Push(queue, data, partition, id, delay, at, traceparent)))
 
     async def push_many(self, pushes: Iterable[Push]) -> list[Stored]:
         """Stores messages with one request. Returns one result each, in order. Raises NotStored if the server stored
         only some of them."""
-        return await self._run(pushing.push_many(pushes))
+        return await self.perform(pushing.push_many(pushes))
 
     async def schedule(self, queue: str, data: Any, *, id: str, delay: float | None = None, at: datetime | None = None,
                  partition: str | None = None) -> Scheduled:
         """Stores a message that waits, by default in a partition of its own, named `id`. Returns its names, for
         `cancel`."""
         place = id if partition is None else partition
-        return await self._run(pushing.scheduled(Push(queue, data, place, id, delay, at)))
+        return await self.perform(pushing.scheduled(Push(queue, data, place, id, delay, at)))
 
     async def cancel(self, message: Scheduled) -> bool:
         """Deletes a message, whether it was delivered or not. Returns whether the server had it; after a lost answer
         False may also mean that the first attempt deleted it."""
-        return await self._run(pushing.cancel(message))
+        return await self.perform(pushing.cancel(message))
 
     async def pop(self, queue: str, *, group: str | None = None, partition: str | None = None, batch: int | None = None,
             partitions: int | None = None, wait: float = 0.0, lease: int | None = None, auto_ack: bool = False,
@@ -84,7 +84,7 @@ class AsyncClient:
         """Takes up to `batch` messages of up to `partitions` partitions, under one lease of `lease` seconds. wait: how
         long the server waits for messages, 115 at most; auto_ack: messages are consumed with the delivery; start:
         where a new group begins. Returns an empty list if there are none."""
-        return await self._run(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions,
+        return await self.perform(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions,
                                    wait=wait, lease=lease, auto_ack=auto_ack, start=start))
 
     def stream(self, queue: str, *, group: str | None = None, partition: str | None = None, credit: int | None = None,
@@ -117,12 +117,12 @@ class AsyncClient:
     async def settle(self, wanted: Sequence[Verdict]) -> list[Settled]:
         """Hands in verdicts of any kind, with one request for each consumer group. Raises LeaseLost or NotSettled
         if some were refused."""
-        return await self._run(settling.settle(wanted))
+        return await self.perform(settling.settle(wanted))
 
     async def extend(self, message: Message, seconds: int) -> datetime:
         """Makes the lease of a message, and of all that were delivered with it, end `seconds` from now, unless it ends
         later anyway. Returns its end. Raises LeaseLost if it has ended."""
-        return await self._run(settling.extend(message, seconds))
+        return await self.perform(settling.extend(message, seconds))
 
     def transaction(self, *, skip_duplicates: bool = False) -> AsyncTransaction:
         """Returns a transaction for `async with`, whose block collects what to do. It takes effect at the end of the
@@ -136,7 +136,7 @@ class AsyncClient:
         reply = await self._send(Call(method, path, query or {}, sent, method == "GET"))
         return reply.checked().json if reply.body else None
 
-    async def _run(self, steps: Steps[Result]) -> Result:
+    async def perform(self, steps: Steps[Result]) -> Result:
         """Carries out an operation."""
         try:
             call = next(steps)
@@ -212,4 +212,4 @@ class AsyncTransaction(Operations):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         traceback: TracebackType | None) -> None:
         if kind is None:
-            await self._client._run(self.commit())
+            await self._client.perform(self.commit())

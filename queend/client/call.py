@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from .errors import BadAnswer, Forbidden, Refused, Unauthorized
@@ -26,7 +26,7 @@ class Call:
 
     method: str
     path: str
-    query: Query = field(default_factory=dict)
+    query: Query = field(default_factory=lambda: dict[str, "str | int | bool | None"]())
     body: bytes | None = None
     repeat: bool = True
     patience: float = 0.0
@@ -69,22 +69,25 @@ class Reply:
         """Whether the answer, one of BUSY, says for sure that nothing was done. doubt: that of the call."""
         if self.status != 503 or not doubt:
             return self.status in UNTOUCHED
-        try:
-            body = json.loads(self.body)
-        except ValueError:      # of a proxy
-            return False
-        return isinstance(body, dict) and "error" in body and doubt not in str(body["error"])
+        body = self._members
+        return body is not None and "error" in body and doubt not in str(body["error"])
 
     @property
     def refusal(self) -> tuple[str, str]:
         """The error of a refusal, and its code."""
-        try:
-            body = json.loads(self.body)
-        except ValueError:
-            body = None
-        if not isinstance(body, dict):
+        body = self._members
+        if body is None:
             return f"status {self.status}: {self.body[:200]!r}", ""
         return str(body.get("error", f"status {self.status}")), str(body.get("code", ""))
+
+    @property
+    def _members(self) -> dict[str, Any] | None:
+        """The body if it is a JSON object; that of a proxy may be anything."""
+        try:
+            body: Any = json.loads(self.body)
+        except ValueError:
+            return None
+        return cast("dict[str, Any]", body) if isinstance(body, dict) else None
 
     def checked(self, accept: tuple[int, ...] = ()) -> Reply:
         """Returns itself if it is a success, or of a status to accept. Raises Unauthorized, Forbidden or Refused."""

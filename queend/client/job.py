@@ -140,7 +140,7 @@ class Job:
             operations.add(push)
         while self._waits():
             try:
-                await self._client._run(operations.commit())
+                await self._client.perform(operations.commit())
                 return True
             except Unavailable as error:
                 operations.doubted |= error.may_be_done
@@ -173,7 +173,7 @@ class Job:
         doubted = False
         while verdicts and self._waits():
             try:
-                settled = await self._client._run(settle(verdicts, doubted))
+                settled = await self._client.perform(settle(verdicts, doubted))
             except Unavailable as error:
                 doubted |= error.may_be_done
                 log.warning("worker %s: %s", self.worker.name, error)

@@ -5,7 +5,7 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from types import FrameType
@@ -49,7 +49,7 @@ class Run:
                 signal.signal(number, handler)
 
     @contextmanager
-    def in_thread(self) -> Iterator[None]:
+    def in_thread(self) -> Generator[None, None, None]:
         """Runs in a thread while the block runs. Raises at its end what ended the run or a worker."""
         failed: list[BaseException] = []
 

@@ -17,7 +17,7 @@ class Operations:
     """What a transaction does, in order. stored: the results of its pushes, once it has taken effect.
 
     skip_duplicates: a push whose id its partition holds already is left out, instead of refusing the transaction.
-    doubted: an earlier commit may have taken effect, because its answer was lost."""
+    doubted: an earlier request may have taken effect, because its answer was lost."""
 
     def __init__(self, skip_duplicates: bool = False) -> None:
         self.stored: list[Stored] = []
@@ -69,20 +69,22 @@ class Operations:
             if self._leases and leases:
                 body["requiredLeases"] = self._leases
             reply = yield Call("POST", "/api/v1/transaction", body=encoded(body), doubt=IN_DOUBT)
-            answer, repeated = reply.json, reply.repeated or self.doubted
+            answer: dict[str, Any] = reply.json
+            self.doubted |= reply.repeated
             if answer["success"]:
-                results = {left[one["index"]]: one for one in answer["results"]}
+                results: dict[int, dict[str, Any]] = {left[one["index"]]: one for one in answer["results"]}
                 stored |= {place: self._stored(place, results[place]) for place in left if self._is_push(place)}
                 break
-            reason, index = str(answer.get("reason", "")), answer.get("failedIndex")
+            reason = str(answer.get("reason", ""))
+            index: int | None = answer.get("failedIndex")
             at = left[index] if index is not None and index < len(left) else None
-            if reason in DUPLICATE and at is not None and repeated and not self._may_be_foreign(at):
+            if reason in DUPLICATE and at is not None and self.doubted and not self._may_be_foreign(at):
                 stored |= {place: self._stored(place, {}) for place in left if self._is_push(place)}
                 break       # an earlier attempt took effect
             if reason in DUPLICATE and at is not None and self.skip_duplicates:
                 stored[at] = self._stored(at, {}, reason)
                 left.remove(at)
-            elif reason == "rejected_ack" and leases and repeated and self._completes(left):
+            elif reason == "rejected_ack" and leases and self.doubted and self._completes(left):
                 leases = False
             else:
                 raise TransactionRefused(str(answer.get("error", "refused")), reason, at)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -111,7 +111,7 @@ class App:
         return Run(self, only, grace).run(signals)
 
     @contextmanager
-    def running(self, *only: str, grace: float = 25.0, url: str | None = None) -> Iterator[None]:
+    def running(self, *only: str, grace: float = 25.0, url: str | None = None) -> Generator[None, None, None]:
         """Runs workers in a thread while the block runs, and stops them at its end. url: a server instead of the
         app's, for tests."""
         with Run(self, only, grace, url=url).in_thread():

@@ -57,7 +57,7 @@ class Daemon:
 
     def lines(self) -> list[dict[str, Any]]:
         """Returns the log so far."""
-        found = []
+        found: list[dict[str, Any]] = []
         for line in self.log.read_text(errors="replace").splitlines():
             try:
                 found.append(json.loads(line))

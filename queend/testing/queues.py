@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,7 +37,7 @@ class Queues:
             self.client.call("DELETE", f"/api/v1/resources/queues/{escaped(queue)}")
 
     @contextmanager
-    def running(self, app: App, *workers: str) -> Iterator[None]:
+    def running(self, app: App, *workers: str) -> Generator[None, None, None]:
         """Runs workers of an app against this daemon while the block runs, whatever server the app names."""
         with app.running(*workers, url=self.url):
             yield

@@ -198,9 +198,25 @@ def test_an_expected_duplicate_says_nothing_about_a_lost_answer() -> None:
     one = Operations(skip_duplicates=True)
     one.push("out", 1, id="mine")
     one.ack(message())
-    server = Server(refused("duplicate", 0, repeated=True), refused("rejected_ack", 0, repeated=True), done())
+    server = Server(refused("duplicate", 0, repeated=True), refused("rejected_ack", 0), done())
     server.run(one.commit())
     assert "leaseId" not in server.asked[2]["operations"][0]
+
+
+def test_a_commit_that_is_tried_again_remembers_the_lost_answer() -> None:
+    one = both()
+    one.doubted = True
+    Server(refused("duplicate", 0)).run(one.commit())
+    assert [stored.status for stored in one.stored] == ["queued"]
+
+
+def test_verdicts_that_are_handed_in_again_after_a_lost_answer() -> None:
+    wanted = [Verdict(message())]
+    server = Server(acked(ENDED), acked(None))
+    server.run(settling.settle(wanted, doubted=True))
+    assert "leaseId" not in server.asked[1]["acknowledgments"][0]
+    with pytest.raises(LeaseLost):
+        Server(acked(ENDED)).run(settling.settle(wanted))
 
 
 def test_completions_are_asked_for_without_their_leases_after_a_lost_answer() -> None:
