@@ -5,7 +5,6 @@ import os
 import re
 import runpy
 import subprocess
-import sys
 
 import psycopg
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pytest
 import requests
 from support.daemon import PACKAGE, ROOT
 from support.guides import blocks, settings_in
-from support.sanitizer import preloaded
+from support.sanitizer import typed
 from support.wait import until
 
 from queend.settings.load import load
@@ -133,9 +132,9 @@ def test_streams(daemon, client):
 
 def shell(daemon, folder, line):
     """A command of `queend`, as one types it."""
-    environment = preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
-                             "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(folder)})
-    return subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=folder,
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
+                   "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(folder)}
+    return subprocess.run(["bash", "-c", line.replace("queend ", f"{typed()} -m queend ", 1)], cwd=folder,
                           env=environment, capture_output=True, text=True)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from .daemon import PACKAGE, ROOT, Daemon
-from .sanitizer import preloaded
+from .sanitizer import typed
 
 
 def blocks(page: str, language: str = "") -> list[str]:
@@ -60,9 +59,9 @@ def sessions(page: str) -> list[tuple[str, str]]:
 
 def type_in(daemon: Daemon, folder: Path, command: str, **more: str) -> str:
     """Runs a command as a user types it, with more variables. Returns what the terminal shows."""
-    told = re.sub(r"\bqueend (?=[a-z])", f"{sys.executable} -m queend ", command)
+    told = re.sub(r"\bqueend (?=[a-z])", lambda _: f"{typed()} -m queend ", command)
     done = subprocess.run(["bash", "-c", told.replace("http://localhost:6632", daemon.url)
                           .replace("localhost:6632", f"127.0.0.1:{daemon.port}").replace("curl ", "curl -s ")],
-                          cwd=folder, env=preloaded(environment(daemon, folder, **more)), text=True, timeout=300,
+                          cwd=folder, env=environment(daemon, folder, **more), text=True, timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.stdout

@@ -1,6 +1,8 @@
 """Under a sanitizer its runtime is preloaded into the interpreter. The daemons the tests start need it too; other
 programs must not have it."""
 import os
+import shlex
+import sys
 
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
 
@@ -13,3 +15,10 @@ def preloaded(environment: dict[str, str]) -> dict[str, str]:
     libraries = [PRELOAD.replace(" ", ":"), environment.get("LD_PRELOAD")]
     options = {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
     return {"QUEEND_CORE_DUMPS": "true", **options, **environment, "LD_PRELOAD": ":".join(filter(None, libraries))}
+
+
+def typed() -> str:
+    """The interpreter as a word of a shell's line. What else the line runs does not have the runtime, with which curl
+    has been seen to wait for ever."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in preloaded({}).items()]
+    return " ".join(["env", *variables, sys.executable] if variables else [sys.executable])
