@@ -10,11 +10,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .client import Server, ServerError
+from .client import Server
 from .options import DryRun
 from .output import Format, Output, Progress, dump, many, show
-from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
-from .resources import found, groups_of, queues_of
+from .remote import REFUSED, USAGE, Stop, remote, tell
+from .resources import found, groups_of, head_of, queues_of
 from .server_names import queues as completed
 from .terminal import say, write
 
@@ -162,12 +162,7 @@ def _wrong(one: Any) -> str:
 
 def _queue(server: Server, one: dict[str, Any], groups: dict[str, dict[str, Any]], replace: bool,
            dry_run: bool) -> Iterator[dict[str, Any]]:
-    try:
-        head = server.get("/api/v1/resources/queues/{}", one["name"], limit=0)
-    except ServerError as error:
-        if error.status != NOT_FOUND:
-            raise
-        head = None
+    head = head_of(server, one["name"])
     what = _differs(one, head, replace)
     row = {"queue": one["name"], "group": None}
     yield {**row, "action": "make" if head is None else "change" if what else "same", "what": what}

@@ -34,8 +34,8 @@ def push(
     server: Server,
     queue: Annotated[str, typer.Argument(help="Name of the queue; created if it does not "
                                               "exist.", autocompletion=queues)],
-    payload: Annotated[Optional[list[str]], typer.Argument(help="Payloads as JSON, one message each. Default: read "
-                       "lines from standard input.")] = None,
+    payload: Annotated[Optional[list[str]], typer.Argument(help="Payloads as JSON, one message each. Default, and for "
+                       "-: read lines from standard input.")] = None,
     partition: Annotated[str, typer.Option("--partition", "-p", help="Partition of the messages.")] = "Default",
     partition_field: Annotated[Optional[str], typer.Option(metavar="FIELD", help="Take the partition from this field "
                                "of the payload.")] = None,
@@ -56,6 +56,8 @@ def push(
     """Push messages from arguments, standard input or files."""
     if delay and deliver_at:
         raise Stop("--delay and --deliver-at cannot be combined", USAGE)
+    if payload == ["-"] and not text:
+        payload = None
     several = len(payload or []) + len(file or []) != 1 or lines
     if payload and (file or items) or (transaction_id is not None and several):
         raise Stop("payloads as arguments cannot be combined with --file or --items; --transaction-id requires a "

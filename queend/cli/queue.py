@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from itertools import islice
 from typing import Annotated, Any, Optional
 
 import typer
@@ -13,9 +14,9 @@ import typer
 from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .options import DryRun, Yes
-from .output import Format, Output, age, facts, many, one, short, show
-from .remote import NOT_FOUND, USAGE, Stop, remote, sure
-from .resources import LONG_S, found, groups_of, partition_of, queues_of
+from .output import Format, Output, age, cell, facts, many, one, short, show
+from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, sure
+from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_of
 from .server_names import queues
 from .terminal import say
 
@@ -50,6 +51,7 @@ def queue_list(
     namespace: Annotated[Optional[str], typer.Option(help="Only queues in this namespace.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Only queues with this task.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only queues with waiting messages.")] = False,
+    limit: Annotated[Optional[int], typer.Option(min=1, help="Maximum number of queues to list.")] = None,
     output: Output = Format.table,
 ) -> None:
     """List queues with depth and rates, newest first."""
@@ -64,7 +66,8 @@ def queue_list(
                 into, out = UNKNOWN if rates is None else rates.get(row["name"], (0.0, 0.0))
                 yield {**row, "inPerSecond": into, "outPerSecond": out}
 
-    show(wanted(), {"queue": "name", "namespace": "namespace", "task": "task",
+    rows = wanted()
+    show(islice(rows, limit), {"queue": "name", "namespace": "namespace", "task": "task",
                     "partitions": lambda row: short(row["partitions"]),
                     "waiting": lambda row: short(row["messages"]["pending"]),
                     "in flight": lambda row: short(row["messages"]["processing"]),
@@ -73,6 +76,8 @@ def queue_list(
                     "": lambda row: "paused" if row.get("paused") else ""}, output,
          none="no queues; the first push creates one"
          if (pattern, namespace, task, waiting) == (None, None, None, False) else "no matching queues")
+    if limit is not None and next(rows, None):
+        say(f"there are more than {many(limit, 'queue')}", err=True)
 
 
 @queue.command("show")
@@ -123,7 +128,7 @@ def configure(
     task: Annotated[Optional[str], typer.Option(help="Task of the queue.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Reset options that are not given to their "
                        "defaults.")] = False,
-    output: Output = Format.table,
+    dry_run: DryRun = False, output: Output = Format.table,
 ) -> None:
     """Configure a queue; creates it if it does not exist."""
     given: dict[str, Any] = {}
@@ -140,10 +145,33 @@ def configure(
         except ValueError:
             given[option] = text
     body = {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
-            **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {})}
+            **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {}),
+            **({"dryRun": True} if dry_run else {})}
+    was = head_of(server, name) if dry_run else None
     answer = server.post("/api/v1/configure", body=body)
     stored = answer["options"]
+    if dry_run:
+        if answer["configured"]:
+            raise Stop(f"{server.url} does not support --dry-run: the queue {name!r} was configured", REFUSED)
+        one({"name": name, **answer}, output, lambda: _would(name, was, answer))
+        return
     one({"name": name, **answer}, output, lambda: facts((option, stored.get(option)) for option in given or stored))
+
+
+def _would(name: str, was: dict[str, Any] | None, answer: dict[str, Any]) -> None:
+    """Prints what a configuration would change. was: the queue as it is; answer: as it would be."""
+    before = {} if was is None else {"namespace": was["namespace"], "task": was["task"],
+                                     **{option: value["value"] for option, value in was["options"].items()}}
+    after = {"namespace": answer["namespace"], "task": answer["task"], **answer["options"]}
+    changed = [(word, value) for word, value in after.items() if word in before and before[word] != value]
+    if was is None:
+        say(f"would create {name}")
+        facts(after.items())
+    elif changed:
+        say(f"would change {name}")
+        facts((word, f"{cell(before[word]) or '-'} → {cell(value) or '-'}") for word, value in changed)
+    else:
+        say(f"nothing of {name} would change")
 
 
 @queue.command()

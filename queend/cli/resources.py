@@ -33,6 +33,16 @@ def found(server: Server, name: str, hint: str = "", **query: Any) -> dict[str, 
         raise
 
 
+def head_of(server: Server, name: str) -> dict[str, Any] | None:
+    """Returns a queue without its partitions, or None if there is none."""
+    try:
+        return server.get("/api/v1/resources/queues/{}", name, limit=0)
+    except ServerError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return None
+
+
 def partition_of(server: Server, name: str, partition: str) -> dict[str, Any]:
     """Returns a partition of a queue, which must exist."""
     offset = 0

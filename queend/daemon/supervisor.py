@@ -31,6 +31,7 @@ from ..settings.keyring import keyring
 from ..settings.model import Settings
 from ..settings.origins import origins, uses_embedded, without_effect
 from . import activation, hardening
+from .address import taken
 from .core_settings import core_settings
 from .reload import reload
 from .systemd import notify, notify_address, watchdog_seconds
@@ -108,6 +109,9 @@ class Supervisor:
                                        if origins(self.settings, self.arguments)[name] != "default"]):
             log.line("warn", "sockets_given", f"{' and '.join(named)} have no effect: systemd passed listening "
                                               "sockets, which the .socket unit configures")
+        if not self.sockets and (why := taken(self.settings.address(), self.settings.port,
+                                              self.settings.queend_listen_mode == "reuseport")):
+            raise StartError(why)
         # Every parked pop is an open connection: raise the limit as far as allowed.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -74,6 +74,12 @@ def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
     assert cli("push", queue, "1", "--delay", "soon").status == 2
 
 
+def test_a_dash_is_standard_input(cli, client, queue):
+    assert cli.ok("push", queue, "-", input="1\n2\n").out == "2 stored\n"
+    assert cli.ok("push", queue, "-", "--text").out == "1 stored\n"
+    assert [one["data"] for one in client.pop(queue, batch=9)] == [1, 2, "-"]
+
+
 def test_much_input_takes_little_memory(cli, client, queue):
     line = json.dumps({"text": "x" * 1000}).encode() + b"\n"
     with tempfile.TemporaryFile() as made:
@@ -88,8 +94,9 @@ def test_much_input_takes_little_memory(cli, client, queue):
 
 def test_pop_and_acknowledge(cli, client, queue):
     nothing = cli("pop", queue)
-    assert nothing.status == 5 and "no message" in nothing.err
+    assert nothing.status == 5 and f"no message: there is no queue '{queue}'" in nothing.err
     client.push(queue, 1, 2, 3, 4)
+    assert "no message: there is no partition 'p'" in cli("pop", queue, "--partition", "p").err
     (first,) = cli.ok("pop", queue, "-o", "json", "--ack").json
     assert first["data"] == 1
     assert cli.ok("pop", queue, "--auto-ack", "--payload").out == "2\n"

@@ -64,6 +64,28 @@ def test_configure_sets_and_returns_options(cli, queue):
     assert cli("queue", "configure", queue, "leaseTime").status == 2
 
 
+def test_a_dry_run_of_configure_changes_nothing(cli, client, queue):
+    told = cli.ok("queue", "configure", queue, "leaseTime=60", "--dry-run").out
+    assert told.startswith(f"would create {queue}\n") and "leaseTime" in told
+    assert cli("queue", "show", queue).status == 4
+    cli.ok("queue", "configure", queue, "leaseTime=60", "retryLimit=7")
+    told = cli.ok("queue", "configure", queue, "leaseTime=90", "retryLimit=7", "--task", "mail", "--dry-run").out
+    assert [line.split() for line in told.splitlines()] == [
+        ["would", "change", queue], ["task", "-", "→", "mail"], ["leaseTime", "60", "→", "90"]]
+    told = cli.ok("queue", "configure", queue, "leaseTime=60", "--dry-run", "--replace").out
+    assert "retryLimit" in told and "leaseTime" not in told
+    assert cli.ok("queue", "configure", queue, "leaseTime=60", "--dry-run").out == f"nothing of {queue} would change\n"
+    answer = cli.ok("queue", "configure", queue, "leaseTime=1", "--dry-run", "-o", "json").json
+    assert answer["options"]["leaseTime"] == 1
+    refused = cli("queue", "configure", queue, "retryBackoff=[1,-1]", "--dry-run")
+    assert refused.status == 1 and "retryBackoff" in refused.err
+    options = cli.ok("queue", "show", queue, "-o", "json").json["options"]
+    assert options["leaseTime"]["value"] == 60 and options["retryLimit"]["value"] == 7
+    answer = client.post("/api/v1/configure", {"queue": f"{queue}-new", "dryRun": True})
+    assert answer.json["configured"] is False and "queueId" not in answer.json
+    assert client.post("/api/v1/configure", {"queue": queue, "dryRun": 1}).status == 400
+
+
 def test_pause_and_resume(cli, client, queue):
     client.push(queue, 1)
     client.pop(queue, consumerGroup="g", autoAck="true")
@@ -163,6 +185,9 @@ def test_many_queues_come_page_by_page(cli, client):
         client.push_items(items[at:at + 1000])
     assert set(cli.ok("queue", "list", "many-*", "-o", "names").out.split()) == names
     assert len(cli.ok("queue", "list", "many-*").out.splitlines()) == len(names) + 1
+    some = cli.ok("queue", "list", "many-*", "--limit", "3", "-o", "names")
+    assert len(some.out.split()) == 3 and "there are more than 3 queues" in some.err
+    assert cli.ok("queue", "list", "many-*", "--limit", "2500", "-o", "names").err == ""
     assert {row["name"] for row in cli.ok("queue", "list", "many-*", "-o", "json").json} == names
 
 

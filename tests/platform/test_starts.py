@@ -59,6 +59,16 @@ def test_a_port_that_is_taken(conninfo, tmp_path):
         assert said(done) == f"PORT: 127.0.0.1 port {port} is taken: Address already in use"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_that_is_taken_is_told_before_a_server_is_made(tmp_path, host):
+    folder = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = serve(folder, PORT=port, HOST=host)
+    assert said(done) == f"PORT: {host} port {port} is taken: Address already in use"
+    assert not folder.exists()
+
+
 def test_a_port_that_is_not_allowed(conninfo, tmp_path):
     first = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
     if first == 0:
