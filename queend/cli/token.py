@@ -35,16 +35,28 @@ def mint(subject: Annotated[str, typer.Argument(help="Subject of the token (sub)
                                                        "verbs, separated by commas: push, pop, read, manage, *; "
                                                        "pop:page-* limits pop to groups that match. Repeat it for more "
                                                        "patterns.")] = None) -> None:
-    """Create a token for HS256, signed with the environment's JWT_SECRET, and print it. --queues is stored in the claim
-    that the environment's QUEEND_JWT_QUEUES_CLAIM names."""
+    """Create a token for HS256, signed with the environment's JWT_SECRET, and print it. Claims follow JWT_ISSUER,
+    JWT_AUDIENCE, JWT_ROLES_CLAIM, JWT_ROLE_ADMIN, JWT_ROLE_READ_WRITE, JWT_ROLE_READ_ONLY and QUEEND_JWT_QUEUES_CLAIM
+    (for --queues) of the environment, which must be those of the daemon."""
     secret = os.environ.get("JWT_SECRET")
     if not secret:
         raise Stop("JWT_SECRET is not set", USAGE,
                    "set it to the secret of the daemon; tokens of other algorithms come from their own issuer")
     import jwt
 
+    from ..auth.token import SECRET_BYTES, SUBJECT_BYTES
+
+    seconds = milliseconds(lasts) // 1000
+    if seconds < 1:
+        raise Stop(f"--for {lasts} is shorter than a second", USAGE, "the token would expire at once")
+    if len(subject.encode()) > SUBJECT_BYTES:
+        raise Stop(f"the subject has more than {SUBJECT_BYTES} bytes", USAGE, "the daemon would refuse the token")
+    if len(secret.encode()) < SECRET_BYTES:
+        say(f"JWT_SECRET has fewer than {SECRET_BYTES} bytes: it can be guessed from a token", err=True)
     now = int(time.time())
-    claims: dict[str, Any] = {"sub": subject, "role": role.value, "iat": now, "exp": now + milliseconds(lasts) // 1000}
+    named = os.environ.get("JWT_ROLE_" + role.name.upper()) or role.value
+    claims: dict[str, Any] = {"sub": subject, os.environ.get("JWT_ROLES_CLAIM") or "role": named, "iat": now,
+                              "exp": now + seconds}
     claims |= {claim: os.environ[name] for claim, name in (("iss", "JWT_ISSUER"), ("aud", "JWT_AUDIENCE"))
                if os.environ.get(name)}
     if queues:
@@ -84,13 +96,23 @@ def inspect(file: Annotated[Optional[str], typer.Argument(help="File with the to
     try:
         if file is not None:
             text = sys.stdin.read(1 << 16) if file == "-" else open(file, encoding="ascii").read(1 << 16)
-        head, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-                        for part in text.strip().split(".")[:2])
+        if not text.strip():
+            raise Stop("there is no token", USAGE, "" if file else "set QUEEND_TOKEN, or name a file")
+        header, payload, _ = text.strip().split(".")
+        head, claims = _object(header), _object(payload)
     except OSError as error:
         raise Stop(f"cannot read the token in {file}: {error.strerror}", USAGE) from None
-    except ValueError as error:
-        raise Stop(f"invalid token: {error}" if text.strip() else "there is no token", USAGE,
-                   "" if file or text.strip() else "set QUEEND_TOKEN, or name a file") from None
+    except (ValueError, RecursionError):
+        raise Stop("this is no JSON Web Token", USAGE,
+                   "expected three parts of base64url with dots between them, without `Bearer`") from None
     say(*dump({"header": head, "claims": claims}, 2).split("\n"))
-    if isinstance(claims, dict) and isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
+    if isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
         raise Stop("the token has expired")
+
+
+def _object(part: str) -> dict[str, Any]:
+    """Returns the JSON object in a part of a token. Raises ValueError."""
+    found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
+    if not isinstance(found, dict):
+        raise ValueError
+    return found

@@ -15,6 +15,39 @@ def test_a_minted_token_is_taken_and_read(start_daemon, tmp_path):
     assert cli("token", "mint", "me", JWT_SECRET=None).status == 2
 
 
+def test_a_minted_token_follows_the_names_of_roles(start_daemon, tmp_path):
+    names = {"JWT_SECRET": SECRET, "JWT_ROLES_CLAIM": "rank", "JWT_ROLE_ADMIN": "boss", "JWT_ROLE_READ_ONLY": "guest",
+             "JWT_ISSUER": "us", "JWT_AUDIENCE": "queend"}
+    cli = Cli(start_daemon(JWT_ENABLED="true", **names).url, tmp_path)
+    boss, guest, writer = (cli.ok("token", "mint", "me", "--role", role, **names).out.strip()
+                           for role in ("admin", "read-only", "read-write"))
+    assert cli("push", "orders", "1", QUEEND_TOKEN=writer).status == 0
+    assert cli("queue", "list", QUEEND_TOKEN=guest).status == 0
+    assert cli("push", "orders", "1", QUEEND_TOKEN=guest).status == 7
+    assert cli("queue", "delete", "orders", "--yes", QUEEND_TOKEN=boss).status == 0
+
+
+def test_a_token_that_the_daemon_would_refuse_is_not_minted(tmp_path):
+    cli = Cli("http://127.0.0.1:1", tmp_path)
+    for words in (("me", "--for", "0"), ("me", "--for", "-1d"), ("me", "--for", "999ms"), ("s" * 256,), ("é" * 128,)):
+        done = cli("token", "mint", *words, JWT_SECRET=SECRET)
+        assert (done.status, done.out) == (2, ""), words
+    assert cli.ok("token", "mint", "s" * 255, "--for", "1s", JWT_SECRET=SECRET).err == ""
+    short = cli.ok("token", "mint", "me", JWT_SECRET="short")
+    assert short.err == "JWT_SECRET has fewer than 32 bytes: it can be guessed from a token\n"
+
+
+def test_what_is_no_token_is_not_read_as_one(tmp_path):
+    cli = Cli("http://127.0.0.1:1", tmp_path)
+    text = cli.ok("token", "mint", "me", JWT_SECRET=SECRET).out.strip()
+    head, claims, _ = text.split(".")
+    for wrong in ("abc", "é.é.é", "a.b.c", f"Bearer {text}", "W10.W10.x", f"{head}.{claims}", f"{text}.x",
+                  f"{head}.{claims[:8]}\n{claims[8:]}.x"):
+        done = cli("token", "inspect", "-", input=wrong)
+        assert (done.status, done.out) == (2, "") and "this is no JSON Web Token" in done.err, (wrong, done)
+    assert cli("token", "inspect", "-", input=" \n").err == "queend: there is no token\n"
+
+
 def test_a_minted_token_is_limited_to_queues(start_daemon, tmp_path):
     cli = Cli(start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="limits").url, tmp_path)
 
