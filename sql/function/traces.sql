@@ -34,10 +34,13 @@ END $$;
 
 -- Returns a page of the names of traces, the last used first. Each has the number of its traces and of their messages
 -- (of the latest p_count traces), and the time of its last trace. The first row (name NULL) has in traces the number of
--- names. Reads at most p_names names, the first in alphabetical order; each is one probe, however many traces it has.
+-- names. Traces of deleted partitions do not count, also while they wait to be removed. Reads at most p_names names,
+-- the first in alphabetical order. Each is one probe, however many traces it has. Only where its last traces are those
+-- of deleted partitions, these are read as well, at most p_count.
 CREATE OR REPLACE FUNCTION queend.trace_names_list(p_limit int, p_offset int, p_names int, p_count int)
 RETURNS TABLE (name text, traces bigint, messages bigint, last bigint)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -48,31 +51,39 @@ BEGIN
           CROSS JOIN LATERAL (SELECT n.name FROM queend.trace_names n WHERE n.name > s.name
                                ORDER BY n.name LIMIT 1) AS x
          WHERE s.i < p_names),
-    page AS MATERIALIZED (
+    used AS MATERIALIZED (
         SELECT s.name, t.created_at FROM names s
-         CROSS JOIN LATERAL (SELECT n.created_at FROM queend.trace_names n WHERE n.name = s.name
-                              ORDER BY n.name DESC, n.ord DESC LIMIT 1) AS t
-         ORDER BY t.created_at DESC, s.name LIMIT p_limit OFFSET p_offset)
-    SELECT NULL::text, (SELECT count(*) FROM names), 0::bigint, 0::bigint
+         CROSS JOIN LATERAL (SELECT r.created_at
+                               FROM (SELECT n.created_at, n.partition_id FROM queend.trace_names n
+                                      WHERE n.name = s.name ORDER BY n.name DESC, n.ord DESC LIMIT p_count) AS r
+                              WHERE NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = r.partition_id)
+                              LIMIT 1) AS t),
+    page AS MATERIALIZED (
+        SELECT u.name, u.created_at FROM used u ORDER BY u.created_at DESC, u.name LIMIT p_limit OFFSET p_offset)
+    SELECT NULL::text, (SELECT count(*) FROM used), 0::bigint, 0::bigint
     UNION ALL
     (SELECT g.name, c.traces, c.messages, g.created_at FROM page g
       CROSS JOIN LATERAL (SELECT count(*) AS traces, count(DISTINCT (r.partition_id, r.record_id)) AS messages
                             FROM (SELECT n.partition_id, n.record_id FROM queend.trace_names n WHERE n.name = g.name
-                                   ORDER BY n.ord DESC LIMIT p_count) AS r) AS c
+                                   ORDER BY n.ord DESC LIMIT p_count) AS r
+                           WHERE NOT EXISTS (SELECT FROM queend.graves d WHERE d.partition_id = r.partition_id)) AS c
       ORDER BY g.created_at DESC, g.name);
 END $$;
 
--- Returns the traces of a name, oldest first, with the queue and partition of each.
+-- Returns the traces of a name, oldest first, with the queue and partition of each. Leaves out traces of deleted
+-- partitions.
 CREATE OR REPLACE FUNCTION queend.traces_named(p_name text, p_limit int, p_offset int)
 RETURNS TABLE (id uuid, transaction_id text, partition_id int, event_type text, data text, group_name text,
                worker_id text, created_at bigint, queue text, partition text, record_id bytea, names text[])
-LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT t.id, t.transaction_id, t.partition_id, t.event_type, t.data, t.group_name, t.worker_id, t.created_at,
            w.queue, w.name, t.record_id, t.names
       FROM (SELECT x.ord, x.trace_id FROM queend.trace_names x WHERE x.name = p_name
+               AND NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = x.partition_id)
              ORDER BY x.name, x.ord LIMIT p_limit OFFSET p_offset) AS n
       CROSS JOIN LATERAL (SELECT x.* FROM queend.traces x WHERE x.id = n.trace_id OFFSET 0) AS t
       LEFT JOIN LATERAL (SELECT p.name, (SELECT q.name FROM queend.queues q WHERE q.id = p.queue_id) AS queue
@@ -80,11 +91,12 @@ BEGIN
      ORDER BY n.ord;
 END $$;
 
--- Returns the traces of one message, oldest first, at most p_limit.
+-- Returns the traces of one message, oldest first, at most p_limit; none of a deleted partition.
 CREATE OR REPLACE FUNCTION queend.traces_of(p_part int, p_id bytea, p_limit int) RETURNS SETOF queend.traces
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY SELECT t.* FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id
+                    AND NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = p_part)
                   ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit;
 END $$;
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from support.client import Client
+from support.daemon import Daemon
 
 
 def noted(client: Client, message: dict, **more) -> str:
@@ -52,6 +54,41 @@ def test_by_message_and_by_name(client: Client, queue: str) -> None:
     assert of(client, one) == []
     assert named(client, f"{queue}-other") == {"traces": [], "total": 0, "pagination": {"limit": 100, "offset": 0}}
     assert [t["id"] for t in named(client, name)["traces"]] == ids[2:3]
+    client.delete(queue)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/queues/{}/partitions/gone", "/api/v1/resources/queues/{}"])
+def test_traces_are_gone_with_the_answer_to_a_deletion(daemon: Daemon, client: Client, queue: str, path: str) -> None:
+    """Their rows may wait to be removed: here the partition's lane is busy."""
+    client.push_items([{"queue": queue, "partition": "kept", "payload": 1}, {"queue": queue, "partition": "gone",
+                                                                             "payload": 1}])
+    messages = {one["partition"]: one for one in client.pop(queue, batch=2, partitions=2)}
+    names = [f"{queue}-both", f"{queue}-gone"]
+    ids = {partition: noted(client, one, data=1, traceNames=names if partition == "gone" else names[:1])
+           for partition, one in messages.items()}
+    kept = [ids["kept"]] if "partitions" in path else []
+    with psycopg.connect(daemon.conninfo) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, p.id & 63) FROM queend.partitions p"
+                       " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = 'gone'", (queue,))
+        assert client.request("DELETE", path.format(queue)).json["deleted"] is True
+        waits, = holder.execute("SELECT count(*) FROM queend.traces WHERE id = %s", (ids["gone"],)).fetchone()
+        assert waits == 1
+        for name, left in zip(names, (kept, [])):
+            found = named(client, name)
+            assert ([one["id"] for one in found["traces"]], found["total"]) == (left, len(left))
+        assert of(client, messages["gone"]) == []
+        shown = client.get("/api/v1/traces/names?limit=1000").json
+        listed = {one["trace_name"]: one["trace_count"] for one in shown["trace_names"] if queue in one["trace_name"]}
+        assert listed == ({names[0]: 1} if kept else {})
+        assert shown["total"] == len(shown["trace_names"])
+        sql, = holder.execute("SELECT queen.get_available_trace_names_v1(1000)").fetchone()
+        assert sql["total"] == shown["total"]
+        noted_left, = holder.execute("SELECT array_agg(trace_id::text) FROM queen.message_trace_names"
+                                     " WHERE trace_name = ANY (%s)", (names,)).fetchone()
+        assert (noted_left or []) == kept
+        views, = holder.execute("SELECT count(*) FROM queen.message_traces WHERE id::text = ANY (%s)",
+                                (list(ids.values()),)).fetchone()
+        assert views == len(kept)
     client.delete(queue)
 
 

@@ -37,7 +37,9 @@ NAMED = "SELECT * FROM queend.traces_named(%s, %s, %s)"
 MESSAGES = """SELECT u.partition_id, u.record_id, m.*, NULL AS id
      FROM unnest(%s::int[], %s::bytea[]) AS u (partition_id, record_id)
      CROSS JOIN LATERAL queend.message_show(u.partition_id, u.record_id) AS m"""
-COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
+COUNT = """SELECT count(*) FROM (SELECT FROM queend.trace_names n
+     WHERE n.name = %s AND NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = n.partition_id)
+     LIMIT %s) AS n"""
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
 
