@@ -51,7 +51,8 @@ NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
                          "data": {"text": "charged"}, "consumerGroup": "billing", "eventType": "info",
                          "traceNames": ["order-17"]})
 async def trace_record(request: Request) -> Json:
-    """Records a trace of a message, with any number of names; 404 if the message does not exist."""
+    """Records a trace of a message, under at most 100 names; 404 if the message does not exist. A repeated request
+    records another trace."""
     wanted = await body_object(request)
     transaction_id, partition = wanted.get("transactionId"), wanted.get("partitionId")
     if is_whole(partition):
@@ -123,7 +124,9 @@ async def traces_named(request: Request, name: str) -> Json:
 @router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))),
                 where="itself")
 async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Lists the traces of a message, oldest first; an empty list if the message does not exist."""
+    """Lists the traces of a message, oldest first; an empty list if there are none. Traces are deleted with their
+    message by its id, with an erasure, and with the partition; those of messages that retention or a clear removed are
+    kept."""
     where = await address(request, partition, transaction_id, READS)
     return Json({"traces": [_trace(row) for row in (await rows(request, OF, *where, TRACES_MOST) if where else [])]})
 
