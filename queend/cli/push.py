@@ -86,7 +86,7 @@ def push(
         except BaseException:
             sender.tell()
             raise
-    sender.tell()
+    sender.tell(done=True)
     sys.stdout.flush()
 
 

@@ -109,11 +109,11 @@ class Sender:
                     error.hint = "; ".join(filter(None, (stored, error.hint)))
                 raise
 
-    def tell(self) -> None:
-        """Prints how many messages were stored."""
+    def tell(self, done: bool = False) -> None:
+        """Prints how many messages were stored: none, too, if everything is done."""
         if self.output is Format.json:
             write("\n]\n" if self.printed else "[]\n")
-        if self.output is Format.table and self.printed:
+        if self.output is Format.table and (self.printed or done):
             told = [f"{self.stored} stored"]
             if self.duplicates:
                 told.append(many(self.duplicates, "duplicate"))

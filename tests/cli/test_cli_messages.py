@@ -75,6 +75,7 @@ def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
 
 
 def test_a_dash_is_standard_input(cli, client, queue):
+    assert cli.ok("push", queue, "-", input="").out == "0 stored\n"
     assert cli.ok("push", queue, "-", input="1\n2\n").out == "2 stored\n"
     assert cli.ok("push", queue, "-", "--text").out == "1 stored\n"
     assert [one["data"] for one in client.pop(queue, batch=9)] == [1, 2, "-"]

@@ -39,6 +39,7 @@ def test_by_message_and_by_name(client: Client, queue: str) -> None:
         ids[0], {"step": 1}, "error", "g", [name, f"{queue}-other"])
     assert (second["id"], second["data"], second["event_type"],
             second["consumer_group"]) == (ids[1], [1.5], "info", "__QUEUE_MODE__")
+    assert [trace["trace_names"] for trace in of(client, two)] == [[name], []], "each once"
     found = named(client, name)
     assert found["total"] == 3 and [t["id"] for t in found["traces"]] == ids[:3]
     assert found["pagination"] == {"limit": 100, "offset": 0}
@@ -99,6 +100,7 @@ def test_traces_are_gone_with_the_answer_to_a_deletion(daemon: Daemon, client: C
     ({"transactionId": "x", "partitionId": "1", "data": 1}, 404, "Message not found"),
     ({"transactionId": "x", "partitionId": "1", "data": 1, "traceNames": 5}, 400, "traceNames must be"),
     ({"transactionId": "x", "partitionId": "1", "data": 1, "traceNames": [5]}, 400, "traceNames must be"),
+    ({"transactionId": "x", "partitionId": "1", "data": 1, "traceNames": ""}, 400, "traceNames must not be empty"),
     ({"transactionId": "x", "partitionId": "1", "data": 1, "consumerGroup": 5}, 400, "consumerGroup must be"),
     ({"transactionId": "x", "partitionId": "1", "data": 1, "eventType": "e" * 101}, 400, "eventType must be"),
     (b"{", 400, "Invalid JSON"),

@@ -73,11 +73,13 @@ async def trace_record(request: Request) -> Json:
                                ("traceNames", NAME_MOST, names)):
         if not all(isinstance(value, str) and len(value.encode()) <= most and "\0" not in value for value in values):
             raise Refusal(400, f"{name} must be text of at most {most} bytes without NUL", "invalid_request")
+    if "" in names:
+        raise Refusal(400, "traceNames must not be empty", "invalid_request")
     where = await address(request, partition, transaction_id, MANAGE)
     made = None
     if where:
         ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0",
-                                orjson.dumps(wanted["data"]).decode(), names)
+                                orjson.dumps(wanted["data"]).decode(), list(dict.fromkeys(names)))
     if made is None:
         raise not_found("Message", success=False)
     return Json({"success": True, "traceId": made}, 201)
