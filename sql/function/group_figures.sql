@@ -15,12 +15,16 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT g.name, q.name, g.mode, g.start_at, g.created_at, COALESCE(s.members, 0), COALESCE(s.lagging, 0),
-           COALESCE(s.lag, 0), n.oldest, COALESCE(s.consumed, 0) > 0, NULLIF(s.consumed_at, 0),
+    SELECT g.name, q.name, g.mode, g.start_at, g.created_at, COALESCE(s.members, 0), COALESCE(s.lagging, w.stored, 0),
+           COALESCE(s.lag, w.total, 0), n.oldest, COALESCE(s.consumed, 0) > 0, NULLIF(s.consumed_at, 0),
            queend.is_paused(g.queue_id, g.id), n.oldest
       FROM (SELECT x.* FROM queend.consumer_groups x ORDER BY x.id) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       LEFT JOIN LATERAL (SELECT x.* FROM queend.stat_groups x WHERE x.group_id = g.id OFFSET 0) AS s ON true
+      -- A group that was created after the last look has every stored message to consume, as in group_depth.
+      LEFT JOIN LATERAL (SELECT x.stored, x.total FROM queend.stat_queues x
+                          WHERE x.queue_id = g.queue_id AND s.group_id IS NULL AND g.start_at IS NULL
+                         OFFSET 0) AS w ON true
       LEFT JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.oldest > 0
                           ORDER BY c.oldest LIMIT 1) AS n ON true
      ORDER BY g.name, q.name;
@@ -105,21 +109,26 @@ END $$;
 -- Returns the messages of a queue that a group has to consume, from the kept figures. The first row has the sums:
 -- pending messages, and number of partitions that have some. At most p_limit of those partitions follow, each with its
 -- own count (lag), longest waiting first. If p_group is NULL: only the sums, of the group that is furthest behind in
--- each partition. An unknown group has every stored message to consume.
+-- each partition. An unknown group has every stored message to consume. So has a group that begins with the oldest
+-- message and was created after the last look.
 CREATE OR REPLACE FUNCTION queend.group_depth(p_queue int, p_group text, p_limit int)
 RETURNS TABLE (pending bigint, partitions bigint, name text, lag bigint)
 LANGUAGE plpgsql STABLE SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_group int := (SELECT g.id FROM queend.consumer_groups g WHERE g.queue_id = p_queue AND g.name = p_group);
+    v_group int;
+    v_start bigint;
     q       queend.stat_queues;
     s       queend.stat_groups;
 BEGIN
+    SELECT g.id, g.start_at INTO v_group, v_start FROM queend.consumer_groups g
+     WHERE g.queue_id = p_queue AND g.name = p_group;
     SELECT x.* INTO q FROM queend.stat_queues x WHERE x.queue_id = p_queue;
+    SELECT x.* INTO s FROM queend.stat_groups x WHERE x.group_id = v_group;
     IF p_group IS NULL THEN
         RETURN QUERY SELECT COALESCE(q.pending + q.processing - q.overlap, 0), COALESCE(q.waiting, 0), NULL::text,
                0::bigint;
-    ELSIF v_group IS NULL THEN
+    ELSIF v_group IS NULL OR s.group_id IS NULL AND v_start IS NULL THEN
         RETURN QUERY SELECT COALESCE(q.total, 0), COALESCE(q.stored, 0), NULL::text, 0::bigint;
         RETURN QUERY
         SELECT 0::bigint, 0::bigint, p.name, x.total
@@ -127,7 +136,6 @@ BEGIN
                  WHERE y.queue_id = p_queue AND y.total > 0 ORDER BY y.partition_id LIMIT p_limit) AS x
           JOIN queend.partitions p ON p.id = x.partition_id ORDER BY x.partition_id;
     ELSE
-        SELECT x.* INTO s FROM queend.stat_groups x WHERE x.group_id = v_group;
         RETURN QUERY SELECT COALESCE(s.lag, 0), COALESCE(s.lagging, 0), NULL::text, 0::bigint;
         RETURN QUERY
         SELECT 0::bigint, 0::bigint, p.name, x.lag

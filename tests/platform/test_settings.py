@@ -287,8 +287,8 @@ def test_sizes_and_numbers(bounded: Daemon) -> None:
             sent = body(size) if path == "push" else json.dumps({"queue": "sizes", "other": "x" * size}).encode()
             assert client.request("POST", f"/api/v1/{path}", sent).status == status, (path, size)
         with at_once(bounded, LANES, "POST", "/api/v1/push", [json.loads(body(600_000))] * 3):
-            until(lambda: client.metric("queend_worker_waited_room_total") == 1, "the third waits for room")
-            assert client.metric("queend_worker_jobs") == 2
+            until(lambda: client.metric("queend_worker_waited_room_total") >= 1, "the third waits for room")
+            until(lambda: client.metric("queend_worker_jobs") == 2, "the others do not")
             small.send("POST", "/api/v1/push", body(10))
             until(lambda: client.metric("queend_worker_jobs") == 3, "a small one does not wait for room")
         assert small.receive().status == 201

@@ -142,6 +142,23 @@ def test_depth_of_a_group(client: Client, queue: str) -> None:
     assert client.get("/api/v1/resources/queues/no-such/depth").status == 404
 
 
+def test_depth_of_a_group_that_is_created_after_the_look(daemon: Daemon, client: Client, queue: str) -> None:
+    """The route looks, and reads then: a group may come in between. Here it comes without a look."""
+    client.push(queue, 1, 2, 3)
+    client.get(f"/api/v1/resources/queues/{queue}/depth")
+    with psycopg.connect(daemon.conninfo) as session:
+        for name, start, pending in (("all", None, 3), ("new", 1 << 60, 0)):
+            session.execute("INSERT INTO queend.consumer_groups (queue_id, name, mode, start_at) "
+                            "SELECT q.id, %s, %s, %s FROM queend.queues q WHERE q.name = %s",
+                            (name, name, start, queue))
+            found = session.execute("SELECT d.pending, d.name FROM queend.queues q CROSS JOIN LATERAL "
+                                    "queend.group_depth(q.id, %s, 9) AS d WHERE q.name = %s", (name, queue)).fetchall()
+            assert found[0][0] == pending
+            assert session.execute("SELECT g.lag FROM queend.group_list() AS g WHERE g.name = %s AND g.queue = %s",
+                                   (name, queue)).fetchone() == (pending,)
+        session.rollback()
+
+
 def test_what_one_group_holds_and_another_waits_for_is_counted_once(client: Client, queue: str) -> None:
     """The backlog is that of the group that is furthest behind: it is never more than what is stored."""
     client.push(queue, *range(10), partition="one")
