@@ -98,7 +98,7 @@ class Sender:
                 return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
                                         "POST", path.partition("?")[0])
             except ServerError as error:
-                # The answer says that nothing was done: a retry stores nothing twice.
+                # The answer says that the server did nothing, so the same request may be sent again.
                 if error.code == 503 and time.monotonic() - begin < AGAIN_S:
                     time.sleep(1.0)
                     continue
