@@ -14,6 +14,8 @@ from support.postgres import Postgres, running
 from support.seeds import DRAWN
 from support.wait import until
 
+from queend import log
+
 SPARK = Path(__file__).parent / "spark"
 DASHBOARD = Path(__file__).parent / "dashboard"
 PACKAGES = Path(__file__).parent / "packages"
@@ -92,6 +94,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     from support.scheduler import Scheduler    # workers have no need of it
 
     return Scheduler(config, log)
+
+
+@pytest.fixture(autouse=True)
+def own_hidden_words() -> Iterator[None]:
+    """A process hides the words of every connection string it has read from what it writes, for as long as it lives.
+    Tests share a process: the password `p` of one would be hidden from the errors of all that follow."""
+    before, log._hidden = log._hidden, {}
+    yield
+    log._hidden = before
 
 
 @pytest.fixture(scope="session")
