@@ -1,12 +1,13 @@
 """What a change costs: two checkouts side by side, loaded in turn.
 
-    python bench/compare.py CHECKOUT [--only push1,cycle] [--turns N] [--seconds N]
+    python bench/compare.py CHECKOUT [--only push1,cycle] [--starts N] [--turns N] [--seconds N]
 
 CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own.
-Turns of a second or so change between the two, so what else the machine does meets both. After half of the turns both
-are started anew in the other order: the one started last spends some percent more in PostgreSQL. A ratio is CPU per
-message here over there, daemon and PostgreSQL together: the median of all turns, and the range that holds it in 95 of
-100 draws. One JSON line per scenario."""
+Turns of a second or so change between the two, so what else the machine does meets both. Both are started anew many
+times, in changing order: how many messages PostgreSQL commits at once differs by some percent from one start to the
+next, and stays for as long as the daemons run. So a start counts as one measurement: its ratio is CPU per message here
+over there, daemon and PostgreSQL together, each the median of the start's turns. Shown are the median of these ratios,
+and the range that holds it in 95 of 100 draws of the starts. One JSON line per scenario."""
 
 import argparse
 import json
@@ -14,7 +15,9 @@ import random
 import signal
 import statistics
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
+from operator import itemgetter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
@@ -52,15 +55,11 @@ class Side(Lab):
         return [point[cost] for cost in COSTS if cost in point]
 
 
-def interval(pairs: list[tuple[float, float]]) -> list[float]:
-    """The ratio of medians, of 1000 draws of the turns: where 95 of 100 lie."""
+def interval(ratios: list[float]) -> list[float]:
+    """The median of the starts' ratios, of 1000 draws of the starts: where 95 of 100 lie."""
     draws = random.Random(1)
-    ratios = sorted(ratio([draws.choice(pairs) for _ in pairs]) for _ in range(1000))
-    return [round(ratios[25], 3), round(ratios[974], 3)]
-
-
-def ratio(pairs: list[tuple[float, float]]) -> float:
-    return statistics.median(here for here, _ in pairs) / statistics.median(there for _, there in pairs)
+    found = sorted(statistics.median(draws.choices(ratios, k=len(ratios))) for _ in range(1000))
+    return [round(found[25], 3), round(found[974], 3)]
 
 
 def compared(sides: list[Side], name: str, turns: int, seconds: float) -> list[list[list[float]]]:
@@ -78,42 +77,57 @@ def compared(sides: list[Side], name: str, turns: int, seconds: float) -> list[l
     return found
 
 
-def line_of(name: str, turns: list[list[list[float]]]) -> dict:
-    parts = {cost: [(here[i], there[i]) for here, there in turns] for i, cost in enumerate(COSTS)}
-    both = [(sum(here), sum(there)) for here, there in turns]
-    return dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both),
+def line_of(name: str, starts: list[list[list[list[float]]]]) -> dict:
+    """The line of a scenario. starts: costs as [start][turn][side][part], in µs per message."""
+
+    def of(cost: Callable[[list[float]], float]) -> list[tuple[float, float]]:
+        """Here and there, of each start the median of its turns."""
+        return [(statistics.median(cost(here) for here, _ in turns),
+                 statistics.median(cost(there) for _, there in turns)) for turns in starts]
+
+    def ratio(pairs: list[tuple[float, float]]) -> float:
+        return round(statistics.median(here / there for here, there in pairs), 3)
+
+    both = of(sum)
+    return dict(scenario=name, ratio=ratio(both), range=interval([here / there for here, there in both]),
                 here_us=round(statistics.median(h for h, _ in both), 2),
-                there_us=round(statistics.median(t for _, t in both), 2),
-                **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3) for cost, part in parts.items()})
+                there_us=round(statistics.median(t for _, t in both), 2), starts=len(starts),
+                **{cost.replace("cpu_us_per_message", "ratio"): ratio(of(itemgetter(i)))
+                   for i, cost in enumerate(COSTS)})
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What a change costs, against another checkout.")
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", default=",".join(NAMES), metavar="NAMES")
-    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--starts", type=int, default=6, help="how often both are started")
+    parser.add_argument("--turns", type=int, default=4, help="turns of each in one start")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--postgres", type=int, metavar="MAJOR")
     words = parser.parse_args()
     names = words.only.split(",")
-    if words.seconds < 0.5 or words.turns < 2:
-        parser.error("at least 2 turns, of half a second or more: the kernel's ticks tell no less")
+    if words.seconds < 0.5 or words.turns < 2 or words.starts < 2:
+        parser.error("at least 2 starts of 2 turns, of half a second or more: the kernel's ticks tell no less")
     if unknown := set(names) - set(NAMES):
         parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
     checkouts = [ROOT, words.checkout.resolve()]
-    turns: dict[str, list[list[list[float]]]] = {name: [] for name in names}
+    found: dict[str, list[list[list[list[float]]]]] = {name: [] for name in names}
     faults = []
-    for half, opened in enumerate((checkouts, checkouts[::-1])):
+    for number in range(words.starts):
         with ExitStack() as stack:
+            opened = checkouts[::-1] if number % 2 else checkouts
             by_checkout = {at: stack.enter_context(Side.opened(words.postgres, at)) for at in opened}
             sides = [by_checkout[at] for at in checkouts]
             for name in names:
-                number = words.turns // 2 if half else words.turns - words.turns // 2
-                turns[name] += compared(sides, name, number, words.seconds)
+                if turns := compared(sides, name, words.turns, words.seconds):
+                    found[name].append(turns)
             faults += [fault for side in sides for fault in side.faults]
     for name in names:
-        print(json.dumps(line_of(name, turns[name])), flush=True)
+        if found[name]:
+            print(json.dumps(line_of(name, found[name])), flush=True)
+        else:
+            faults.append(f"{name}: no turn with a message")
     for fault in faults:
         print(f"FAULT {fault}", file=sys.stderr)
     return 1 if faults else 0
