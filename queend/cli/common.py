@@ -14,7 +14,7 @@ from ..postgres import session
 from ..settings.load import load
 from ..settings.messages import ConfigError
 from ..settings.model import Settings
-from .remote import NOT_FOUND, REFUSED, USAGE, Stop
+from .remote import NOT_FOUND, REFUSED, UNREACHABLE, USAGE, Stop
 from .terminal import say
 
 
@@ -33,9 +33,10 @@ def refuse(error: ConfigError) -> NoReturn:
     raise typer.Exit(USAGE)
 
 
-def fail(text: str) -> NoReturn:
-    say(*f"queend: {log.masked(text)}".splitlines(), err=True)
-    raise typer.Exit(REFUSED)
+def fail(text: str, status: int = REFUSED) -> NoReturn:
+    """Prints the text and ends the process. Programs of PostgreSQL indent the second line of a message with a tab."""
+    say(*(line.replace("\t", " ").strip() for line in f"queend: {log.masked(text)}".splitlines()), err=True)
+    raise typer.Exit(status)
 
 
 def place(conninfo: str) -> str:
@@ -75,7 +76,10 @@ def database(settings: Settings, running: bool = False,
     except ConfigError as error:
         refuse(error)
     except psycopg.Error as error:
-        fail(session.told(error))
+        from .._core import verdict
+
+        away = isinstance(error, psycopg.OperationalError) and verdict(error.sqlstate) == "away"
+        fail(session.told(error), UNREACHABLE if away else REFUSED)
     except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, *also) as error:
         fail(str(error).strip())
     finally:

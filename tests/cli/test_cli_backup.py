@@ -69,6 +69,15 @@ def test_what_is_damaged_is_not_restored(tmp_path, start_daemon, postgres):
     assert done.returncode == 4 and not (tmp_path / "nothing").exists()
 
 
+def test_a_database_that_cannot_be_reached_is_said_on_plain_lines(tmp_path, start_daemon):
+    kept = str(tmp_path / "kept")
+    done = queend(tmp_path, "backup", kept, QUEEND_DSN=start_daemon().conninfo)
+    assert done.returncode == 0, done.stderr
+    for words in (["backup", str(tmp_path / "new")], ["restore", kept], ["migrate"]):
+        done = queend(tmp_path, *words, QUEEND_DSN=f"host={tmp_path} port=1")
+        assert done.returncode == 6 and "\\t" not in done.stderr and "Is the server running" in done.stderr, done
+
+
 def test_a_configured_database(tmp_path, start_daemon, postgres):
     daemon = start_daemon()
     with daemon.client() as client:
