@@ -208,8 +208,8 @@ HOT = {
                                              "result", array(ref("AckResult")), "400", "503")), ACK, "200",
                               [ACKED]),
     "/api/v1/ack/batch": shown(post(
-        "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE,
-                                            acknowledgments=array(ACKED_ONE))),
+        "Acknowledge messages of one consumer group: `consumerGroup` of the request; that of an element is ignored",
+        body(record(["acknowledgments"], consumerGroup=MAYBE, acknowledgments=array(ACKED_ONE))),
         answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")),
         {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(
