@@ -1,5 +1,6 @@
 """Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long or
-outlived the ttl, and cursors of deleted partitions and groups. Records removals in `queend.retention_history`.
+outlived the ttl, traces of removed messages, and cursors of deleted partitions and groups. Records removals in
+`queend.retention_history`.
 
 Any number of daemons may run it on one database; one of them works. The others check every interval whether it still
 does: its advisory lock belongs to its session and ends with it. Every step is one small transaction of `queend.retain`.
@@ -23,6 +24,9 @@ from .running import Running
 LOCK = 0x71756575_01       # session lock of the working daemon
 PARTITIONS = 1000          # read per step
 CURSORS = 1000             # read per step
+TRACES = 200               # read per step, with their data
+# kept for so long although their message is gone, so that where a redriven message went can be looked up
+TRACES_US = 86_400_000_000
 # between removals of unreachable cursors, idle partitions and old history; shorter if the retention interval is short
 TIDY_S = 3600.0
 BUSY_S = 1.0               # until another attempt after the database was away
@@ -122,9 +126,19 @@ class Retention(Running):
             while at[0] is not None:
                 ((_, *rest),) = await self._step("SELECT * FROM queend.tidy(%s, %s, %s)", *at, CURSORS)
                 at = tuple(rest)
+            await self._traces()
             await self._clean()
         self.figures.runs += 1
         self.figures.seconds = time.monotonic() - began
+
+    async def _traces(self) -> None:
+        """Removes traces whose message is gone."""
+        ((before,),) = await self._leader.rows("SELECT queend.now_us() - %s", TRACES_US)
+        at: tuple[object, ...] = (0, b"", 0)
+        while at[0] is not None:
+            ((_, *rest),) = await self._step(
+                "SELECT * FROM queend.traces_tidy(%s, %s, %s, %s, %s)", *at, TRACES, before)
+            at = tuple(rest)
 
     async def _clean(self) -> None:
         """Removes idle partitions, and history that is too old."""

@@ -120,3 +120,44 @@ BEGIN
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     RETURN v_gone;
 END $$;
+
+-- Removes traces that were stored before p_before and whose message is gone. Then retention or a clear has removed it
+-- from the log, and no dead letter keeps a copy. Reads p_limit traces after (p_part, p_record, p_ord), in the order of
+-- their index. Returns in removed how many were removed. Columns next_part, next_record and next_ord are the key to
+-- continue after, NULL at the end. Looks only for messages of partitions from whose log something was removed.
+CREATE OR REPLACE FUNCTION queend.traces_tidy(p_part int, p_record bytea, p_ord bigint, p_limit int, p_before bigint,
+    OUT removed int, OUT next_part int, OUT next_record bytea, OUT next_ord bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_page  queend.traces[] := ARRAY(
+        SELECT t FROM queend.traces t WHERE (t.partition_id, t.record_id, t.ord) > (p_part, p_record, p_ord)
+         ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit);
+    v_last  queend.traces;
+    v_there bytea[];
+    m       record;
+BEGIN
+    removed := 0;
+    FOR m IN
+        SELECT t.partition_id AS part, array_agg(DISTINCT t.record_id) AS ids,
+               string_agg(DISTINCT t.record_id, '') AS joined
+          FROM unnest(v_page) AS t
+         WHERE t.created_at < p_before
+           AND EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = t.partition_id AND f.floor > 0)
+         GROUP BY t.partition_id
+    LOOP
+        v_there := ARRAY(SELECT m.ids[f.ord + 1] FROM queend.ids_find(m.part, m.joined) AS f
+                         UNION ALL
+                         SELECT d.record_id FROM queend.dead_letters d
+                          WHERE d.partition_id = m.part AND d.record_id = ANY (m.ids));
+        removed := removed + queend.trace_remove(ARRAY(
+            SELECT t.id FROM unnest(v_page) AS t
+             WHERE t.partition_id = m.part AND t.created_at < p_before AND t.record_id <> ALL (v_there)));
+    END LOOP;
+    IF cardinality(v_page) = p_limit THEN
+        v_last := v_page[p_limit];
+        next_part := v_last.partition_id;
+        next_record := v_last.record_id;
+        next_ord := v_last.ord;
+    END IF;
+END $$;

@@ -53,6 +53,22 @@ def test_expired(client, queue):
     assert [m["data"] for m in client.pop(queue, consumerGroup="new", autoAck=True)] == ["after"]
 
 
+def test_traces_of_removed_messages_are_kept_for_a_day(daemon, client, queue):
+    client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+    client.push(queue, 1, 2)
+    for message in (messages := client.pop(queue, batch=2)):
+        client.post("/api/v1/traces", {"transactionId": message["transactionId"], "partitionId": message["partitionId"],
+                                       "data": {}, "traceNames": [queue]})
+    until(lambda: total(client, queue) == 0, "the messages have expired")
+
+    def traced() -> list[str]:
+        return [one["transaction_id"] for one in client.get(f"/api/v1/traces/by-name/{queue}").json["traces"]]
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        database.execute("UPDATE queend.traces SET created_at = created_at - %s WHERE transaction_id = %s",
+                         (86_400_000_000, messages[0]["transactionId"]))
+    until(lambda: traced() == [messages[1]["transactionId"]], "the trace of yesterday is gone")
+
+
 def test_disabled_keeps_everything(client, queue):
     client.configure(queue, retentionSeconds=1, completedRetentionSeconds=1)
     other = queue + "-on"
