@@ -78,11 +78,11 @@ ELSEWHERE = {
 # What needs half a minute or a broken client to be seen is tested in the core alone, with a core setting. Here: that
 # this setting becomes that one.
 CORE = {
-    "QUEEND_MAX_CONNECTIONS": ("max_connections", "core/test_budgets.py"),
-    "QUEEND_MAX_ARRIVING_BYTES": ("max_arriving", "core/test_budgets.py"),
-    "QUEEND_MAX_UNTAKEN_BYTES": ("max_untaken", "core/test_budgets.py"),
-    "QUEEND_MAX_UNTAKEN_CONNECTION_BYTES": ("max_untaken_of_one", "core/test_budgets.py"),
-    "QUEEND_LEAST_RATE": ("least_rate", "core/test_budgets.py"),
+    "QUEEND_MAX_CONNECTIONS": ("max_connections", "core/test_budgets_arriving.py"),
+    "QUEEND_MAX_ARRIVING_BYTES": ("max_arriving", "core/test_budgets_arriving.py"),
+    "QUEEND_MAX_UNTAKEN_BYTES": ("max_untaken", "core/test_budgets_answers.py"),
+    "QUEEND_MAX_UNTAKEN_CONNECTION_BYTES": ("max_untaken_of_one", "core/test_budgets_answers.py"),
+    "QUEEND_LEAST_RATE": ("least_rate", "core/test_budgets_arriving.py"),
 }
 # The same of what adapts a limit to the database: (setting, member of the limit, value, what becomes of it).
 LIMITS = (
