@@ -14,6 +14,7 @@ from support.postgres import running
 from queend import _core as core
 from queend.control.app import application
 from queend.control.http.hot_routes import OWN
+from queend.control.http.operations import OPERATIONS as NAMES
 from queend.control.http.route import ROUTES
 from queend.control.http.schema import MESSAGE
 from queend.control.routes.migration import TARGET
@@ -50,6 +51,9 @@ def test_every_route_of_both_planes_is_there():
     assert len(known) > 8 and named == known | {None}
     described = {f"{method} {path}" for method, path, _ in OPERATIONS}
     assert set(ROUTES) <= described, "described, but no route"
+    assert set(NAMES) == described, "named, but no route"
+    ids = [operation["operationId"] for _, _, operation in OPERATIONS]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z]+([A-Z][a-z]+)+", one) for one in ids)
     text = json.dumps(DOCUMENT)
     for name in re.findall(r"#/components/schemas/(\w+)", text):
         assert name in DOCUMENT["components"]["schemas"]

@@ -10,6 +10,7 @@ from ...auth.levels import READ
 from ..http.answer import Json
 from ..http.examples import example
 from ..http.hot_routes import EVENTS, HOT, SCHEMAS, answers
+from ..http.operations import OPERATIONS
 from ..http.route import ROUTES, Routes
 from ..http.schema import BYTES, JSON, MESSAGE, TEXT, array, record, ref
 
@@ -54,7 +55,8 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
                 operation["requestBody"]["content"]["application/json"]["example"] = declared.example
     paths = {**HOT, **paths}
     for path, methods in paths.items():
-        for operation in methods.values():
+        for method, operation in methods.items():
+            operation["operationId"] = OPERATIONS[f"{method.upper()} {path}"]
             for one in operation.get("parameters", []):
                 if one["in"] == "path":
                     one["example"] = MESSAGE["partitionId"] if one["name"] == "partition" and path.startswith(
