@@ -43,6 +43,30 @@ def test_the_daemon_serves_it(client):
     assert answer.json["openapi"].startswith("3.1")
 
 
+def inner(schema):
+    """The schema and all that are inside of it, without those that it refers to."""
+    yield schema
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from inner(schema[key])
+    for one in [*schema.get("properties", {}).values(), *schema.get("oneOf", []), *schema.get("anyOf", [])]:
+        yield from inner(one)
+
+
+def test_every_object_has_a_name_that_a_generator_can_use():
+    models = DOCUMENT["components"]["schemas"]
+    for name, model in models.items():
+        assert re.fullmatch("[A-Z][A-Za-z0-9]+", name) and "allOf" not in model
+        assert not [one for one in list(inner(model))[1:] if "properties" in one], name
+    for _, path, operation in OPERATIONS:
+        for part in [operation.get("requestBody", {}), *operation["responses"].values()]:
+            for content in part.get("content", {}).values():
+                assert not [one for one in inner(content["schema"]) if "properties" in one], path
+    used = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(DOCUMENT)))
+    assert set(models) - used == set()
+    assert {"Queue", "QueueOptions", "QueuePartition", "ConfigureQueueRequest", "ListQueuesResponse"} <= used
+
+
 def test_every_route_of_both_planes_is_there():
     # the control plane's come from its routers; of the compiled routes those of its own list
     known = {core.probe_route(method, f"/{path}".encode()) for _, method, path in core.hot_routes_of_core()}

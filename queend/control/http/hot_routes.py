@@ -10,6 +10,8 @@ from .schemas import ORIGIN
 DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
 VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": DELAY,
            "status": {"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}}
+ACK_OF = record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
+                **VERDICT)
 SOMETHING = {**TEXT, "minLength": 1}
 SCHEMAS = {
     "Error": record(["error"], error=TEXT, code=TEXT),
@@ -34,13 +36,15 @@ SCHEMAS = {
                         messages=array(ref("Message")),
                         reason={"enum": ["queue_not_found", "partition_not_found", "paused", "leased", "empty"]},
                         autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
-    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
-                  **VERDICT),
+    "Ack": ACK_OF,
     "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
     "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT, messages=INTEGER,
                         success=FLAG, error=MAYBE, queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
-    "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
-                            {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
+    "PushOperation": record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
+    "AckOperation": record(["type", *ACK_OF["required"]], type={"const": "ack"}, **ACK_OF["properties"]),
+    "Operation": {"oneOf": [ref("PushOperation"), ref("AckOperation")],
+                  "discriminator": {"propertyName": "type", "mapping": {
+                      kind: ref(f"{kind.title()}Operation")["$ref"] for kind in ("push", "ack")}}},
     "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
                                 failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
     "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,

@@ -38,6 +38,11 @@ def whole(*maybe: str, **properties: Any) -> dict[str, Any]:
     return {**record([name for name in properties if name not in maybe], **properties), "additionalProperties": False}
 
 
+def titled(title: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of objects that are in several places, with the name that the OpenAPI document has for it."""
+    return {**schema, "title": title}
+
+
 def like(schema: dict[str, Any], example: Any) -> dict[str, Any]:
     """Returns the schema with an example."""
     return {**schema, "examples": [example]}

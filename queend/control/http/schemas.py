@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .schema import FLAG, ID, INTEGER, NAME, NUMBER, TEXT, TIME, parameter, whole
+from .schema import FLAG, ID, INTEGER, NAME, NUMBER, TEXT, TIME, parameter, titled, whole
 
 FROM, TO = (parameter(name, TIME, "ISO 8601; without a zone UTC") for name in ("from", "to"))
 QUEUE, PARTITION, GROUP = parameter("queue", NAME), parameter("partition", NAME), parameter("consumerGroup", NAME)
-PAGINATION = whole(limit=INTEGER, offset=INTEGER)
+PAGINATION = titled("Pagination", whole(limit=INTEGER, offset=INTEGER))
 DONE = {"const": True}
-SIX_COUNTS = whole(total=INTEGER, pending=INTEGER, processing=INTEGER, completed=INTEGER, failed=INTEGER,
-                   deadLetter=INTEGER)
+SIX_COUNTS = titled("MessageCounts", whole(total=INTEGER, pending=INTEGER, processing=INTEGER, completed=INTEGER,
+                                           failed=INTEGER, deadLetter=INTEGER))
 HEAD = {"id": ID, "name": TEXT, "namespace": TEXT, "task": TEXT, "createdAt": TIME}
 MESSAGES = whole(total=INTEGER, pending=INTEGER, processing=INTEGER)
 PLACE = {"id": ID, "transactionId": TEXT, "partitionId": ID, "queuePath": TEXT, "queue": TEXT, "partition": TEXT}
@@ -28,7 +28,7 @@ def integers(*names: str) -> dict[str, Any]:
     return each(INTEGER, *names)
 
 
-SPAN = {"timeRange": whole(**{"from": TIME, "to": TIME}), "bucketMinutes": INTEGER}
+SPAN = {"timeRange": titled("TimeRange", whole(**{"from": TIME, "to": TIME})), "bucketMinutes": INTEGER}
 WORKER = {"hostname": TEXT, **integers("port", "workerId", "avgEventLoopLagMs", "maxEventLoopLagMs", "freeSlots",
                                        "dbConnections", "jobQueueSize", "messagesProcessed")}
 LAG = {"avgLagMs": NUMBER, "maxLagMs": INTEGER}

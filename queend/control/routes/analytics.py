@@ -13,7 +13,8 @@ from ..http.answer import Json
 from ..http.moments import ts0, ts3
 from ..http.query import Query
 from ..http.route import Routes
-from ..http.schema import FLAG, INTEGER, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, parameter, whole
+from ..http.schema import (FLAG, INTEGER, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, parameter,
+                           titled, whole)
 from ..http.schemas import FROM, LAG, OPS, QUEUE, SPAN, TO, WORKER, each, integers
 from ..metrics.history import (NO_LAG, OF_QUEUE, PARKED, ROWS, average, hostname_and_worker, lag_ms, latest, newest,
                                or_zero, queue_series, rate, span, worker_series, worker_state)
@@ -56,13 +57,14 @@ NO_PEERS = {"enabled": False, "queue_backoff": dict.fromkeys(BACKOFF, 0), "queue
             **{name: dict.fromkeys(keys) for name, keys in PEERS.items()}}
 
 # Levels of the samples of a bucket; null if nothing was measured.
-LEVEL = whole(**each(SOME_NUMBER, "avg", "min", "max", "last"))
-METRICS = whole(**{name: whole(**each(LEVEL, *levels)) for name, levels in LEVELS.items()},
-                threadpool=whole(**{name: whole(**each(LEVEL, *levels)) for name, levels in POOLS.items()}),
-                shared_state=whole(enabled=FLAG, queue_backoff=whole(**integers(*BACKOFF)),
-                                   queue_backoff_summary={"type": "array", "maxItems": 0},
-                                   **{name: whole(**each(SOME_INTEGER, *keys)) for name, keys in PEERS.items()},
-                                   sidecar_ops=whole(**each(whole(**integers("count", "items", "latency_us")), *OPS))))
+LEVEL = titled("MetricLevel", whole(**each(SOME_NUMBER, "avg", "min", "max", "last")))
+METRICS = titled("SystemMetrics", whole(
+    **{name: whole(**each(LEVEL, *levels)) for name, levels in LEVELS.items()},
+    threadpool=whole(**{name: whole(**each(LEVEL, *levels)) for name, levels in POOLS.items()}),
+    shared_state=whole(enabled=FLAG, queue_backoff=whole(**integers(*BACKOFF)),
+                       queue_backoff_summary={**array(TEXT), "maxItems": 0},
+                       **{name: whole(**each(SOME_INTEGER, *keys)) for name, keys in PEERS.items()},
+                       sidecar_ops=whole(**each(whole(**integers("count", "items", "latency_us")), *OPS)))))
 
 PENDING = """SELECT coalesce(sum(s.pending), 0)::bigint AS pending
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""

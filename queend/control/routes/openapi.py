@@ -10,6 +10,7 @@ from ...auth.levels import READ
 from ..http.answer import Json
 from ..http.examples import example
 from ..http.hot_routes import EVENTS, HOT, SCHEMAS, answers
+from ..http.models import Models
 from ..http.operations import OPERATIONS
 from ..http.route import ROUTES, Routes
 from ..http.schema import BYTES, JSON, MESSAGE, TEXT, array, record, ref
@@ -65,8 +66,11 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
     for path, links in LINKS.items():
         for method in paths[path].values():
             method["responses"][next(iter(method["responses"]))]["links"] = links
+    models = Models(SCHEMAS)
+    paths = {path: {method: models.name(operation) for method, operation in methods.items()}
+             for path, methods in paths.items()}
     return {**described, "servers": [{"url": "/"}], "security": [{}, {"token": []}], "paths": paths,
-            "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
+            "components": {"schemas": models.schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
                 "description": "Required if JWT_ENABLED is set."}}}}
 
 

@@ -17,13 +17,13 @@ from ..http.moments import ts3
 from ..http.paged import Page
 from ..http.query import Query
 from ..http.route import Paged, Routes
-from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, whole
+from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, titled, whole
 from ..http.schemas import DONE, HEAD, MESSAGES, PARTITION, SIX_COUNTS
 from ..options import BY_NAME, shown
 from .groups import tell
 
 router = Routes("queues")
-OPTION = whole(value=ANY, inForce=ANY, unit=TEXT, default=ANY, asked=FLAG)
+OPTION = titled("QueueOption", whole(value=ANY, inForce=ANY, unit=TEXT, default=ANY, asked=FLAG))
 
 PARTITIONS_PAGE = Paged(500)
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions read per transaction
