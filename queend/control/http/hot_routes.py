@@ -46,7 +46,10 @@ SCHEMAS = {
                   "discriminator": {"propertyName": "type", "mapping": {
                       kind: ref(f"{kind.title()}Operation")["$ref"] for kind in ("push", "ack")}}},
     "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
-                                failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
+                                failedIndex=SOME_INTEGER, error=TEXT, results=array(record(
+                                    ["index", "type"], index=INTEGER, type={"enum": ["push", "ack"]}, success=FLAG,
+                                    transactionId=TEXT, error=MAYBE, dlq=FLAG, messageId=MAYBE, partitionId=MAYBE,
+                                    queueName=TEXT))),
     "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
                     expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
     "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
