@@ -1,0 +1,49 @@
+"""Clients that generators make of /openapi.json push, pop and acknowledge: `make test-generated`."""
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.daemon import ROOT, Daemon
+
+HERE = Path(__file__).parent
+PROGRAMS = ROOT / "build/generated/bin"
+NODE = ROOT / "dashboard/node_modules"
+USED = {"pushed": ["queued", "duplicate"], "popped": [{"n": 1}], "acknowledged": True, "transaction": True,
+        "leaseTime": 30, "completed": 2, "queues": ["bills", "orders"]}
+
+
+def run(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def document(daemon: Daemon, tmp_path: Path) -> Path:
+    with daemon.client() as client:
+        for queue in ("orders", "bills"):
+            client.delete(queue)
+        (tmp_path / "openapi.json").write_bytes(client.get("/openapi.json").body)
+    return tmp_path / "openapi.json"
+
+
+def test_python(daemon: Daemon, document: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text("post_hooks: []\npackage_name_override: generated\n")
+    told = run(PROGRAMS / "openapi-python-client", "generate", "--path", document, "--output-path", tmp_path / "made",
+               "--config", tmp_path / "config.yml", "--fail-on-warning", cwd=tmp_path)
+    assert "warning" not in told.lower()
+    shutil.copy(HERE / "use.py", tmp_path / "made")
+    assert json.loads(run(PROGRAMS / "python", "use.py", daemon.url, cwd=tmp_path / "made")) == USED
+
+
+def test_typescript(daemon: Daemon, document: Path, tmp_path: Path) -> None:
+    run(NODE / ".bin/openapi-typescript", document, "-o", tmp_path / "openapi.ts", cwd=tmp_path)
+    shutil.copy(HERE / "use.ts", tmp_path)
+    run(NODE / ".bin/tsc", "--strict", "--target", "es2022", "--module", "es2022", "--moduleResolution", "bundler",
+        "--lib", "es2022,dom", "--outDir", "made", "use.ts", cwd=tmp_path)
+    (tmp_path / "made/package.json").write_text('{"type": "module"}')
+    assert json.loads(run("node", "made/use.js", daemon.url, cwd=tmp_path)) == USED
