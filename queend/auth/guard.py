@@ -53,8 +53,7 @@ class Guard:
         before, self.verifier = self.verifier, Verifier(settings, self._end)
         self.verifier.open()
         self._end()
-        await before.quiet()      # requests may still wait for its keys
-        await before.close()
+        await before.close()      # requests that wait for its keys go on with the new ones (_verify)
 
     def refresh(self) -> None:
         """Fetches the key set again, without waiting for it. A key that is no longer in it ends all grants."""

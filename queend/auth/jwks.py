@@ -37,12 +37,16 @@ class KeySet:
         self.failed = False
         self.begun = -float("inf")              # when the last fetch began
         self.fetching: asyncio.Task | None = None
+        self.stale = False                      # the running fetch began before a refresh was asked for
+        self.closed = False
         self.keeper: asyncio.Task | None = None
 
     def open(self) -> None:
         self.keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
+        """Ends the running fetch. What waits for it goes on with the keys there are."""
+        self.closed = True
         for task in (self.keeper, self.fetching):
             if task:
                 task.cancel()
@@ -52,7 +56,7 @@ class KeySet:
         """Returns the key of this id; without an id the first key of the algorithm. An unknown id starts a new fetch,
         at most once every pause_s. Raises Refused(503) while there is no key set."""
         if self.fetching and self.keys is None:
-            await asyncio.shield(self.fetching)
+            await asyncio.wait([self.fetching])
         key = self._known(algorithm, kid)
         if key is None:
             await self._fetch_within_limits()
@@ -69,19 +73,22 @@ class KeySet:
         return None if key is None or key.same(wrong) else key
 
     def refresh(self) -> None:
-        """Starts a fetch, whatever pause_s says."""
+        """Starts a fetch, whatever pause_s says. If one is running, another one follows: the answer to the running one
+        may be older than the change that the refresh is for."""
+        self.stale = self.fetching is not None
         self._fetch_soon()
 
     async def _fetch_within_limits(self) -> None:
-        if self.fetching or time.monotonic() - self.begun >= self.pause_s:
-            await asyncio.shield(self._fetch_soon())
+        # waits without `shield`, which would pass the end of a fetch by `close` on to the request
+        if self.fetching or not self.closed and time.monotonic() - self.begun >= self.pause_s:
+            await asyncio.wait([self._fetch_soon()])
 
     def _known(self, algorithm: str, kid: str | None) -> Key | None:
         return next((key for key in self.keys or () if key.algorithm == algorithm and kid in (None, key.id)), None)
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.shield(self._fetch_soon())
+            await asyncio.wait([self._fetch_soon()])
             # A failed fetch is repeated sooner, because tokens of new keys wait for it.
             await asyncio.sleep(self.refresh_s if self.keys is not None and not self.failed else min(self.refresh_s,
                 RETRY_S))
@@ -109,6 +116,8 @@ class KeySet:
             log.line("error", "key_set_not_fetched", repr(error))
         finally:
             self.fetching = None
+            if self.stale and not self.closed:
+                self.refresh()
 
     def _take(self, body: bytes) -> None:
         try:

@@ -1,7 +1,6 @@
 """Turns a bearer token into a grant: signature, times, issuer and audience, role, queues."""
 from __future__ import annotations
 
-import asyncio
 import time
 import warnings
 from collections.abc import Callable
@@ -103,11 +102,6 @@ class Verifier:
     def open(self) -> None:
         if self.set:
             self.set.open()
-
-    async def quiet(self) -> None:
-        """Waits until no fetch of the key set is running."""
-        if self.set and self.set.fetching:
-            await asyncio.wait([self.set.fetching])
 
     async def close(self) -> None:
         if self.set:

@@ -38,7 +38,7 @@ def certificate(tmp_path_factory) -> Path:
 
 
 class Server:
-    """Serves `keys`; counts who asks."""
+    """Serves the list `keys` there is when it is asked; counts who asks."""
 
     def __init__(self, certificate: Path):
         self.keys: list[dict] = []
@@ -51,9 +51,10 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                keys = outer.keys
                 outer.asked += 1
                 outer.gate.wait(PATIENCE)
-                body = outer.body if outer.body is not None else json.dumps({"keys": outer.keys}).encode()
+                body = outer.body if outer.body is not None else json.dumps({"keys": keys}).encode()
                 try:
                     self.send_response(outer.status)
                     for name, value in {"Content-Length": str(len(body)), **outer.headers}.items():
@@ -209,6 +210,49 @@ def test_a_reload_fetches_the_set(start_daemon, server, certificate):
         assert told(one, "POST", "/api/v1/push", ITEM) == (401, "Token verification failed: Unknown key")
         assert told(two, "POST", "/api/v1/push", ITEM)[0] == 201
         assert server.asked == 2
+    daemon.stop()
+
+
+def test_a_reload_fetches_the_set_again_if_a_fetch_is_running(start_daemon, server, certificate):
+    """The answer that is under way has the key that was withdrawn meanwhile."""
+    server.keys = [jwk(rsa_key(), "one")]
+    daemon = start_daemon(**settings(server, certificate, JWT_JWKS_TIMEOUT_MS="60000", QUEEND_JWT_JWKS_PAUSE_MS="0"))
+    with Caller(daemon, signed("one")) as one, Caller(daemon, signed("two", ed_key())) as two:
+        assert told(one, "POST", "/api/v1/push", ITEM)[0] == 201
+        asked = server.asked
+        server.gate.clear()
+        two.send("POST", "/api/v1/push", json.dumps(ITEM).encode())
+        until(lambda: server.asked == asked + 1, "the set is asked for")
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: daemon.line("reloaded"), "the daemon was told")
+        server.keys = [jwk(ed_key(), "two")]
+        server.gate.set()
+        assert two.receive().status in (201, 401)
+        until(lambda: daemon.line("keys_changed"), "the set is fetched again")
+        assert told(one, "POST", "/api/v1/push", ITEM) == (401, "Token verification failed: Unknown key")
+    daemon.stop()
+
+
+def test_requests_that_wait_for_keys_while_the_settings_change(start_daemon, server, certificate, tmp_path):
+    """They go on with the new settings, also if the set is fetched more often than a fetch may take."""
+    server.keys = [jwk(rsa_key(), "one")]
+    server.gate.clear()
+    file = tmp_path / "queend.toml"
+    file.write_text('jwt_issuer = "old"\n')
+    daemon = start_daemon(**settings(server, certificate, QUEEND_CONFIG=str(file), QUEEND_JWT_JWKS_PAUSE_MS="0",
+                                     JWT_JWKS_TIMEOUT_MS="3000"))
+    text = signed("one", iss="new")
+    with Caller(daemon, text) as push, Caller(daemon, text) as page:
+        push.send("POST", "/api/v1/push", json.dumps(ITEM).encode())
+        page.send("GET", "/api/v1/resources/queues")
+        asked = server.asked
+        file.write_text('jwt_issuer = "new"\n')
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: server.asked > asked, "the new settings fetch the set")
+        until(lambda: daemon.line("key_set_not_fetched"), "a fetch has failed")
+        server.gate.set()
+        assert (push.receive().status, page.receive().status) == (201, 200)
+        assert told(push, "POST", "/api/v1/push", ITEM)[0] == 201
     daemon.stop()
 
 
