@@ -54,9 +54,9 @@ class Leader:
                 await self.connection.close()
             self.connection = None
 
-    async def rows(self, query: str, *values: Any, binary: bool = False) -> list:
+    async def rows(self, query: str, *values: Any, binary: bool = False, **named: Any) -> list:
         assert self.connection is not None
-        return await (await self.connection.execute(query, values or None, binary=binary)).fetchall()
+        return await (await self.connection.execute(query, values or named or None, binary=binary)).fetchall()
 
 
 class Turns(Leader):

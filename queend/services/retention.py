@@ -42,8 +42,23 @@ HISTORY_ROWS = 1000
 FORGET = """WITH gone AS (DELETE FROM queend.retention_history WHERE id IN ( SELECT h.id FROM queend.retention_history h
         WHERE h.executed_at < now() - make_interval(days => %s) ORDER BY h.executed_at LIMIT %s) RETURNING 1)
      SELECT count(*) FROM gone"""
-HISTORY = """INSERT INTO queend.retention_history (queue_id, partition_id, kind, messages) SELECT %s, *
-     FROM unnest(%s::int[], %s::text[], %s::bigint[])"""
+# One step with its history, in one transaction: no crash separates them. The first step of a run that removes messages
+# adds the row of this queue and kind, the others of this run add to it: executed_at is the moment of the run.
+RETAIN = """WITH told AS MATERIALIZED (SELECT * FROM queend.retain(%(queue)s, %(after)s, %(parts)s, %(rows)s,
+            %(expired)s, %(completed)s, %(waited)s)),
+    sums AS (SELECT (%(kinds)s::text[])[t.reason] AS kind, sum(t.records)::bigint AS messages,
+                    CASE WHEN min(t.partition_id) = max(t.partition_id) THEN min(t.partition_id) END AS partition_id,
+                    'epoch'::timestamptz + %(now)s * interval '1 microsecond' AS at
+               FROM told t WHERE t.records > 0 GROUP BY 1),
+    added AS (UPDATE queend.retention_history h
+                 SET messages = h.messages + s.messages,
+                     partition_id = CASE WHEN h.partition_id = s.partition_id THEN h.partition_id END
+                FROM sums s WHERE h.executed_at = s.at AND h.queue_id = %(queue)s AND h.kind = s.kind
+              RETURNING h.kind),
+    noted AS (INSERT INTO queend.retention_history (queue_id, partition_id, kind, messages, executed_at)
+              SELECT %(queue)s, s.partition_id, s.kind, s.messages, s.at FROM sums s
+               WHERE NOT EXISTS (SELECT FROM added a WHERE a.kind = s.kind))
+    SELECT * FROM told"""
 
 
 @dataclass
@@ -151,7 +166,7 @@ class Retention(Running):
                 ((removed, after),) = await self._step(
                     "SELECT * FROM queend.partitions_clean(%s, %s, %s)", after, PARTITIONS, before)
                 gone += removed
-            self.figures.partitions += gone
+                self.figures.partitions += removed
             if gone:
                 log.line("info", "partitions_removed", "partitions were empty and unused", partitions=gone)
         left = HISTORY_ROWS
@@ -164,31 +179,28 @@ class Retention(Running):
         def before(seconds: int, job: str) -> int:
             return now - seconds * 1_000_000 if seconds > 0 and job in jobs else 0
         expired, ttl = before(expired_s, "retention"), before(ttl_s, "eviction")
-        moments = (max(expired, ttl), before(completed_s, "retention"), before(waited_s, "eviction"))
+        words = ["ttl" if ttl > expired else REASONS[1], REASONS[2], REASONS[3]]
         rows = self.settings.retention_batch_size if "retention" in jobs else self.settings.eviction_batch_size
         removed: Counter[str] = Counter()
-        where: dict[str, set[int]] = {}
+        step = {"queue": number, "parts": PARTITIONS, "rows": rows, "now": now, "kinds": [KINDS[one] for one in words],
+                "expired": max(expired, ttl), "completed": before(completed_s, "retention"),
+                "waited": before(waited_s, "eviction")}
         after: int | None = 0
-        while after is not None and any(moments):
-            *told, last = await self._step(
-                "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", number, after, PARTITIONS, rows, *moments)
+        while after is not None and (step["expired"] or step["completed"] or step["waited"]):
+            *told, last = await self._step(RETAIN, **step, after=after)
             for part, reason, gone, records, waiting, group in told:
                 self.figures.rows += gone
                 if records:
-                    word = "ttl" if reason == 1 and ttl > expired else REASONS[reason]
-                    removed[word] += records
-                    where.setdefault(word, set()).add(part)
+                    removed[words[reason - 1]] += records
+                    self.figures.removed[words[reason - 1]] += records
                 if waiting:
                     pinned[number, group] += waiting
-            self._emptied.update(part for part, _, gone, *_ in told if gone)
+                if gone:
+                    self._emptied.add(part)
             await self._end_leases()
             after = last[0]
-        self.figures.removed += removed
         if removed:
             log.line("debug", "retained", queue=name, **removed)
-            await self._leader.rows(HISTORY + " RETURNING id", number,
-                             [min(where[word]) if len(where[word]) == 1 else None for word in removed],
-                             [KINDS[word] for word in removed], list(removed.values()))
 
     async def _end_leases(self) -> None:
         """Ends leases that hold only removed messages. Goes on where a pass failed."""
@@ -211,9 +223,9 @@ class Retention(Running):
                      queue=queue, group=group, messages=now[queue, group])
         self.figures.pinned = now
 
-    async def _step(self, query: str, *values: object) -> list[tuple]:
+    async def _step(self, query: str, *values: object, **named: object) -> list[tuple]:
         began = time.monotonic()
-        rows = await self._leader.rows(query, *values)
+        rows = await self._leader.rows(query, *values, **named)
         if time.monotonic() < self._late:
             await asyncio.sleep(time.monotonic() - began)
         return rows

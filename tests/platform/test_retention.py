@@ -2,12 +2,14 @@
 for all."""
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import pairwise
 
 import psycopg
 import pytest
 from support.client import Client
 from support.daemon import Daemon
+from support.faults import Faults
 from support.wait import until
 
 OFTEN = {"RETENTION_INTERVAL": 100, "EVICTION_INTERVAL": 100}
@@ -129,6 +131,43 @@ def test_one_works_for_all_and_the_next_takes_over(start_daemon):
         assert pid is None or db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
         client.push("q", "three")
         until(lambda: total(client, "q") == 0, "it works on after its session was ended")
+
+
+def recorded(database: psycopg.Connection) -> int:
+    return database.execute("SELECT COALESCE(sum(h.messages), 0)::int FROM queend.retention_history h").fetchone()[0]
+
+
+def test_a_run_that_fails_in_the_middle_loses_no_figure(start_daemon, queue):
+    """Its steps before are counted and recorded, in one row with the rest of the run if there is one."""
+    daemon = start_daemon(**OFTEN, RETENTION_BATCH_SIZE=1, EVICTION_BATCH_SIZE=1)
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          closing(Faults(daemon.conninfo, "retain")) as faults):
+        for n in range(6):
+            client.push(queue, n, partition=f"p{n % 2}")
+        database.execute("UPDATE queend.log SET created_at = created_at - 3600000000")
+        faults.plant("retain", "57P01", 1, after=2)
+        client.configure(queue, retentionEnabled=True, retentionSeconds=600)
+        until(lambda: total(client, queue) == 0, "all has expired")
+        assert daemon.line("retention_failed")
+        assert recorded(database) == 6
+        until(lambda: metric(client, 'queend_retention_removed_messages_total{reason="expired"}') == 6, "it is counted")
+        assert database.execute("SELECT h.messages, h.partition_id IS NULL FROM queend.retention_history h"
+                                " ORDER BY h.executed_at").fetchall() == [(2, False), (4, True)]
+
+
+def test_a_killed_daemon_has_recorded_what_it_removed(start_daemon, queue):
+    daemon = start_daemon(**OFTEN, RETENTION_BATCH_SIZE=1, EVICTION_BATCH_SIZE=1)
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          closing(Faults(daemon.conninfo, "leases_moot")) as faults):
+        for n in range(3):
+            client.push(queue, n)
+        faults.plant("leases_moot", "57P01")
+        client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+        daemon.await_event("retention_failed")
+        daemon.process.kill()
+        daemon.process.wait()
+        left = database.execute("SELECT sum(l.n)::int FROM queend.log l").fetchone()[0]
+        assert recorded(database) == 3 - left > 0
 
 
 def test_random_ids_of_what_is_gone_are_free_again(client, queue):
