@@ -50,7 +50,8 @@ class Guard:
 
     async def change(self, settings: Settings) -> None:
         """Takes over new keys, issuer and roles. Every token verified before is verified again."""
-        before, self.verifier = self.verifier, Verifier(settings, self._end)
+        before = self.verifier
+        self.verifier = Verifier(settings, self._end, before)
         self.verifier.open()
         self._end()
         await before.close()      # requests that wait for its keys go on with the new ones (_verify)

@@ -72,9 +72,10 @@ class Grant:
 
 class Verifier:
     """Verifies tokens with the keys of the settings. Requires `open` and `close` on the running loop. changed: called
-    when cached grants are void."""
+    when cached grants are void. before: the verifier of the settings before; the keys of its key set are used until the
+    set is fetched, if it is the same set."""
 
-    def __init__(self, settings: Settings, changed: Callable[[], None]):
+    def __init__(self, settings: Settings, changed: Callable[[], None], before: Verifier | None = None):
         self.settings = settings
         self.secret = settings.jwt_secret.encode()
         self.key = key_of_pem(settings.jwt_public_key) if settings.jwt_public_key else None
@@ -83,6 +84,8 @@ class Verifier:
             self.set = KeySet(settings.jwt_jwks_url, settings.jwt_jwks_refresh_interval,
                               settings.jwt_jwks_timeout_ms / 1000,
                               settings.queend_jwt_jwks_pause_ms / 1000, settings.queend_jwt_jwks_private, changed)
+            if before and before.set:
+                self.set.take_over(before.set)
         self.algorithms = self._algorithms()
         if 0 < len(self.secret) < SECRET_BYTES and HS256 in self.algorithms:
             log.line("warn", "secret_short", f"JWT_SECRET has fewer than {SECRET_BYTES} bytes: it can be guessed from "

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from support.callers import Caller, told
-from support.tokens import ed_key, jwk, rsa_key, token
+from support.socket_feed import SocketFeed
+from support.tokens import bearer, ed_key, jwk, rsa_key, token
 from support.wait import PATIENCE, until
 
 from queend.auth import jwks
@@ -253,6 +254,27 @@ def test_requests_that_wait_for_keys_while_the_settings_change(start_daemon, ser
         server.gate.set()
         assert (push.receive().status, page.receive().status) == (201, 200)
         assert told(push, "POST", "/api/v1/push", ITEM)[0] == 201
+    daemon.stop()
+
+
+def test_changed_settings_keep_the_keys(start_daemon, server, certificate, tmp_path, queue):
+    """The set cannot be had when a role is renamed: tokens are verified with the keys there are, and streams go on."""
+    server.keys = [jwk(rsa_key(), "one")]
+    file = tmp_path / "queend.toml"
+    file.write_text('jwt_role_read_only = "reader"\n')
+    daemon = start_daemon(**settings(server, certificate, QUEEND_CONFIG=str(file)))
+    text = signed("one")
+    with Caller(daemon, text) as caller:
+        caller.push(queue, 1)
+        with SocketFeed(daemon.address, queue, headers=bearer(text)) as stream:
+            message = stream.message()
+            server.status = 500
+            file.write_text('jwt_role_read_only = "viewer"\n')
+            daemon.process.send_signal(signal.SIGHUP)
+            until(lambda: daemon.line("key_set_not_fetched"), "the set cannot be had")
+            caller.push(queue, 2)
+            assert stream.ack(message)["success"]
+            assert stream.message()["data"] == 2
     daemon.stop()
 
 
