@@ -66,8 +66,12 @@ def _literal(text: str) -> str:
 def told(error: BaseException) -> str:
     """Returns the server's message, else libpq's, on one line; empty if there is none."""
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    lines = [line.strip() for line in re.sub(r"\[Errno -?\d+\] ", "", said or str(error)).splitlines()]
-    return "; ".join(line for line in lines if line)
+    return on_one_line(re.sub(r"\[Errno -?\d+\] ", "", said or str(error)))
+
+
+def on_one_line(text: str) -> str:
+    """Joins the lines of a message, with their hints and contexts, by semicolons."""
+    return "; ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 class Connection(psycopg.Connection[Any]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import log
+from ..postgres.session import on_one_line, told
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Running:
 
     def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
         """Logs a failed pass, and keeps it for the doctor until `_done`."""
-        text = str(error).strip()
-        log.line("warn", event, text, **more)
+        log.line("warn", event, on_one_line(str(error)), **more)
         before = self.failing.get(event)
         self.failing = {**self.failing, event: Failing(before.since if before else time.time(),
-                                                       before.passes + 1 if before else 1, text)}
+                                                       before.passes + 1 if before else 1,
+                                                       error if isinstance(error, str) else told(error))}
 
     def _done(self, event: str) -> None:
         """Records a pass that did not fail."""

@@ -119,7 +119,7 @@ class Stats(Running):
                         await self._leader.leave()      # the session had ended since the last look
                         await self._look_of_page()
         except (psycopg.Error, TimeoutError) as error:
-            self._failed("stats_failed", str(error) or "the database does not answer")
+            self._failed("stats_failed", error if str(error) else "the database does not answer")
             await self._leader.leave()      # the session ends, and its lock with it
         finally:
             self._lock.release()

@@ -1,4 +1,8 @@
 """queend doctor: each fault is made, found, and no longer found when it is over."""
+import os
+import shutil
+import subprocess
+
 import psycopg
 import pytest
 from support.cli import Cli
@@ -7,6 +11,7 @@ from support.wait import until
 from queend.control.routes import doctor
 from queend.control.routes.doctor import CHECKS
 from queend.control.routes.plans import LANES
+from queend.services.running import Running
 
 
 def found(cli, check):
@@ -118,3 +123,33 @@ def test_what_waits_in_the_failover_buffer(start_daemon, tmp_path):
         assert "failover buffer" in cli("doctor").out
         client.post("/api/v1/system/maintenance", {"enabled": False})
         until(lambda: not waiting(cli), "it is drained")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)      # the daemon ends after the test
+
+
+def test_a_disk_that_is_almost_full(start_daemon, tmp_path, small_disk):
+    """Retention makes no room on the disk of the failover buffer: the advice is another one than for the database."""
+    cli = Cli(start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=small_disk / "buffer").url, tmp_path)
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    (one,) = found(cli, "disk")
+    assert one["title"] == "the disk of the failover buffer is almost full"
+    assert one["advice"] == "Free disk space, or set FILE_BUFFER_DIR to another disk"
+
+
+def test_a_service_that_fails_says_why_on_one_line():
+    class Failed(Running):
+        pass
+
+    service = Failed()
+    service._failed("relay_failed", psycopg.OperationalError("connection refused\n\tIs the server running?\n"))
+    assert service.failing["relay_failed"].error == "connection refused; Is the server running?"

@@ -64,7 +64,7 @@ def test_a_server_that_became_read_only_is_left(start_daemon, cluster, read_only
         assert client.metric("queend_database_doubts") == 2
         told = {one["title"]: one["level"] for one in client.get("/api/v1/system/doctor").json["findings"]
                 if one["check"] == "daemon"}
-        assert told["the database is read only"] == "critical" and "the database is away" not in told
+        assert told["the database is read-only"] == "critical" and "the database is not reachable" not in told
         read_only(False)
         until(lambda: ready(client) == (200, ""), "ready again")
         assert not before & connections(database)
@@ -144,6 +144,9 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
             "Nothing is known to be stored: the database has no space on its disk; try again")
         assert ready(client) == (503, "The database has no space on its disk")
         assert doubts(client) == (503, ["disk_full"])
+        (one,) = (one for one in client.get("/api/v1/system/doctor").json["findings"]
+                  if one["evidence"] == "doubts: disk_full")
+        assert one["title"] == "the database has no space on its disk"
         twin = {"type": "push", "items": [{"queue": queue, "payload": 1, "transactionId": "one"}]}
         assert not client.transaction(twin)["success"]
         assert doubts(client) == (503, ["disk_full"]), "the transaction was refused: nothing was stored"

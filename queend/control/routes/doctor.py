@@ -14,6 +14,7 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from ...auth.levels import READ
+from ...postgres.session import told
 from ...services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from ...settings.origins import uses_embedded
 from ..http.answer import Json
@@ -32,7 +33,10 @@ Finding = tuple[str, str, str, str]      # level, title, observation, remedy
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
-TITLES = {"commits_hang": "the database commits nothing",
+TITLES = {"away": "the database is not reachable", "silent": "the database does not answer",
+          "disk_full": "the database has no space on its disk", "read_only": "the database is read-only",
+          "refused": "the database refuses connections", "crowded": "the database has no connection left",
+          "commits_hang": "the database commits nothing",
           "buffer_full": "the failover buffer is full or cannot be written"}
 
 HORIZON = """
@@ -171,8 +175,7 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
         if doubt == "away" and REASONS.intersection(known["doubts"]):
             continue      # the reason is a finding
         yield ("critical" if doubt in FATAL | REASONS else "warning",
-               TITLES.get(doubt) or f"the database is {doubt.replace('_', ' ')}",
-               f"doubts: {doubt}", "See “Faults of the database” in docs/observe.md")
+               TITLES[doubt], f"doubts: {doubt}", "See “Faults of the database” in docs/observe.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
         yield ("critical", "a crash may lose messages that were answered as queued",
@@ -193,16 +196,17 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
-    places = {"of the failover buffer": control.folder.path}
+    places = [("of the failover buffer", control.folder.path,
+               "Free disk space, or set FILE_BUFFER_DIR to another disk")]
     if uses_embedded(control.settings):
-        places["of the database"] = control.settings.queend_data_dir
-    for what, path in places.items():
+        places.append(("of the database", control.settings.queend_data_dir,
+                       "Free disk space, or set the retention of queues"))
+    for what, path, advice in places:
         if path is not None:
             used = shutil.disk_usage(path)
             if used.free < 0.1 * used.total:
                 yield ("critical" if used.free < 0.03 * used.total else "warning", f"the disk {what} is almost full",
-                       f"{size(used.free)} of {size(used.total)} free", "Free disk space, or set the retention of "
-                                                                            "queues")
+                       f"{size(used.free)} of {size(used.total)} free", advice)
 
 
 async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -261,7 +265,7 @@ async def examined(control: Any) -> list[dict[str, str]]:
                 findings.append({"check": name, "level": level, "title": title, "evidence": evidence, "advice": advice})
         except (psycopg.Error, OSError) as error:
             findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
-                             "evidence": str(error).strip()[:200], "advice": "See /health"})
+                             "evidence": told(error)[:200], "advice": "See /health"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
 
 
