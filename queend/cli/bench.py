@@ -152,7 +152,7 @@ def produce(load: Load, server: Server, counts: Counts, queue: str, batch: int, 
         item = f'{head},"payload":{text}}}'
         began = time.monotonic()
         rows = server.read(server.call("POST", "/api/v1/push", body=f'{{"items":[{",".join([item] * n)}]}}'.encode()),
-                           "POST", "/api/v1/push")
+                           "POST")
         counts.took.add(time.monotonic() - began)
         if not isinstance(rows, list) or len(rows) != n:
             raise Foreign(server.url)

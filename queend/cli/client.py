@@ -30,10 +30,10 @@ class NoRoute(ServerError):
 
 
 class Answer:
-    """An answer: status, headers in lower case, body."""
+    """An answer: status, headers in lower case, body; the path that was requested."""
 
-    def __init__(self, status: int, headers: dict[str, str], body: bytes):
-        self.status, self.headers, self.body = status, headers, body
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, path: str):
+        self.status, self.headers, self.body, self.path = status, headers, body, path
 
 
 class Server:
@@ -56,7 +56,8 @@ class Server:
         self.token, self.timeout, self.ca, self.secure = token, timeout, ca, parts.scheme == "https"
         self.host, self.port = host, port or (443 if self.secure else 80)
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{self.base}"
+        self._origin = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
+        self.url = self._origin + self.base
         self.answered = False      # a successful answer was read
         self._connection: http.client.HTTPConnection | None = None
 
@@ -78,14 +79,14 @@ class Server:
 
     def json(self, method: str, path: str, *names: str, **more: Any) -> Any:
         """Returns the body of a successful answer. Raises ServerError for an error."""
-        return self.read(self.call(method, path, *names, **more), method, path)
+        return self.read(self.call(method, path, *names, **more), method)
 
     def pages(self, path: str, *names: str, **query: Any) -> Any:
         """Yields the bodies of a long list, page by page, as the header Link names the next one."""
         target = _target(path, names, query)
         while target:
             answer = self.call("GET", "", target=target)
-            yield self.read(answer, "GET", path)
+            yield self.read(answer, "GET")
             following = NEXT.search(answer.headers.get("link", ""))
             target = following[1] if following else ""
 
@@ -146,7 +147,8 @@ class Server:
         read = answer.read()
         if answer.will_close:
             self.close()
-        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, read)
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, read,
+                      target.partition("?")[0])
 
     def _open(self, timeout: float) -> http.client.HTTPConnection:
         try:
@@ -183,7 +185,7 @@ class Server:
         return ServerError(f"the connection to {self.url} failed: "
                            f"{getattr(error, 'strerror', None) or error}", 6, doubt)
 
-    def read(self, answer: Answer, method: str, path: str) -> Any:
+    def read(self, answer: Answer, method: str) -> Any:
         """Returns the body as JSON. Raises errors, also those that Queen MQ sends with status 200."""
         body: Any = None
         if answer.body.strip():
@@ -191,8 +193,9 @@ class Server:
                 body = json.loads(answer.body)
             except (ValueError, RecursionError):
                 if answer.status < 300 or answer.status == 404:
-                    raise NoRoute(f"{self.url} did not answer {method} {path} with JSON: it lacks the route, or is not "
-                                  "a server of this protocol", 4, code=answer.status) from None
+                    raise NoRoute(f"{self._origin} did not answer {method} {answer.path} with JSON: it lacks the "
+                                  "route, or is not a server of this protocol", 4, self._below(""),
+                                  code=answer.status) from None
         told = body if isinstance(body, dict) else {}
         text = str(told.get("error") or told.get("detail") or "")
         if answer.status < 300:
@@ -201,7 +204,12 @@ class Server:
             self.answered = True
             return body
         text = text or answer.body[:200].decode(errors="replace").strip() or f"status {answer.status}"
-        raise self._refused(answer, text, told, f"{method} {path}")
+        raise self._refused(answer, text, told, f"{method} {answer.path}")
+
+    def _below(self, other: str) -> str:
+        """Returns the hint about an unknown route if the server's URL has a path; otherwise the other hint."""
+        return f"the URL of the server has the path {self.base}; try {self._origin}" if self.base \
+            else other
 
     def _refused(self, answer: Answer, text: str, told: dict[str, Any], route: str) -> ServerError:
         code = answer.status
@@ -214,7 +222,7 @@ class Server:
             return ServerError(f"access denied: {text}", 7, **more)
         if code in (404, 405) and (told.get("code") in ("no_such_route", "no_such_method") or text == "Not found"):
             return NoRoute(f"this server has no route {route}", 4,
-                           "it is another version, or another program", **more)
+                           self._below("it is another version, or another program"), **more)
         if code == 404:
             return ServerError(text, 4, **more)
         if code in (502, 503, 504):

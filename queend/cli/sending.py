@@ -22,6 +22,7 @@ PLACE = re.compile(r"\(item (\d+)(?:, ([^)]*))?\)")
 class Sender:
     def __init__(self, server: Server, queue: str, partition: str, field: str | None, every: dict[str, Any],
                  headers: dict[str, str], output: Format):
+        (queue + partition).encode()      # a name that is not UTF-8 is refused as such: UnicodeEncodeError
         self.server, self.queue, self.partition, self.field = server, queue, partition, field
         self.every, self.headers, self.output = every, headers, output
         self.event = any(name.lower().startswith("ce-") for name in headers)
@@ -96,7 +97,7 @@ class Sender:
         while True:
             try:
                 return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
-                                        "POST", path.partition("?")[0])
+                                        "POST")
             except ServerError as error:
                 # The answer says that the server did nothing, so the same request may be sent again.
                 if error.code == 503 and time.monotonic() - begin < AGAIN_S:

@@ -268,3 +268,9 @@ def test_a_redrive_that_fails_says_how_many_came_back(start_daemon, tmp_path, qu
         failed = cli("dlq", "redrive", queue, "--yes")
         assert failed.status == 6 and "send it again for the rest (200 redriven)" in failed.err, failed
         assert cli.ok("dlq", "redrive", queue, "--yes").out == "5 redriven\n"
+
+
+@pytest.mark.parametrize("words", [("\udcff", "1"), ("orders", "1", "-p", "\udcff")])
+def test_a_name_that_is_not_utf_8(cli, words):
+    done = cli("push", *words)
+    assert done.status == 2 and done.err == "queend: the argument '\\udcff' is not UTF-8\n"

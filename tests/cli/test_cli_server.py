@@ -89,6 +89,19 @@ def test_a_server_that_answers_oddly(nowhere, answer, status, told):
     assert done.status == status and told in done.err and "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(("words", "route"), [
+    (("queue", "list"), "GET /api/v1/api/v1/resources/queues"),
+    (("queue", "show", "a/b"), "GET /api/v1/api/v1/resources/queues/a%2Fb"),
+    (("pop", "orders"), "GET /api/v1/api/v1/pop/queue/orders"),
+    (("push", "orders", "1"), "POST /api/v1/api/v1/push"),
+])
+def test_a_url_with_a_path_names_the_requested_route(nowhere, daemon, words, route):
+    done = nowhere(*words, "--url", f"{daemon.url}/api/v1")
+    assert done.status == 4 and done.err == (
+        f"queend: this server has no route {route}\n"
+        f"        the URL of the server has the path /api/v1; try {daemon.url}\n")
+
+
 def test_a_write_whose_answer_is_lost_says_so(nowhere):
     with Odd(b"") as odd:
         done = nowhere("push", "q", "1", "--url", odd.url)
