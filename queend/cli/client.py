@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ..dial import connection as opened
+from . import server_clock
 
 PAGE = 1000
 NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
@@ -144,6 +145,7 @@ class Server:
         except (BrokenPipeError, ConnectionResetError):
             pass      # refused before the whole body was read: the answer may be there
         answer = connection.getresponse()
+        server_clock.heard(answer.headers.get("Date"))
         read = answer.read()
         if answer.will_close:
             self.close()

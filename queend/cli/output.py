@@ -6,18 +6,20 @@ import json
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
 
+from . import server_clock
 from .terminal import clean, say
 
 RICH_ROWS = 500      # longer tables are aligned page by page, without rich
 # Columns of a table: the longest text that counts as a name, the narrowest column that folds, the space between two.
 NAME_WIDTH, FOLDED_WIDTH, GAP = 64, 12, 3
 SIGNS = ("", "k", "M", "G", "T")
+LEAST = 0.095      # smaller numbers would be 0 with one digit behind the point
 
 
 class Format(enum.StrEnum):
@@ -138,7 +140,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.1f}".rstrip("0").rstrip(".") if value else "0"
+        return f"{value:,.1f}".removesuffix(".0") if abs(value) >= LEAST or not value else f"{value:.1g}"
     return clean(value if isinstance(value, str) else dump(value) if isinstance(value, (dict, list)) else str(value))
 
 
@@ -155,7 +157,7 @@ def short(number: float | None) -> str:
     value, sign = float(number), 0
     while value >= 999.5 and sign < len(SIGNS) - 1:
         value, sign = value / 1000, sign + 1
-    text = f"{value:.0f}" if value >= 99.5 else f"{value:.1f}".removesuffix(".0")
+    text = f"{value:.0f}" if value >= 99.5 else cell(value)
     return text + SIGNS[sign]
 
 
@@ -184,15 +186,20 @@ def span(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
-def age(moment: str | None) -> str:
-    """Formats how long ago a time was, given as the server writes times."""
-    if not moment:
+def moment(text: str) -> datetime:
+    """Reads a time as the server writes times. Raises ValueError for any other text."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def age(text: str | None) -> str:
+    """Formats how long ago a time was by the clock of the server, which wrote the time."""
+    if not text:
         return ""
     try:
-        then = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+        then = moment(text)
     except ValueError:
-        return moment
-    return span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
+        return text
+    return span(max(0.0, (server_clock.now() - then).total_seconds()))
 
 
 class Progress:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated, Any, Optional
@@ -12,9 +13,10 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..control.options import BY_NAME, SWITCH
+from . import server_clock
 from .client import Server, ServerError
 from .options import DryRun, Yes
-from .output import Format, Output, age, cell, facts, many, one, short, show
+from .output import Format, Output, age, cell, facts, many, moment, one, short, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_of
 from .server_names import queues
@@ -30,16 +32,24 @@ UNKNOWN: Rates = (None, None)
 
 
 def rates_of(server: Server, queue: str | None = None) -> dict[str, Rates] | None:
-    """Returns messages in and out per second, by queue, of the last minute with traffic. None if the server has no such
-    figures, or the token may not see them."""
-    since = (datetime.now(UTC) - timedelta(minutes=2)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Returns messages in and out per second, by queue, since the last whole minute began. None if the server
+    has no such figures, or the token may not see them. Requires an answer of the server, which tells its time."""
+    since = server_clock.now().replace(second=0, microsecond=0) - timedelta(minutes=1)
     try:
-        series = (server.get("/api/v1/analytics/queue-ops", from_=since, queue=queue) or {}).get("series", [])
+        answer = server.get("/api/v1/analytics/queue-ops", from_=since.isoformat().replace("+00:00", "Z"),
+                            queue=queue) or {}
     except ServerError as error:
         if error.code == 0:
             raise
         return None
-    return {row["queueName"]: (row["pushPerSecond"], row["popPerSecond"]) for row in series}
+    if "timeRange" not in answer:
+        return None
+    seconds = max(1.0, (moment(answer["timeRange"]["to"]) - since).total_seconds())
+    counts: dict[str, tuple[int, int]] = {}
+    for row in answer["series"]:
+        into, out = counts.get(row["queueName"], (0, 0))
+        counts[row["queueName"]] = into + row["pushMessages"], out + row["popMessages"]
+    return {name: (round(into / seconds, 4), round(out / seconds, 4)) for name, (into, out) in counts.items()}
 
 
 @queue.command("list")
@@ -54,11 +64,12 @@ def queue_list(
     limit: Annotated[Optional[int], typer.Option(min=1, help="Maximum number of queues to list.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """List queues with depth and rates, newest first."""
-    rates = rates_of(server) if output is not Format.names else {}
-
+    """List queues, newest first, with depths and with rates of the last one to two minutes."""
     def wanted() -> Iterator[dict[str, Any]]:
-        for row in queues_of(server):
+        rates: dict[str, Rates] | None = {}
+        for number, row in enumerate(queues_of(server)):
+            if number == 0 and output is not Format.names:
+                rates = rates_of(server)
             if pattern is not None and not fnmatch.fnmatchcase(row["name"], pattern):
                 continue
             if namespace in (None, row["namespace"]) and task in (None, row["task"]) and (
@@ -67,7 +78,7 @@ def queue_list(
                 yield {**row, "inPerSecond": into, "outPerSecond": out}
 
     rows = wanted()
-    show(islice(rows, limit), {"queue": "name", "namespace": "namespace", "task": "task",
+    show(islice(rows, limit and min(limit, sys.maxsize)), {"queue": "name", "namespace": "namespace", "task": "task",
                     "partitions": lambda row: short(row["partitions"]),
                     "waiting": lambda row: short(row["messages"]["pending"]),
                     "in flight": lambda row: short(row["messages"]["processing"]),
@@ -98,7 +109,8 @@ def queue_show(server: Server, name: Name,
                ("waiting", f"{totals['pending']:,}"), ("in flight", f"{totals['processing']:,}"),
                ("completed", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
-               ("rates", "" if into is None else f"{short(into)}/s in, {short(out)}/s out")])
+               ("rates", "" if into is None else f"{short(into)}/s in, {short(out)}/s out "
+                         "(average of 1 to 2 minutes)")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
             say("")

@@ -1,9 +1,14 @@
 """queend status, queue and group, against one daemon."""
+import glob
 import json
+import re
 import subprocess
 
 import pytest
+from support.clock import other_clock
 from support.wait import PATIENCE, until
+
+from queend.cli.output import cell, short
 
 STRANGE = ["with space", "with/slash", "grüße-漢字-🚀", "100%", "a?b#c&d=e", "-dash", "..", 'quote"\'', "tab\there",
            "esc\x1b[31m"]
@@ -30,6 +35,33 @@ def test_list_in_every_form(cli, client, queue):
     assert cli.ok("queue", "list", queue, "-o", "names").out == f"{queue}\n"
     assert cli.ok("queue", "list", "no-such-*", "-o", "json").json == []
     assert cli("queue", "list", "-o", "yaml").status == 2
+
+
+def test_a_limit_beyond_all_bounds_lists_all(cli, client, queue):
+    client.push(queue, 1)
+    assert cli.ok("queue", "list", queue, "--limit", "9" * 20, "-o", "names").out == f"{queue}\n"
+
+
+@pytest.mark.parametrize("offset", ["-1h", "+1h"])
+def test_ages_and_rates_are_those_of_the_server_clock(cli, client, queue, offset):
+    """The clock of this machine is off: what is told is told by the clock of the server."""
+    client.push(queue, *range(500))
+    def told(*words: str) -> str:
+        with cli.process("queue", *words, stdout=subprocess.PIPE, text=True, environment=other_clock(offset)) as done:
+            return done.communicate(timeout=PATIENCE)[0]
+
+    out = told("show", queue)
+    created = re.search(r"^created .*, (\d+) (s|min) ago$", out, re.M)
+    assert created and (created[2] == "s" or int(created[1]) < 30), out
+    into = re.search(r"^rates +([\d.]+)/s in", out, re.M)
+    assert into and float(into[1]) > 0, out
+    assert json.loads(told("list", glob.escape(queue), "-o", "ndjson"))["inPerSecond"] > 0
+
+
+def test_a_small_rate_is_not_shown_as_none():
+    assert [short(rate) for rate in (0, 0.0033, 0.04, 0.5, 1, 10, 100)] == ["0", "0.003", "0.04", "0.5", "1", "10",
+                                                                            "100"]
+    assert cell(0.04) == "0.04" and cell(1234.0) == "1,234"
 
 
 @pytest.mark.parametrize("name", STRANGE, ids=[f"name{i}" for i in range(len(STRANGE))])

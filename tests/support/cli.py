@@ -68,9 +68,10 @@ class Cli:
         assert done.status == 0, done
         return done
 
-    def process(self, *words: str, **more: Any) -> subprocess.Popen:
+    def process(self, *words: str, environment: dict[str, str] | None = None, **more: Any) -> subprocess.Popen:
         """As one types it: a process of its own."""
-        return subprocess.Popen([sys.executable, "-m", "queend", *words], env=self.clean(), cwd="/",
+        return subprocess.Popen([sys.executable, "-m", "queend", *words], env={**self.clean(), **(environment or {})},
+                                cwd="/",
                                 preexec_fn=heed_interrupts, **more)
 
     def at_terminal(self, *words: str, answer: str = "", seconds: float = PATIENCE) -> tuple[int, str]:
