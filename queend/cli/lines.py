@@ -100,5 +100,9 @@ def checked(given: bytes, where: str, text: bool) -> Payload:
     try:
         orjson.loads(given)
     except orjson.JSONDecodeError as error:
+        try:
+            given.decode()
+        except UnicodeDecodeError:      # orjson would speak of surrogates, in column 1
+            raise Bad(f"{where} is not valid UTF-8") from None
         raise Bad(f"{where} is not valid JSON: {error.msg}, column {error.colno}; use --text to push text") from None
     return Payload(given, where, len(given))

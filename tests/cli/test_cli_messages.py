@@ -64,7 +64,7 @@ def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
     assert client.show(queue).json["totals"]["total"] == 1500
     (tmp_path / "bad.json").write_bytes(b"\xff\x00")
     refused = cli("push", queue, "-f", str(tmp_path / "bad.json"))
-    assert refused.status == 1 and "bad.json is not valid JSON" in refused.err
+    assert refused.status == 1 and "bad.json is not valid UTF-8" in refused.err
     assert "argument 2 is not valid JSON" in cli("push", queue, "1", "{").err
     assert "No such file" in cli("push", queue, "-f", str(tmp_path / "none")).err
     # what only the server refuses is named as well
@@ -274,3 +274,8 @@ def test_a_redrive_that_fails_says_how_many_came_back(start_daemon, tmp_path, qu
 def test_a_name_that_is_not_utf_8(cli, words):
     done = cli("push", *words)
     assert done.status == 2 and done.err == "queend: the argument '\\udcff' is not UTF-8\n"
+
+
+def test_a_payload_that_is_not_utf_8(cli, queue):
+    done = cli("push", queue, input=b'{"n":1}\n"\xff"\n')
+    assert (done.status, done.err) == (1, "queend: line 2 is not valid UTF-8; 1 message before it was stored\n")

@@ -109,8 +109,8 @@ def test_configure_names_the_bad_option(daemon, queue, name, value):
 
 
 @pytest.mark.parametrize("body, error", [
-    (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "), (b'{"queue":"\xff"}', "Invalid JSON: "),
-    (b"[]", "queue is required"),
+    (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "),
+    (b'{"queue":"\xff"}', "Invalid JSON: invalid UTF-8 at byte 10"), (b"[]", "queue is required"),
     (b"null", "queue is required"), (b'{"queue":5}', "queue is required"), (b'{"queue":""}', "queue is required"),
     (b'{"queue":"a\\u0000"}', "queue must have at most 255 bytes and no NUL"),
     (b'{"queue":"' + b"a" * 256 + b'"}', "queue must have"),

@@ -23,10 +23,19 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
     try:
         value = await asyncio.to_thread(orjson.loads, body) if len(body) > ASIDE_BYTES else orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
+        raise Refusal(400, f"Invalid JSON: {_undecodable(body) or error}", "invalid_json") from None
     if not isinstance(value, dict):
         if strict and (required or value is not None):
             raise Refusal(400, "request body must be a JSON object", "invalid_request")
         return {}
     checked(request)(value)
     return value
+
+
+def _undecodable(body: bytes) -> str:
+    """Returns where a body is not UTF-8, in the words of the data plane; empty if it is. orjson tells no place."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"invalid UTF-8 at byte {error.start}"
+    return ""
