@@ -43,15 +43,16 @@ RECOVERY_S = 5.0         # how long an embedded server may recover before the da
 LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
 LAST_LINE_MS = 1000      # how long the last line waits for a slow reader of the log
 
+REFUSES = "PostgreSQL refuses this daemon"
 POOLER_S = 20.0
 AGAIN_S = 60.0           # between two lines that say why the database cannot be used
 STEADY_S = 5.0           # an embedded server that served for less is started again after a pause
 RESTART_LEAST_S, RESTART_MOST_S = 0.1, 5.0      # the first of these pauses, which doubles, and the longest
 
 
-def refusal_of(conninfo: str) -> str | None:
-    """Returns why every attempt will fail until the configuration changes; None if a later attempt may succeed.
-    Blocks."""
+def refusal_of(conninfo: str, reason: str) -> str | None:
+    """Returns a sentence with `reason` if every attempt will fail until the configuration changes; None if a later
+    attempt may succeed. Blocks."""
     from .._core import refusal  # here, as in _serve
 
     address = session.parted(conninfo)[0]
@@ -60,8 +61,9 @@ def refusal_of(conninfo: str) -> str | None:
         one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
     unknown = [host for host in hosts if _unknown(host)]
     if unknown:
-        return f"cannot resolve the host names {', '.join(unknown)}" if len(unknown) == len(hosts) else None
-    return refusal(address, 5000)
+        return (f"cannot connect to PostgreSQL: {reason}; check the host name in PG_HOST or QUEEND_DSN"
+                if len(unknown) == len(hosts) else None)
+    return f"{REFUSES}: {reason}" if refusal(address, 5000) else None
 
 
 def _unknown(host: str) -> bool:
@@ -204,10 +206,13 @@ class Supervisor:
                                             TimeoutError, MigrationBusy)):
                     raise StartError(f"the database is not usable: {reason}; it is partly restored, or was changed by "
                                      "hand") from None
-                refused = not waits and (isinstance(error, psycopg.errors.InsufficientPrivilege)
-                                         or await asyncio.to_thread(refusal_of, target))
+                refused = None
+                if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                    refused = f"{REFUSES}: {reason}"
+                elif not waits:
+                    refused = await asyncio.to_thread(refusal_of, target, reason)
                 if refused and not patient:
-                    raise StartError(f"PostgreSQL refuses this daemon: {reason}") from None
+                    raise StartError(refused) from None
                 why = reason if waits else f"cannot connect to PostgreSQL: {reason}"
                 if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
                     log.line("error" if refused else "warn", "migration_waits" if waits else "database_unreachable",

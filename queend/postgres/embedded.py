@@ -183,8 +183,8 @@ class Embedded:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise EmbeddedError(f"QUEEND_DATA_DIR: cannot use {self.folder} as a data directory: "
-                                f"{error.strerror}") from error
+            why = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
+            raise EmbeddedError(f"QUEEND_DATA_DIR: cannot use {self.folder} as a data directory: {why}") from error
         self._close_folder()
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S

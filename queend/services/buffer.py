@@ -65,7 +65,8 @@ class Folder:
                 self.claim(identity)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
-            raise FolderError(f"failover buffer: {reason(error)}; set FILE_BUFFER_DIR to another directory, or disable "
+            why = f"{error.filename} is not a directory" if isinstance(error, FileExistsError) else reason(error)
+            raise FolderError(f"failover buffer: {why}; set FILE_BUFFER_DIR to another directory, or disable "
                               "the buffer with QUEEND_BUFFER_BYTES=0") from error
         if free < settings.queend_buffer_bytes:
             log.line("warn", "buffer_disk_small",

@@ -226,7 +226,8 @@ def wrong(cluster):
 def test_a_start_that_is_refused_ends(wrong, what, buffer, tmp_path):
     conninfo, reason = wrong[what]
     story = refused(conninfo, QUEEND_BUFFER_BYTES=buffer, FILE_BUFFER_DIR=tmp_path)
-    assert reason in story and "PostgreSQL refuses this daemon" in story
+    assert reason in story
+    assert ("cannot connect to PostgreSQL: " if what == "name" else "PostgreSQL refuses this daemon: ") in story
 
 
 @pytest.mark.parametrize("what", ["password", "database", "right", "name"])

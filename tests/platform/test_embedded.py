@@ -99,7 +99,7 @@ def test_a_folder_not_made_by_queend_is_left_alone(tmp_path):
 
 def test_a_folder_that_cannot_be_is_told_by_its_setting(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(EmbeddedError, match="^QUEEND_DATA_DIR: cannot use .*/file as a data directory: File exists$"):
+    with pytest.raises(EmbeddedError, match="^QUEEND_DATA_DIR: cannot use .*/file as .*: it is not a directory$"):
         Embedded(tmp_path / "file").start()
 
 

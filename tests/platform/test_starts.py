@@ -100,13 +100,13 @@ def test_a_udp_port_that_is_taken(conninfo, tmp_path):
 def test_folders_that_cannot_be(conninfo, tmp_path):
     (tmp_path / "file").touch()
     assert said(serve(tmp_path / "file")) == (
-        f"QUEEND_DATA_DIR: cannot use {tmp_path / 'file'} as a data directory: File exists")
+        f"QUEEND_DATA_DIR: cannot use {tmp_path / 'file'} as a data directory: it is not a directory")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     assert said(serve(tmp_path / "circle")).startswith("QUEEND_DATA_DIR: ")
     (tmp_path / "own" / "lock").mkdir(parents=True)
     assert said(serve(tmp_path / "own")) == f"QUEEND_DATA_DIR: {tmp_path / 'own' / 'lock'}: Is a directory"
     assert said(serve(tmp_path, QUEEND_DSN=conninfo, FILE_BUFFER_DIR=tmp_path / "file")) == (
-        f"failover buffer: {tmp_path / 'file'}: File exists; set FILE_BUFFER_DIR to another directory, "
+        f"failover buffer: {tmp_path / 'file'} is not a directory; set FILE_BUFFER_DIR to another directory, "
         "or disable the buffer with QUEEND_BUFFER_BYTES=0")
 
 
@@ -125,7 +125,8 @@ def test_an_embedded_server_that_cannot_start(tmp_path):
 def test_a_server_that_is_not_there(tmp_path):
     port = free_port()
     lost = "failed to resolve host 'no-such-host.invalid': Name or service not known"
-    assert said(serve(tmp_path, PG_HOST="no-such-host.invalid")) == f"PostgreSQL refuses this daemon: {lost}"
+    assert said(serve(tmp_path, PG_HOST="no-such-host.invalid")) == (
+        f"cannot connect to PostgreSQL: {lost}; check the host name in PG_HOST or QUEEND_DSN")
     for words in (["migrate"], ["backup", str(tmp_path / "backup")]):
         assert said(command(*words, PG_HOST="127.0.0.1", PG_PORT=str(port))).startswith(
             f'connection failed: connection to server at "127.0.0.1", port {port} failed: Connection refused')
