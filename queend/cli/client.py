@@ -217,9 +217,10 @@ class Server:
         code = answer.status
         more = {"code": code, "body": told}
         if code == 401:
-            return ServerError(f"{self.url} requires a token: {text}", 7,
-                               "pass a token with QUEEND_TOKEN, --token-file or a context" if not self.token else
-                               "the token may be expired, or belong to another server", **more)
+            told = f"{self.url} refused the token" if self.token else f"{self.url} requires a token"
+            return ServerError(f"{told}: {text}", 7,
+                               f"pass {'another' if self.token else 'a'} token with QUEEND_TOKEN, --token-file or a "
+                               "context", **more)
         if code == 403:
             return ServerError(f"access denied: {text}", 7, **more)
         if code in (404, 405) and (told.get("code") in ("no_such_route", "no_such_method") or text == "Not found"):

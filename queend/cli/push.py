@@ -10,12 +10,13 @@ import typer
 from .client import Server
 from .lines import Bad, payloads, values
 from .output import Format, Output, Progress, many
-from .remote import USAGE, Stop, remote
+from .remote import USAGE, Stop, remote, tell
 from .sending import Sender
 from .server_names import queues
 
 Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver no sooner than after this delay: "
                   "1500ms, 10s, 5m, 2h, 1d.")]
+QUEUE_FIRST = "the queue comes first, then the payloads"
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -27,6 +28,11 @@ def milliseconds(text: str) -> int:
     except (ValueError, KeyError, OverflowError):
         raise Stop(f"invalid duration {text!r}: expected a number with a unit, like 1500ms, 10s, 5m, "
                    "2h or 1d", USAGE) from None
+
+
+def is_json(name: str) -> bool:
+    """Tells whether the name of a queue was probably meant as a payload."""
+    return name[:1] in ("{", "[", '"')
 
 
 @remote
@@ -81,13 +87,14 @@ def push(
         except Bad as error:
             sender.flush()
             stored = f"{many(sender.stored, 'message')} before it {'was' if sender.stored == 1 else 'were'} stored"
-            hint = "the queue comes first, then the payloads" if payload and queue[:1] in ("{", "[", '"') else ""
-            raise Stop(f"{error}; {stored}", 1, hint) from None
+            raise Stop(f"{error}; {stored}", 1, QUEUE_FIRST if payload and is_json(queue) else "") from None
         except BaseException:
             sender.tell()
             raise
     sender.tell(done=True)
     sys.stdout.flush()
+    if not payload and not file and not sender.added and is_json(queue):
+        tell(f"standard input is empty, and {queue!r} is the name of a queue", QUEUE_FIRST)
 
 
 def headers_of(given: list[str]) -> dict[str, str]:

@@ -28,12 +28,13 @@ class Sender:
         self.event = any(name.lower().startswith("ce-") for name in headers)
         self.items: list[bytes] = []
         self.places: list[str] = []
-        self.size = self.stored = self.duplicates = self.deleted = self.buffered = self.printed = 0
+        self.added = self.size = self.stored = self.duplicates = self.deleted = self.buffered = self.printed = 0
 
     def add(self, payload: Payload, item: bool) -> None:
         made = self._item(payload) if item else payload.text if self.event else self._wrapped(payload)
         self.items.append(made)
         self.places.append(payload.where)
+        self.added += 1
         self.size += len(made)
         if len(self.items) >= ITEMS or self.size >= BYTES or self.event:
             self.flush()

@@ -279,3 +279,11 @@ def test_a_name_that_is_not_utf_8(cli, words):
 def test_a_payload_that_is_not_utf_8(cli, queue):
     done = cli("push", queue, input=b'{"n":1}\n"\xff"\n')
     assert (done.status, done.err) == (1, "queend: line 2 is not valid UTF-8; 1 message before it was stored\n")
+
+
+def test_a_payload_in_the_place_of_the_queue(cli, queue):
+    done = cli.ok("push", '{"n":1}', input="")
+    assert (done.out, done.err) == ("0 stored\n", (
+        "queend: standard input is empty, and '{\"n\":1}' is the name of a queue\n"
+        "        the queue comes first, then the payloads\n"))
+    assert cli.ok("push", queue, input="").err == ""
