@@ -80,10 +80,11 @@ def pop(
     elif payload and whole:
         printed(whole, output, payload)
     if not count:
-        why = {"paused": ": the queue or the group is paused", "leased": ": all messages are leased",
+        why = {"paused": ": the queue or the group is paused", "leased": ": the next messages are leased",
                "queue_not_found": f": there is no queue {queue!r}",
                "partition_not_found": f": there is no partition {partition!r}"}
-        tell("no message" + ("" if not wait else f" in {wait:g} s") + why.get(answer.get("reason"), ""))
+        known = ": pop maintenance is on" if answer.get("paused") else why.get(answer.get("reason"), "")
+        tell("no message" + ("" if not wait else f" in {wait:g} s") + known)
         raise typer.Exit(NOTHING)
     if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
         tell("the messages are not acknowledged",

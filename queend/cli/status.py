@@ -52,8 +52,8 @@ def status(server: Server, output: Output = Format.table) -> None:
                ("waiting", f"{many(messages['pending'], 'message', short)}, {short(messages['processing'])} in flight"),
                ("dead letters", f"{short(messages['deadLetter'])} of all time" if messages["deadLetter"]
                 else ""),
-               ("rates", f"{short(rates['ingestedPerSecond'])}/s in, {short(rates['processedPerSecond'])}/s out "
-                         "(5-minute average)"),
+               ("rates", f"{short(rates['ingestedPerSecond'])}/s pushed, "
+                         f"{short(rates['processedPerSecond'])}/s acknowledged (5-minute average)"),
                ("lag", f"max {span(late['time']['max'])}, median {span(late['time']['median'])}")]
               if messages and rates and late else []),
             ("buffered", f"{many(buffers['pending'], 'message')}, {size(buffers.get('bytes', 0))}, oldest "

@@ -287,3 +287,21 @@ def test_a_payload_in_the_place_of_the_queue(cli, queue):
         "queend: standard input is empty, and '{\"n\":1}' is the name of a queue\n"
         "        the queue comes first, then the payloads\n"))
     assert cli.ok("push", queue, input="").err == ""
+
+
+def test_an_empty_pop_tells_pop_maintenance(cli, client, queue):
+    client.push(queue, 1)
+    client.post("/api/v1/system/maintenance/pop", {"enabled": True})
+    try:
+        done = cli("pop", queue)
+    finally:
+        client.post("/api/v1/system/maintenance/pop", {"enabled": False})
+    assert (done.status, done.err) == (5, "queend: no message: pop maintenance is on\n")
+
+
+def test_a_message_behind_leased_ones_may_have_another_cause(cli, client, queue):
+    """The message of the second partition waits for its time: not all messages are leased."""
+    client.push(queue, 1, partition="a")
+    client.push(queue, 2, partition="b", delayMs=3_600_000)
+    assert cli.ok("pop", queue).err == ""
+    assert cli("pop", queue).err == "queend: no message: the next messages are leased\n"
