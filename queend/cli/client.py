@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -145,7 +146,7 @@ class Server:
         except (BrokenPipeError, ConnectionResetError):
             pass      # refused before the whole body was read: the answer may be there
         answer = connection.getresponse()
-        server_clock.heard(answer.headers.get("Date"))
+        server_clock.heard(answer.headers.get("Date"), self._time)
         read = answer.read()
         if answer.will_close:
             self.close()
@@ -157,6 +158,14 @@ class Server:
             return opened(self.url, timeout, cafile=self.ca)
         except OSError as error:
             raise ServerError(f"cannot read the certificates in {self.ca}: {error.strerror}", 2) from None
+
+    def _time(self) -> datetime | None:
+        """Returns the time of the database, to which default ranges extend; None if the server does not tell it."""
+        try:
+            told = self.get("/api/v1/analytics/queue-ops", queue="-")["timeRange"]["to"]
+            return datetime.fromisoformat(told.replace("Z", "+00:00"))
+        except (ServerError, LookupError, TypeError, AttributeError, ValueError):
+            return None
 
     # -- errors ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+from support.cli import Cli
 from support.clock import other_clock
 from support.wait import PATIENCE, until
 
@@ -57,6 +58,18 @@ def test_ages_and_rates_are_those_of_the_server_clock(cli, client, queue, offset
     into = re.search(r"^rates +([\d.]+)/s in", out, re.M)
     assert into and float(into[1]) > 0, out
     assert json.loads(told("list", glob.escape(queue), "-o", "ndjson"))["inPerSecond"] > 0
+
+
+def test_ages_and_rates_are_right_if_the_clock_of_the_daemon_is_not(start_daemon, queue, tmp_path):
+    """Times are the database's. The header Date, which shows that clocks differ, is the daemon's."""
+    daemon = start_daemon(**other_clock("+1h"))
+    with daemon.client() as client:
+        client.push(queue, 1)
+    cli = Cli(daemon.url, tmp_path)
+    shown = cli.ok("queue", "show", queue).out
+    created = re.search(r"^created .*, (\d+) (s|min) ago$", shown, re.M)
+    assert created and (created[2] == "s" or int(created[1]) < 30), shown
+    assert not re.search(r"^rates +0/s in", shown, re.M), shown
 
 
 def test_a_small_rate_is_not_shown_as_none():
