@@ -44,9 +44,9 @@ class Guard:
         self.verifier.open()
 
     async def close(self) -> None:
+        await self.verifier.close()      # ends the fetch that these tasks wait for
         if self.tasks:
             await asyncio.wait(self.tasks)
-        await self.verifier.close()
 
     async def change(self, settings: Settings) -> None:
         """Takes over new keys, issuer and roles. Every token verified before is verified again."""

@@ -59,14 +59,15 @@ class KeySet:
 
     async def find(self, algorithm: str, kid: str | None) -> Key | None:
         """Returns the key of this id; without an id the first key of the algorithm. An unknown id starts a new fetch,
-        at most once every pause_s. Raises Refused(503) while there is no key set."""
+        at most once every pause_s. Raises Refused(503) while there is no key set, and for an unknown id after
+        `close`."""
         if self.fetching and self.keys is None:
             await asyncio.wait([self.fetching])
         key = self._known(algorithm, kid)
         if key is None:
             await self._fetch_within_limits()
             key = self._known(algorithm, kid)
-        if self.keys is None:
+        if self.keys is None or self.closed and key is None:
             raise Refused(503, "The keys that verify tokens cannot be fetched")
         return key
 

@@ -278,6 +278,22 @@ def test_changed_settings_keep_the_keys(start_daemon, server, certificate, tmp_p
     daemon.stop()
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["a set", "no set"])
+def test_a_daemon_that_stops_does_not_wait_for_the_set(start_daemon, server, certificate, known):
+    server.keys = [jwk(rsa_key(), "one")]
+    server.status = 200 if known else 500
+    daemon = start_daemon(**settings(server, certificate, QUEEND_SHUTDOWN_GRACE_MS="100", QUEEND_JWT_JWKS_PAUSE_MS="0",
+                                     JWT_JWKS_TIMEOUT_MS="3600000"))
+    with Caller(daemon, signed("one")) as one, Caller(daemon, signed("two", ed_key())) as two:
+        assert told(one, "POST", "/api/v1/push", ITEM)[0] == (201 if known else 503)
+        server.gate.clear()
+        asked = server.asked
+        two.send("POST", "/api/v1/push", json.dumps(ITEM).encode())
+        until(lambda: server.asked > asked, "the set is asked for")
+        daemon.end()
+        assert two.receive().status == 503
+
+
 def test_without_keys_nobody_is_let_in_and_later_all_are(start_daemon, server, certificate):
     server.status = 404
     daemon = start_daemon(**settings(server, certificate, QUEEND_JWT_JWKS_PAUSE_MS="0"))
