@@ -235,25 +235,26 @@ def test_a_reload_fetches_the_set_again_if_a_fetch_is_running(start_daemon, serv
 
 
 def test_requests_that_wait_for_keys_while_the_settings_change(start_daemon, server, certificate, tmp_path):
-    """They go on with the new settings, also if the set is fetched more often than a fetch may take."""
-    server.keys = [jwk(rsa_key(), "one")]
+    """They are answered under the new settings, also if the fetch that they waited for fails at that moment."""
+    server.keys, server.status = [jwk(rsa_key(), "one")], 500
     server.gate.clear()
     file = tmp_path / "queend.toml"
     file.write_text('jwt_issuer = "old"\n')
     daemon = start_daemon(**settings(server, certificate, QUEEND_CONFIG=str(file), QUEEND_JWT_JWKS_PAUSE_MS="0",
-                                     JWT_JWKS_TIMEOUT_MS="3000"))
+                                     JWT_JWKS_TIMEOUT_MS="3600000"))
     text = signed("one", iss="new")
     with Caller(daemon, text) as push, Caller(daemon, text) as page:
+        until(lambda: server.asked == 1, "the old settings fetch the set")
         push.send("POST", "/api/v1/push", json.dumps(ITEM).encode())
         page.send("GET", "/api/v1/resources/queues")
-        asked = server.asked
         file.write_text('jwt_issuer = "new"\n')
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: server.asked > asked, "the new settings fetch the set")
-        until(lambda: daemon.line("key_set_not_fetched"), "a fetch has failed")
+        until(lambda: server.asked == 2, "the new settings fetch the set")
         server.gate.set()
-        assert (push.receive().status, page.receive().status) == (201, 200)
+        assert push.receive().status == page.receive().status == 503
+        server.status = 200
         assert told(push, "POST", "/api/v1/push", ITEM)[0] == 201
+        assert told(page, "GET", "/api/v1/resources/queues")[0] == 200
     daemon.stop()
 
 
@@ -403,6 +404,25 @@ def test_an_answer_that_never_ends_is_given_up(server):
             await keys.find("RS256", "one")
         assert told.value.status == 503
         await keys.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a set", "no set"])
+def test_a_set_that_is_closed_answers_what_waits_for_it(server, known):
+    """The request goes on, with other settings or to its refusal. It is not cancelled: then it had no answer."""
+    server.gate.clear()
+
+    async def run() -> None:
+        keys = KeySet(server.url, 3600, 3600, 0, True, lambda: None)
+        if known:
+            keys._take(json.dumps({"keys": [jwk(rsa_key(), "other")]}).encode())
+        keys.open()
+        waiting = asyncio.create_task(keys.find("RS256", "one"))
+        await asyncio.to_thread(until, lambda: server.asked, "the set is asked for")
+        await keys.close()
+        (told,) = await asyncio.gather(waiting, return_exceptions=True)
+        assert isinstance(told, Refused) and told.status == 503
 
     asyncio.run(run())
 
