@@ -42,8 +42,8 @@ HISTORY_ROWS = 1000
 FORGET = """WITH gone AS (DELETE FROM queend.retention_history WHERE id IN ( SELECT h.id FROM queend.retention_history h
         WHERE h.executed_at < now() - make_interval(days => %s) ORDER BY h.executed_at LIMIT %s) RETURNING 1)
      SELECT count(*) FROM gone"""
-# One step with its history, in one transaction: no crash separates them. The first step of a run that removes messages
-# adds the row of this queue and kind, the others of this run add to it: executed_at is the moment of the run.
+# One step with its history, in one transaction: no crash separates them. A run has one row for each queue and kind. The
+# first step that removes messages adds the row, further steps add to it. Its executed_at is the moment of the run.
 RETAIN = """WITH told AS MATERIALIZED (SELECT * FROM queend.retain(%(queue)s, %(after)s, %(parts)s, %(rows)s,
             %(expired)s, %(completed)s, %(waited)s)),
     sums AS (SELECT (%(kinds)s::text[])[t.reason] AS kind, sum(t.records)::bigint AS messages,
