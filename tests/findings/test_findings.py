@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,10 +31,15 @@ class Stage:
     """What a script may ask for: it is started when it is asked for."""
 
     postgres: Postgres
-    start: Callable[..., Daemon]
+    starts: Callable[..., Daemon]
     folder: Path
     environment: dict[str, str]
     ending: ExitStack
+    started: list[Daemon] = field(default_factory=list)
+
+    def start(self, *conninfo: str, **settings: object) -> Daemon:
+        self.started.append(self.starts(*conninfo, **settings))
+        return self.started[-1]
 
     def url(self, **settings: object) -> str:
         return self.start(**settings).url
@@ -196,6 +201,8 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
     finally:
         if "STOP" in stage.environment:
             os.kill(int(stage.environment["STOP"]), 15)
+        for daemon in stage.started:      # their connections would not suffice for all scripts
+            daemon.end()
         stage.ending.close()
         shutil.rmtree(folder, ignore_errors=True)
     told = done.stdout + done.stderr
