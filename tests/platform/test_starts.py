@@ -128,9 +128,9 @@ def test_a_server_that_is_not_there(tmp_path):
     assert said(serve(tmp_path, PG_HOST="no-such-host.invalid")) == (
         f"cannot connect to PostgreSQL: {lost}; check the host name in PG_HOST or QUEEND_DSN")
     for words in (["migrate"], ["backup", str(tmp_path / "backup")]):
-        assert said(command(*words, PG_HOST="127.0.0.1", PG_PORT=str(port))).startswith(
+        assert said(command(*words, PG_HOST="127.0.0.1", PG_PORT=str(port)), 6).startswith(
             f'connection failed: connection to server at "127.0.0.1", port {port} failed: Connection refused')
-        assert said(command(*words, PG_HOST="no-such-host.invalid")) == lost
+        assert said(command(*words, PG_HOST="no-such-host.invalid"), 6) == lost
 
 
 @pytest.mark.parametrize("embedded", [True, False])
