@@ -226,8 +226,8 @@ class Server:
         code = answer.status
         more = {"code": code, "body": told}
         if code == 401:
-            told = f"{self.url} refused the token" if self.token else f"{self.url} requires a token"
-            return ServerError(f"{told}: {text}", 7,
+            what = "refused the token" if self.token else "requires a token"
+            return ServerError(f"{self.url} {what}: {text}", 7,
                                f"pass {'another' if self.token else 'a'} token with QUEEND_TOKEN, --token-file or a "
                                "context", **more)
         if code == 403:

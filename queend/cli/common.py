@@ -34,8 +34,7 @@ def refuse(error: ConfigError) -> NoReturn:
 
 
 def fail(text: str, status: int = REFUSED) -> NoReturn:
-    """Prints the text and ends the process. Programs of PostgreSQL indent the second line of a message with a tab."""
-    say(*(line.replace("\t", " ").strip() for line in f"queend: {log.masked(text)}".splitlines()), err=True)
+    say(*f"queend: {log.masked(text)}".splitlines(), err=True)
     raise typer.Exit(status)
 
 
@@ -58,7 +57,7 @@ def database(settings: Settings, running: bool = False,
     from ..services.buffer import FolderError
     from ..settings.origins import uses_embedded
 
-    cluster = None
+    cluster, target = None, ""
     try:
         cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
         local = None
@@ -72,16 +71,23 @@ def database(settings: Settings, running: bool = False,
                 if not running or "is in use by another queend" not in str(error):
                     raise
                 local = cluster.conninfo()
-        yield conninfo(settings, local, options=session.UNHURRIED), bool(cluster)
+        target = conninfo(settings, local, options=session.UNHURRIED)
+        yield target, bool(cluster)
     except ConfigError as error:
         refuse(error)
     except psycopg.Error as error:
-        from .._core import verdict
-
-        away = isinstance(error, psycopg.OperationalError) and verdict(error.sqlstate) == "away"
-        fail(session.told(error), UNREACHABLE if away else REFUSED)
+        fail(session.told(error), UNREACHABLE if _away(error, target) else REFUSED)
     except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, *also) as error:
         fail(str(error).strip())
     finally:
         if cluster:
             cluster.stop()
+
+
+def _away(error: psycopg.Error, target: str) -> bool:
+    """Returns whether no server answered at `target`, or it could not serve. Asks it once more, because libpq has the
+    same error for a server that refuses the password."""
+    from .._core import refusal, verdict
+
+    return (isinstance(error, psycopg.OperationalError) and verdict(error.sqlstate) == "away"
+            and not refusal(session.parted(target)[0], 5000))

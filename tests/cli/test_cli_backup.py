@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+from psycopg.conninfo import make_conninfo
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.wait import until
@@ -69,13 +70,15 @@ def test_what_is_damaged_is_not_restored(tmp_path, start_daemon, postgres):
     assert done.returncode == 4 and not (tmp_path / "nothing").exists()
 
 
-def test_a_database_that_cannot_be_reached_is_said_on_plain_lines(tmp_path, start_daemon):
-    kept = str(tmp_path / "kept")
-    done = queend(tmp_path, "backup", kept, QUEEND_DSN=start_daemon().conninfo)
+def test_a_database_that_does_not_answer_and_one_that_refuses(tmp_path, start_daemon):
+    kept, conninfo = str(tmp_path / "kept"), start_daemon().conninfo
+    done = queend(tmp_path, "backup", kept, QUEEND_DSN=conninfo)
     assert done.returncode == 0, done.stderr
     for words in (["backup", str(tmp_path / "new")], ["restore", kept], ["migrate"]):
         done = queend(tmp_path, *words, QUEEND_DSN=f"host={tmp_path} port=1")
-        assert done.returncode == 6 and "\\t" not in done.stderr and "Is the server running" in done.stderr, done
+        assert done.returncode == 6 and "Is the server running" in done.stderr, done
+        done = queend(tmp_path, *words, QUEEND_DSN=make_conninfo(conninfo, dbname="none"))
+        assert done.returncode == 1 and "does not exist" in done.stderr, done
 
 
 def test_a_configured_database(tmp_path, start_daemon, postgres):

@@ -12,7 +12,6 @@ from typing import Any
 from .schema import ref
 
 Schema = dict[str, Any]
-GET = re.compile(r"get(?=[A-Z])")
 
 
 class Models:
@@ -28,9 +27,8 @@ class Models:
     def name(self, operation: Schema) -> Schema:
         """Returns the operation with references to named schemas instead of objects."""
         title = pascal(operation["operationId"].removesuffix("ByName"))
-        responses = {status: self._content(response, GET.sub("", title[0].lower() + title[1:])
-                                           if GET.match(operation["operationId"]) else f"{title}Response")
-                     for status, response in operation["responses"].items()}
+        answer = title.removeprefix("Get") if title.startswith("Get") else f"{title}Response"
+        responses = {status: self._content(response, answer) for status, response in operation["responses"].items()}
         named = {**operation, "responses": responses}
         if "requestBody" in operation:
             named["requestBody"] = self._content(operation["requestBody"], f"{title}Request")
