@@ -257,6 +257,10 @@ cdef class Core:
         answer and nothing else is stored."""
         return health_wants_commit(clock_mono_us())
 
+    def late(self):
+        """Returns True while a statement that changes something has waited for half a second for its answer."""
+        return health_late(clock_mono_us())
+
     def committed(self):
         """Notes that the database has committed something, as far as the control plane knows."""
         with nogil:

@@ -18,6 +18,8 @@ cdef enum:
     DOUBT_COMMITS_US = 5000000
     DOUBT_WAIT_US = 2000000   # a statement that waits this long makes the control plane try a commit
     DOUBT_STORED_US = 500000  # the try requires that nothing was stored for this long
+    DOUBT_LATE_US = 500000    # a statement that waits this long makes the control plane look for a foreign lock
+    DOUBT_LATE_SEEN_US = 1000000      # the sweep looks twice a second
     DOUBT_TRY_US = 60000000   # while commits hang, between two pushes from the buffer that try a commit
     DOUBT_DISK_US = 60000000  # after this time a full disk is no longer reported
     DOUBT_REPEAT_US = 60000000
@@ -28,6 +30,7 @@ cdef struct Doubt:
     int64_t why               # DOUBT_*: why connections fail
     int64_t stored_us         # monotonic, when the last statement that stored something was answered
     int64_t waits_us          # monotonic, when a statement was last seen waiting while nothing was stored
+    int64_t late_us           # monotonic, when a statement was last seen waiting for DOUBT_LATE_US
     int64_t commits           # monotonic, since when commits hang, or when the last one was tried; 0: commits work
     int64_t buffer            # the failover buffer has no room
     # how often a server became read-only under a connection: older connections are replaced
@@ -51,6 +54,8 @@ cdef void health_stored() noexcept nogil:
 cdef inline void health_waits(int64_t sent_us, int64_t now) noexcept nogil:
     # Notes a statement that changes something and waits for its answer. If it waits for a lock, the commit that the
     # control plane tries (health_wants_commit) shows that commits do not hang.
+    if now - sent_us >= DOUBT_LATE_US:
+        atomic_set64(&doubt.late_us, now)
     if now - sent_us >= DOUBT_WAIT_US and now - atomic_get64(&doubt.stored_us) >= DOUBT_STORED_US:
         atomic_set64(&doubt.waits_us, now)
 
@@ -71,6 +76,10 @@ cdef inline bint health_others_store(int64_t sent_us, int64_t now) noexcept nogi
 cdef inline bint health_answered(int64_t now) noexcept nogil:
     # Returns True if a statement of any worker was answered in the last DOUBT_SILENT_MS.
     return now - atomic_get64(&doubt.answered_us) <= DOUBT_SILENT_MS * <int64_t>1000
+
+cdef inline bint health_late(int64_t now) noexcept nogil:
+    # Returns True if a statement that changes something had waited for DOUBT_LATE_US at the last sweep.
+    return now - atomic_get64(&doubt.late_us) < DOUBT_LATE_SEEN_US
 
 cdef inline bint health_wants_commit(int64_t now) noexcept nogil:
     # Returns True if a commit is to be tried: commits hang, or a statement waited at the last sweep.
