@@ -398,6 +398,8 @@ cdef void push_respond_unkept(PushJob* j) noexcept nogil:
         why = health_why()
     elif j.failed == FAILED_UNREACHED or j.unreached or spool.gate == GATE_SHUT:
         why = b"The database does not answer"
+        if atomic_get64(&doubt.disk_us):
+            why = b"The database has no space on its disk"
     if j.spill_why == SPILL_FULL:
         snprintf(text, sizeof(text), b"%s and the failover buffer is full; nothing is %sstored, try again", why, known)
     else:
