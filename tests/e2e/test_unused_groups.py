@@ -1,7 +1,9 @@
-"""Groups times partitions in memory: above a bound, groups that nobody asks for are given up, and lose nothing."""
+"""Groups times partitions in memory: above a bound, groups that nobody asks for are given up, and scans of groups that
+are asked for once rest. Nothing is lost."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable
 
@@ -29,6 +31,18 @@ def cursors(client: Client) -> int:
 
 def pop(client: Client, queue: str, group: int, **more: object) -> list[dict]:
     return client.pop(queue, consumerGroup=f"g{group}", subscriptionMode="all", **more)
+
+
+def pop_until_given_up(client: Client, queue: str) -> int:
+    """Pops once in one new group after the other, until groups are given up. Returns the most cursors that were there
+    at once, of at least GROUPS groups."""
+    most = 0
+    for group in itertools.count():
+        pop(client, queue, group, batch=1)
+        now = cursors(client)
+        if group >= GROUPS and KEPT < most and now < most:
+            return most
+        most = max(most, now)
 
 
 def test_groups_that_nobody_asks_for_are_given_up(daemon: Daemon) -> None:
@@ -65,9 +79,7 @@ def test_pops_that_wait_neither_keep_what_is_given_up_nor_miss_anything(daemon: 
                    "known": wait("other", partition="known"), "new": wait("other", partition="new"),
                    "queue": wait("not made yet")}
         until(lambda: client.metric("queend_worker_parked") == len(waiting), "they wait")
-        for group in range(GROUPS):
-            pop(client, "old.wide", group, batch=1)
-        assert cursors(client) > KEPT
+        pop_until_given_up(client, "old.wide")
         until(lambda: cursors(client) <= KEPT, "cursors are given up")
         for partition in "78":
             client.push("old.wide", partition, partition=partition)
@@ -77,3 +89,18 @@ def test_pops_that_wait_neither_keep_what_is_given_up_nor_miss_anything(daemon: 
             assert data(waiting[partition].receive().json["messages"]) == [partition]
         client.push("not made yet", "made")
         assert data(waiting["queue"].receive().json["messages"]) == ["made"]
+
+
+def test_a_group_that_is_asked_for_once_is_not_read_to_its_end(daemon: Daemon) -> None:
+    """Its next pops read on, and find every partition."""
+    with daemon.client() as client:
+        fill(client, "wide")
+        assert pop_until_given_up(client, "wide") < KEPT + 2 * PARTITIONS
+        before = cursors(client)
+        for group in range(1000, 1100):
+            assert len(pop(client, "wide", group, batch=1)) == 1
+        assert cursors(client) < max(before, KEPT) + PARTITIONS
+        seen = []
+        while more := pop(client, "wide", 1050, batch=1000, partitions=1000, autoAck="true"):
+            seen += data(more)
+        assert len(seen) == len(set(seen)) == PARTITIONS - 1

@@ -335,6 +335,8 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
             d.scanning.scan_after = d.page_end
         if d.last_page:
             scanner_end(e)
+        else:
+            scanner_rest(e)
 
 # ---- reloads, and other servers --------------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@
 cdef enum:
     RECLAIM_SLICE = 256       # cursors or partitions freed under one lock
     RECLAIM_SLICES = 16       # slices in a turn
+    RECLAIM_TRIM = 65536      # freed cursors, 16 MB, after which memory is given back to the system
+
+cdef int reclaim_freed        # cursors freed since then
 
 # ---- the epoch -------------------------------------------------------------------------------------------------------
 
@@ -67,12 +70,16 @@ cdef void reclaim_tick(Worker* w) noexcept nogil:
 # The locks are held for a slice at a time. A turn frees at most RECLAIM_SLICES, so that no thread waits long.
 
 cdef void reclaim_turn(Worker* w) noexcept nogil:
+    global reclaim_freed
     cdef int i
     if w.ending or not reclaim_settled(w.process):
         return
     for i in range(RECLAIM_SLICES):
         w.reclaims = reclaim_slice(&catalog.due)
         if not w.reclaims:
+            if reclaim_freed >= RECLAIM_TRIM:
+                reclaim_freed = 0
+                w.trim.grown = max(w.trim.grown, <int64_t>TRIM_LEAST)
             return
     uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
 
@@ -103,6 +110,7 @@ cdef bint reclaim_slice(Retired* grave) noexcept nogil:
 
 cdef bint reclaim_group(Group* g) noexcept nogil:
     # Frees some cursors of a group. Returns True if all are freed; the group has left all lists.
+    global reclaim_freed
     cdef int i
     uv_mutex_lock(&book.lock)
     group_unlist_scan(g)
@@ -110,6 +118,7 @@ cdef bint reclaim_group(Group* g) noexcept nogil:
     for i in range(RECLAIM_SLICE):
         if g.all_cursors != NULL:
             cursor_free(g.all_cursors)
+            reclaim_freed += 1
     uv_mutex_unlock(&book.lock)
     return g.all_cursors == NULL
 

@@ -37,19 +37,34 @@ cdef void scanner_yield(Engine* e) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
 
+cdef void scanner_rest(Engine* e) noexcept nogil:
+    # Lets the running scan rest after a page, if it may.
+    cdef Group* g = e.polling.scanning
+    cdef bint rests
+    uv_mutex_lock(&book.lock)
+    rests = group_may_rest(g)
+    if rests:
+        g.scan = SCAN_PAUSED
+        g.scan_listed = False
+    uv_mutex_unlock(&book.lock)
+    if rests:
+        scanner_release(e)
+
 # ---- a page ----------------------------------------------------------------------------------------------------------
 
 cdef void scanner_send(Engine* e) noexcept nogil:
     cdef Group* g = e.polling.scanning
     cdef ScanArgs* a = <ScanArgs*>e.args.at
+    cdef int most
     uv_mutex_lock(&book.lock)
     e.polling.moves = book.moves
+    most = group_scan_page(g)
     uv_mutex_unlock(&book.lock)
     poll_begin(e, STMT_POP_SCAN, scanner_done, FIND_SCAN)
     arg_int4(&a.queue, g.queue.id)
     arg_int4(&a.group, g.id)
     arg_int4(&a.after, g.scan_after)
-    arg_int4(&a.most, SCAN_PAGE)
+    arg_int4(&a.most, most)
     call_send(&e.polling.call)
 
 cdef void scanner_done(Call* c, PGresult* res, int outcome) noexcept nogil:

@@ -45,6 +45,32 @@ cdef void group_yield_scan(Group* g) noexcept nogil:
     book.scan_first = g
     book.n_scans += 1
 
+# ---- scans that rest -------------------------------------------------------------------------------------------------
+# Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and nobody waits
+# in it. Each pop of the group lets it read one more page. So a group named once does not take a cursor per partition.
+
+cdef inline bint group_rests(const Group* g) noexcept nogil:
+    # Returns True if the group's scan has begun, and goes on with the next pop. Requires book.lock.
+    return g.scan == SCAN_PAUSED and not g.scan_listed
+
+cdef bint group_may_rest(Group* g) noexcept nogil:
+    # Returns True if the group's scan may rest. Requires book.lock.
+    return book.n_cursors > CURSORS_KEPT and g.n_ready > 0 and not group_needed(g)
+
+cdef void group_resume_scan(Group* g) noexcept nogil:
+    # Adds a group whose scan rests to the list. Requires book.lock.
+    g.scan_listed = True
+    g.scan_next = book.scan_first
+    book.scan_first = g
+    book.n_scans += 1
+
+cdef int group_scan_page(const Group* g) noexcept nogil:
+    # Returns how many partitions the next page of a scan has. Above CURSORS_KEPT a scan begins with a few, and doubles
+    # what it has read. Requires book.lock.
+    if book.n_cursors <= CURSORS_KEPT:
+        return SCAN_PAGE
+    return <int>min(<size_t>SCAN_PAGE, max(<size_t>SCAN_PAGE_LEAST, g.cursors.used))
+
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
 # They give the number of cursors a bound. Above it, groups without a pop in the last 1.5 s are given up, the oldest
 # first. The next pop of such a group finds it by its name and scans it, as after a start.
@@ -84,10 +110,14 @@ cdef void group_unlist(Group* g) noexcept nogil:
     g.listed = False
 
 cdef bint group_needed(Group* g) noexcept nogil:
-    # Returns True if a pop waits for the group or a scan reads it. Also if it has what only it knows: leases of feeds,
-    # tokens of rates.
+    # Returns True if a pop waits for the group. Also if it has what only it knows: leases of feeds, tokens of rates.
+    # Requires book.lock.
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
-            or g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED or namewaiters_for_group(g))
+            or namewaiters_for_group(g))
+
+cdef bint group_is_read(const Group* g) noexcept nogil:
+    # Returns True if a scan reads the group. Requires book.lock.
+    return g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED and g.scan_listed
 
 cdef Group* group_next_unused() noexcept nogil:
     # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
@@ -100,7 +130,7 @@ cdef Group* group_next_unused() noexcept nogil:
         group_unlist(g)
         if g.dead or g.queue.dead:
             continue          # retired, or its next pop finds it again
-        if not group_needed(g):
+        if not group_needed(g) and not group_is_read(g):
             return g
         group_used(g)
     return NULL

@@ -260,4 +260,6 @@ cdef int index_take(PopJob* j) noexcept nogil:
     j.why = WHY_NO_PARTITION
     if j.group.scan == SCAN_WANTED:
         group_want_scan(j.group)  # also if a cursor is ready: unknown partitions must not wait behind it
+    elif group_rests(j.group):
+        group_resume_scan(j.group)
     return TAKE_DONE

@@ -65,6 +65,7 @@ cdef struct Round:
 
 cdef enum:
     SCAN_PAGE = 1000
+    SCAN_PAGE_LEAST = 64             # above CURSORS_KEPT
     LOOK_MOST_MS = 30000             # longest interval between looks, whatever the operator sets
     LOOK_GAP_US = 60000000           # a longer gap is not read through: groups are scanned instead
     BLIND_US = 60000000              # between scans caused by transactions whose start is hidden

@@ -188,7 +188,8 @@ cdef enum:
     SCAN_WANTED = 0
     SCAN_RUNNING = 1
     SCAN_DONE = 2
-    SCAN_PAUSED = 3           # begun, then stopped by its worker: listed, and goes on after scan_after
+    # begun, and goes on after scan_after: with the next free worker if it is listed, else with the group's next pop
+    SCAN_PAUSED = 3
 
 # ---- counts of a queue -----------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ cdef struct Routine:          # net/thread
 cdef struct Trim:             # net/held
     uv_work_t work
     uint64_t looked           # uv_now of the last look
-    int64_t grown             # most bytes of clients since memory was last returned; 0: less than TRIM_LEAST
+    int64_t grown             # most bytes that were taken since memory was last returned; 0: less than TRIM_LEAST
     bint running
 
 cdef struct Worker:
