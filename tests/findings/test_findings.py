@@ -14,9 +14,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.daemon import Daemon
+from support.nginx import documented
 from support.ports import free_port
 from support.postgres import Postgres, running
 
@@ -107,6 +109,22 @@ def beside_psql(stage: Stage, **settings: object) -> list[str]:
             "-d", socket_of(conninfo)[1]]
 
 
+def beside_queen_mq(stage: Stage) -> list[str]:
+    """URL of a daemon in whose database the tables of Queen MQ are."""
+    database = stage.postgres.empty_database()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute((ROOT / "tests/support/queen_schema.sql").read_text())
+    return [stage.start(database).url]
+
+
+def behind_nginx(stage: Stage) -> list[str]:
+    """URL of the nginx of docs/production.md, before a daemon."""
+    url, authority = stage.ending.enter_context(documented(stage.start().port, stage.folder))
+    stage.environment["CURL_CA_BUNDLE"] = str(stage.folder / "authority.pem")
+    authority.cert_pem.write_to_path(stage.folder / "authority.pem")
+    return [url]
+
+
 def peers(stage: Stage, **settings: object) -> list[str]:
     """Host, HTTP port and UDP port of a daemon whose only peer does not answer."""
     port = free_port()
@@ -136,9 +154,12 @@ NEEDS: dict[str, Callable[[Stage], list[str]]] = {
     "interop/cli_limit.sh": queue,
     "interop/content_encoding.sh": url,
     "interop/cors_headers.sh": lambda stage: [stage.url(CORS_ORIGINS="https://app.example"), "https://app.example"],
+    "interop/foreign_queen_schema.sh": beside_queen_mq,
     "interop/http_raw.py": place,
     "interop/publication_retention.sh": lambda stage: beside_psql(stage, RETENTION_INTERVAL=2000),
     "interop/sql_roles.sh": beside_psql,
+    "interop/watermark_update.sql": lambda stage: [*beside_psql(stage)[1:], "-v", "ON_ERROR_STOP=1", "-f"],
+    "interop/ws_through_documented_nginx.sh": behind_nginx,
     "ha/*.sh": lambda stage: [str(free_port()), str(free_port()), str(ROOT)],
     "answers/06_partition_ids_run_out.py": throw_away,
     "answers/12_delay_by_two_clocks.sh": without_daemon,
@@ -195,8 +216,9 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
     file = Path(request.config.getoption("--findings")).resolve() / name
     interpreter = sys.executable if file.suffix == ".py" else "sh" if "#!/bin/sh" in file.read_text()[:20] else "bash"
     arguments = place(stage, *words) if pattern == STORM else NEEDS[pattern](stage)
+    command = ["psql", *arguments, file] if file.suffix == ".sql" else [interpreter, file, *arguments]
     try:
-        done = subprocess.run([interpreter, file, *arguments], env=stage.environment, capture_output=True, text=True,
+        done = subprocess.run(command, env=stage.environment, capture_output=True, text=True,
                               cwd=ROOT, timeout=LONGEST)
     finally:
         if "STOP" in stage.environment:
@@ -207,4 +229,7 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
         shutil.rmtree(folder, ignore_errors=True)
     told = done.stdout + done.stderr
     print(told)
-    assert "OK" in told and "FAULT" not in told and "Traceback" not in told, told
+    if file.suffix == ".sql":
+        assert done.returncode == 0, told
+    else:
+        assert "OK" in told and "FAULT" not in told and "Traceback" not in told, told

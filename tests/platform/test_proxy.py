@@ -1,52 +1,24 @@
 """The nginx of docs/production.md in front of a daemon: TLS, large bodies, pops that wait."""
 from __future__ import annotations
 
-import re
 import socket
 import ssl
-import subprocess
 import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
-import trustme
-from support.daemon import ROOT
-from support.ports import free_port
+from support.nginx import documented
 from support.wait import PATIENCE, until
 
 
 @pytest.fixture
 def proxied(daemon, tmp_path: Path):
-    """Its port, and what trusts it."""
-    page = (ROOT / "docs/production.md").read_text()
-    (server,) = re.findall(r"^```nginx\n(.*?)^```", page, re.M | re.S)
-    authority = trustme.CA()
-    certificate = authority.issue_cert("queue.example", "localhost")
-    certificate.cert_chain_pems[0].write_to_path(tmp_path / "pem")
-    certificate.private_key_pem.write_to_path(tmp_path / "key")
-    port = free_port()
-    for told, ours in (("listen 443", f"listen 127.0.0.1:{port}"),
-                       ("/etc/ssl/queue.example.pem", str(tmp_path / "pem")),
-                       ("/etc/ssl/queue.example.key", str(tmp_path / "key")),
-                       ("127.0.0.1:6632", f"127.0.0.1:{daemon.port}")):
-        assert told in server
-        server = server.replace(told, ours)
-    folders = "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in (
-        "client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\ndaemon off;\nerror_log stderr;\nevents {{}}\n"
-                                         f"http {{\naccess_log off;\n{folders}{server}}}\n")
-    with subprocess.Popen(["/usr/sbin/nginx", "-p", tmp_path, "-c", tmp_path / "nginx.conf"],
-                          stderr=subprocess.PIPE, text=True) as process:
-        try:
-            until(lambda: process.poll() is not None or socket.socket().connect_ex(("127.0.0.1", port)) == 0,
-                  "nginx listens")
-            assert process.poll() is None, process.stderr.read()
-            trust = ssl.create_default_context()
-            authority.configure_trust(trust)
-            yield f"https://localhost:{port}", trust
-        finally:
-            process.terminate()
+    """Its URL, and what trusts it."""
+    with documented(daemon.port, tmp_path) as (url, authority):
+        trust = ssl.create_default_context()
+        authority.configure_trust(trust)
+        yield url, trust
 
 
 def test_push_and_a_pop_that_waits(proxied, client, queue) -> None:
