@@ -5,7 +5,6 @@ import fnmatch
 import json
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated, Any, Optional
@@ -13,43 +12,18 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..control.options import BY_NAME, SWITCH
-from . import server_clock
 from .client import Server, ServerError
 from .options import DryRun, Yes
-from .output import Format, Output, age, cell, facts, many, moment, one, short, show
+from .output import Format, Output, age, cell, facts, many, one, short, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_of
 from .server_names import queues
 from .terminal import say
+from .traffic import Traffic, of, traffic_of
 
 queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 Names = Annotated[list[str], typer.Argument(help="Names of the queues.", autocompletion=queues)]
-
-
-Rates = tuple[float | None, float | None]
-UNKNOWN: Rates = (None, None)
-
-
-def rates_of(server: Server, queue: str | None = None) -> dict[str, Rates] | None:
-    """Returns messages in and out per second, by queue, since the last whole minute began. None if the server
-    has no such figures, or the token may not see them. Requires an answer of the server, which tells its time."""
-    since = server_clock.now().replace(second=0, microsecond=0) - timedelta(minutes=1)
-    try:
-        answer = server.get("/api/v1/analytics/queue-ops", from_=since.isoformat().replace("+00:00", "Z"),
-                            queue=queue) or {}
-    except ServerError as error:
-        if error.code == 0:
-            raise
-        return None
-    if "timeRange" not in answer:
-        return None
-    seconds = max(1.0, (moment(answer["timeRange"]["to"]) - since).total_seconds())
-    counts: dict[str, tuple[int, int]] = {}
-    for row in answer["series"]:
-        into, out = counts.get(row["queueName"], (0, 0))
-        counts[row["queueName"]] = into + row["pushMessages"], out + row["popMessages"]
-    return {name: (round(into / seconds, 4), round(out / seconds, 4)) for name, (into, out) in counts.items()}
 
 
 @queue.command("list")
@@ -66,16 +40,16 @@ def queue_list(
 ) -> None:
     """List queues, newest first, with depths and with rates of the last one to two minutes."""
     def wanted() -> Iterator[dict[str, Any]]:
-        rates: dict[str, Rates] | None = {}
+        traffic: dict[str, Traffic] | None = {}
         for number, row in enumerate(queues_of(server)):
             if number == 0 and output is not Format.names:
-                rates = rates_of(server)
+                traffic = traffic_of(server)
             if pattern is not None and not fnmatch.fnmatchcase(row["name"], pattern):
                 continue
             if namespace in (None, row["namespace"]) and task in (None, row["task"]) and (
                     not waiting or row["messages"]["pending"]):
-                into, out = UNKNOWN if rates is None else rates.get(row["name"], (0.0, 0.0))
-                yield {**row, "inPerSecond": into, "outPerSecond": out}
+                rate = of(traffic, row["name"])
+                yield {**row, "inPerSecond": rate.push, "outPerSecond": rate.pop}
 
     rows = wanted()
     show(islice(rows, limit and min(limit, sys.maxsize)), {"queue": "name", "namespace": "namespace", "task": "task",
@@ -98,8 +72,7 @@ def queue_show(server: Server, name: Name,
                output: Output = Format.table) -> None:
     """Show a queue with its totals, options and partitions."""
     head = found(server, name, limit=limit)
-    rates = rates_of(server, name)
-    into, out = UNKNOWN if rates is None else rates.get(name, (0.0, 0.0))
+    rate = of(traffic_of(server, name), name)
 
     def lines() -> None:
         totals = head["totals"]
@@ -109,7 +82,7 @@ def queue_show(server: Server, name: Name,
                ("waiting", f"{totals['pending']:,}"), ("in flight", f"{totals['processing']:,}"),
                ("completed", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
-               ("rates", "" if into is None else f"{short(into)}/s in, {short(out)}/s out "
+               ("rates", "" if rate.push is None else f"{short(rate.push)}/s in, {short(rate.pop)}/s out "
                          "(average of 1 to 2 minutes)")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
