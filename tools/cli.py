@@ -34,7 +34,7 @@ The first of these that is set decides:
 5. the current context (`queend context use`)
 6. `http://127.0.0.1:6632`
 
-`--ca` is a file with CA certificates for https. `--timeout` limits the wait for an answer; the default is 30 seconds.
+`--ca` is a file with CA certificates for https. `--timeout` limits the wait for an answer; the default is 30s.
 These options may come before or after the command. For the jobs of `queend spark`, `--context` must come before the
 command. The commands work with any server of the protocol; if the server lacks a route, the command says so.
 
@@ -57,6 +57,12 @@ command would use, according to the options of the line (`--url`, `--context`, `
 environment. If the server does not answer within one second, no names are offered. The same holds if one of these
 options contains a `$` or cannot be read. Names with characters other than ASCII letters, digits and `_ . / @ + -` are
 left out, because a shell might run a part of such a name as a command. Type these names in quotes.
+
+## Durations
+
+Options with a DURATION take numbers with units: `500ms`, `30s`, `5m`, `1h30m`, `7d`. A number without a unit counts
+seconds. Output has the same form. `queend queue configure` also takes durations for options that are times, like
+`leaseTime=5m`. The jobs of `queend spark` also take Spark's words, like `"5 minutes"`.
 
 ## Output
 

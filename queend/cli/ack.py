@@ -13,8 +13,7 @@ from .lines import Bad, payloads
 from .options import Group
 from .output import many
 from .pop import acknowledge
-from .push import milliseconds
-from .remote import USAGE, Stop, remote
+from .remote import USAGE, Stop, remote, seconds
 from .terminal import say
 
 BATCH = 1000
@@ -52,7 +51,7 @@ def ack(
     """Acknowledge messages: as completed or failed, for another delivery (retry), or as dead letters (dlq)."""
     more: dict[str, Any] = {"error": error} if error is not None else {}
     if delay is not None:
-        more["delayMs"] = milliseconds(delay)
+        more["delayMs"] = round(seconds(delay, "--delay") * 1000)
     count = 0
 
     def send(messages: list[dict[str, Any]]) -> None:

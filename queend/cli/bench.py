@@ -11,10 +11,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..duration import exact
 from .client import Server, ServerError
 from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
-from .remote import Foreign, Stop, remote, tell
+from .remote import Foreign, Stop, remote, seconds, tell
 from .resources import LONG_S, found
 from .sample import Sample
 from .server_names import queues
@@ -70,10 +71,10 @@ def bench(
                          "push.")] = 2,
     consumers: Annotated[int, typer.Option("--consumers", min=0, max=MOST, help="Number of connections that pop and "
                          "acknowledge.")] = 2,
-    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86400, help="Push for this many "
-                       "seconds.")] = 10,
+    lasts: Annotated[str, typer.Option("--for", "--seconds", "-s", metavar="DURATION", help="Push for this "
+                     "long.")] = "10s",
     messages: Annotated[Optional[int], typer.Option("--messages", "-m", min=1, help="Stop pushing after this many "
-                        "messages, if --seconds has not ended before.")] = None,
+                        "messages, if --for has not ended before.")] = None,
     batch: Annotated[int, typer.Option("--batch", "-n", min=1, max=10_000, help="Messages per push, and maximum "
                      "messages per pop.")] = 100,
     payload: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, max=1 << 20, help="Payload size.")] = 200,
@@ -85,20 +86,21 @@ def bench(
 ) -> None:
     """Measure push and pop rates and latencies. With small batches this Python client reaches its limit before the
     server does."""
+    length = seconds(lasts, "--for", 0.1, 86400)
     if queue is not None and consumers:
         found(server, queue, "omit the name to use a temporary queue", limit=0)
     own = queue is None
     name = queue or f"bench-{random.randrange(1 << 40):x}"
     if own:
         server.post("/api/v1/configure", body={"queue": name, "options": {}})
-    load = Load(seconds, messages)
+    load = Load(length, messages)
     made = [Counts() for _ in range(producers)]
     taken = [Counts() for _ in range(consumers)]
     try:
         began, before = time.monotonic(), _used()
         threads = [_thread(load, server, produce, counts, name, batch, payload, partitions) for counts in made]
         others = [_thread(load, server, consume, counts, name, batch, auto_ack) for counts in taken]
-        with Progress("measuring", seconds, "s") as progress:
+        with Progress("measuring", length, "s") as progress:
             pushed_s = _wait(threads, load, progress, began)
         load.pushing = False
         pushed = sum(one.messages for one in made)
@@ -119,7 +121,7 @@ def bench(
              "out")
     if not result["allArrived"]:
         raise Stop(f"pushed {many(pushed, 'message')}, but only {result['popped']['messages']} were delivered within "
-                   f"{DRAIN_S:g} s")
+                   f"{exact(DRAIN_S)}")
 
 
 def _used() -> float:
@@ -244,7 +246,7 @@ def spread(samples: list[Sample]) -> dict[str, float]:
 
 def _told(result: dict[str, Any]) -> None:
     def latency(values: dict[str, float]) -> str:
-        return " ".join(f"{word} {value:g}" for word, value in values.items()) + " ms" if values else ""
+        return " ".join(f"{word} {value:g}ms" for word, value in values.items())
 
     made, taken = result["pushed"], result["popped"]
     where = f"{size(result['size'])} each, {many(result['partitions'], 'partition')}, {result['batch']} per request"

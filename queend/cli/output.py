@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..duration import span
 from . import server_clock
 from .terminal import clean, say
 
@@ -172,18 +173,6 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
-
-
-def span(seconds: float | None) -> str:
-    """Formats a duration in its two largest units."""
-    if seconds is None:
-        return ""
-    parts, rest = [], int(seconds)
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        if rest >= length or (unit == "s" and not parts):
-            parts.append(f"{rest // length} {unit}")
-            rest %= length
-    return " ".join(parts[:2])
 
 
 def moment(text: str) -> datetime:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..duration import exact
 from .client import Server
 from .options import Group, Partition, Payload
 from .output import Format, Output, age, dump, show
-from .remote import NOTHING, USAGE, Foreign, Stop, remote, tell
+from .remote import NOTHING, USAGE, Foreign, Stop, remote, seconds, tell
 from .server_names import queues
 from .terminal import say, write
 
@@ -31,13 +32,14 @@ def pop(
     partition: Partition = None, group: Group = None,
     batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="Maximum number of messages.")] = 1,
     partitions: Annotated[Optional[int], typer.Option(min=1, help="Maximum number of partitions to pop from.")] = None,
-    wait: Annotated[float, typer.Option("--wait", "-w", metavar="SECONDS", min=0, help="Wait up to this many seconds "
-                    "for a message.")] = 0,
+    wait: Annotated[str, typer.Option("--wait", "-w", metavar="DURATION", help="Wait up to this long for a "
+                    "message.")] = "0s",
     follow: Annotated[bool, typer.Option("--follow", help="Keep popping until Ctrl-C.")] = False,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge the messages after they are printed.")] = False,
     auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Consume the messages with the delivery, without "
                         "acknowledgments.")] = False,
-    lease: Annotated[Optional[int], typer.Option(metavar="SECONDS", min=1, help="Duration of the lease.")] = None,
+    lease: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Duration of the lease, in whole "
+                     "seconds.")] = None,
     beginning: Annotated[Optional[str], typer.Option("--from", metavar="WHERE", help="Start position of a new group: "
                          "new, all, or a time.")] = None,
     namespace: Annotated[Optional[str], typer.Option(help="Pop from any queue in this namespace.")] = None,
@@ -53,11 +55,13 @@ def pop(
     names = [name for name in (queue, partition) if name is not None]
     path = "/api/v1/pop" + ("/queue/{}" if queue is not None else "") + ("/partition/{}" if partition is not None
                                                                          else "")
-    query: dict[str, Any] = {"batch": batch, "consumerGroup": group, "partitions": partitions, "leaseSeconds": lease,
-                             "autoAck": auto_ack or None, "namespace": namespace, "task": task}
+    query: dict[str, Any] = {"batch": batch, "consumerGroup": group, "partitions": partitions,
+                             "leaseSeconds": None if lease is None else _leased(lease), "autoAck": auto_ack or None,
+                             "namespace": namespace, "task": task}
     if beginning is not None:
         query |= {"subscriptionMode": beginning} if beginning in ("new", "all") else {"subscriptionFrom": beginning}
-    end = time.monotonic() + wait
+    patience = seconds(wait, "--wait")
+    end = time.monotonic() + patience
     whole: list[dict[str, Any]] = []
     count = 0
     while True:
@@ -84,11 +88,18 @@ def pop(
                "queue_not_found": f": there is no queue {queue!r}",
                "partition_not_found": f": there is no partition {partition!r}"}
         known = ": pop maintenance is on" if answer.get("paused") else why.get(answer.get("reason"), "")
-        tell("no message" + ("" if not wait else f" in {wait:g} s") + known)
+        tell("no message" + (f" in {exact(patience)}" if patience else "") + known)
         raise typer.Exit(NOTHING)
     if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
         tell("the messages are not acknowledged",
              "acknowledge them with `queend ack ID --lease LEASE`, or pop with --ack")
+
+
+def _leased(text: str) -> int:
+    length = seconds(text, "--lease", 1)
+    if length != int(length):
+        raise Stop(f"--lease {text} is not a number of whole seconds", USAGE)
+    return int(length)
 
 
 def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> None:

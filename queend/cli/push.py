@@ -10,24 +10,13 @@ import typer
 from .client import Server
 from .lines import Bad, payloads, values
 from .output import Format, Output, Progress, many
-from .remote import USAGE, Stop, remote, tell
+from .remote import USAGE, Stop, remote, seconds, tell
 from .sending import Sender
 from .server_names import queues
 
-Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver no sooner than after this delay: "
-                  "1500ms, 10s, 5m, 2h, 1d.")]
+Delay = Annotated[Optional[str], typer.Option(metavar="DURATION", help="Deliver no sooner than after this "
+                  "delay.")]
 QUEUE_FIRST = "the queue comes first, then the payloads"
-UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def milliseconds(text: str) -> int:
-    """Parses a duration; a number without a unit counts seconds."""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        return round(float(number) * UNITS[text[len(number):] or "s"])
-    except (ValueError, KeyError, OverflowError):
-        raise Stop(f"invalid duration {text!r}: expected a number with a unit, like 1500ms, 10s, 5m, "
-                   "2h or 1d", USAGE) from None
 
 
 def is_json(name: str) -> bool:
@@ -68,7 +57,7 @@ def push(
     if payload and (file or items) or (transaction_id is not None and several):
         raise Stop("payloads as arguments cannot be combined with --file or --items; --transaction-id requires a "
                    "single payload", USAGE)
-    every: dict[str, Any] = {"delayMs": milliseconds(delay)} if delay else {}
+    every: dict[str, Any] = {"delayMs": round(seconds(delay, "--delay") * 1000)} if delay is not None else {}
     if deliver_at:
         every["deliverAt"] = deliver_at
     if transaction_id is not None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..control.options import BY_NAME, SWITCH
+from ..duration import UNITS, exact, milliseconds
 from .client import Server, ServerError
 from .options import DryRun, Yes
 from .output import Format, Output, age, cell, facts, many, one, short, show
@@ -88,8 +89,10 @@ def queue_show(server: Server, name: Name,
         if asked:
             say("")
             show(({"option": option, **value} for option, value in asked.items()),
-                 {"option": "option", "value": "value", "unit": "unit",
-                  "effective": lambda row: "no effect" if row.get("inForce") is None else row["inForce"]}, Format.table)
+                 {"option": "option", "value": lambda row: _told(row["option"], row["value"]),
+                  "unit": lambda row: "" if _timed(row["option"], row["value"]) else row["unit"],
+                  "effective": lambda row: "no effect" if row.get("inForce") is None else
+                  _told(row["option"], row["inForce"])}, Format.table)
         if head["partitions"]:
             say("")
             show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],
@@ -107,8 +110,8 @@ def queue_show(server: Server, name: Name,
 def configure(
     server: Server,
     name: Name,
-    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="Options, like leaseTime=60; "
-                       "null resets an option to its default (docs/queue-options.md).")] = None,
+    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="Options, like leaseTime=60 or "
+                       "leaseTime=1m; null resets an option to its default (docs/queue-options.md).")] = None,
     namespace: Annotated[Optional[str], typer.Option(help="Namespace of the queue.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Task of the queue.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Reset options that are not given to their "
@@ -128,7 +131,7 @@ def configure(
         try:
             given[option] = json.loads(text)
         except ValueError:
-            given[option] = text
+            given[option] = _counted(option, text)
     body = {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
             **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {}),
             **({"dryRun": True} if dry_run else {})}
@@ -140,7 +143,25 @@ def configure(
             raise Stop(f"{server.url} does not support --dry-run: the queue {name!r} was configured", REFUSED)
         one({"name": name, **answer}, output, lambda: _would(name, was, answer))
         return
-    one({"name": name, **answer}, output, lambda: facts((option, stored.get(option)) for option in given or stored))
+    one({"name": name, **answer}, output, lambda: facts(
+        (option, _told(option, stored.get(option))) for option in given or stored))
+
+
+def _counted(option: str, text: str) -> Any:
+    """Returns a duration like 5m as a number in the unit of its option; any other text as it is."""
+    unit = UNITS.get(BY_NAME[option].unit) if option in BY_NAME else None
+    read = milliseconds(text)
+    return text if unit is None or read is None or read % unit else int(read) // unit
+
+
+def _timed(option: str, value: Any) -> bool:
+    """Returns whether a value of an option is a number of seconds or milliseconds."""
+    return isinstance(value, int) and option in BY_NAME and BY_NAME[option].unit in UNITS
+
+
+def _told(option: str, value: Any) -> Any:
+    """Returns a value of an option as people read it: a time as a duration."""
+    return exact(value * UNITS[BY_NAME[option].unit] / 1000) if _timed(option, value) else value
 
 
 def _would(name: str, was: dict[str, Any] | None, answer: dict[str, Any]) -> None:
@@ -151,10 +172,11 @@ def _would(name: str, was: dict[str, Any] | None, answer: dict[str, Any]) -> Non
     changed = [(word, value) for word, value in after.items() if word in before and before[word] != value]
     if was is None:
         say(f"would create {name}")
-        facts(after.items())
+        facts((word, _told(word, value)) for word, value in after.items())
     elif changed:
         say(f"would change {name}")
-        facts((word, f"{cell(before[word]) or '-'} → {cell(value) or '-'}") for word, value in changed)
+        facts((word, " → ".join(cell(_told(word, one)) or "-" for one in (before[word], value)))
+              for word, value in changed)
     else:
         say(f"nothing of {name} would change")
 

@@ -14,6 +14,7 @@ import typer
 from typer.models import OptionInfo
 
 from .. import log
+from ..duration import FORM, exact, milliseconds
 from .client import Server, ServerError
 from .completion import contexts
 from .contexts import ContextError, chosen
@@ -28,8 +29,8 @@ TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE"
                       "QUEEND_TOKEN, else the token of the context.")]
 CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="CA certificates in PEM format, for "
                    "https.")]
-Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86400,
-                                                  help="Seconds to wait for an answer. Default: 30.")]
+Timeout = Annotated[Optional[str], typer.Option("--timeout", metavar="DURATION", help="Time to wait for an answer. "
+                    "Default: 30s.")]
 SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
 # parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
@@ -53,6 +54,18 @@ class Foreign(Stop):
     def __init__(self, url: str):
         super().__init__(f"{url} is not a queend server, or another version of queend", NOT_FOUND,
                          "set LOG_LEVEL=debug to print the traceback")
+
+
+def seconds(text: str, option: str, least: float = 0.0, most: float | None = None) -> float:
+    """Returns the duration that an option has, in seconds. Every option with a duration is read here."""
+    read = milliseconds(text)
+    if read is None:
+        raise Stop(f"invalid duration {text!r} of {option}: expected {FORM}; a number without a unit counts seconds",
+                   USAGE)
+    if read < least * 1000 or most is not None and read > most * 1000:
+        raise Stop(f"{option} {text} is too {'short' if read < least * 1000 else 'long'}: expected at least "
+                   f"{exact(least)}" + ("" if most is None else f" and at most {exact(most)}"), USAGE)
+    return read / 1000
 
 
 def tell(text: str, hint: str = "") -> None:
@@ -163,10 +176,11 @@ def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, 
 
 
 def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None,
-            timeout: float | None) -> Server:
+            timeout: str | None) -> Server:
     """Returns a client of the chosen server."""
+    within = 30.0 if timeout is None else seconds(timeout, "--timeout", 0.1, 86400)
     address, token, file, authorities = meant(url, context, token_file, ca)
-    return Server(address, (_read(file) if file else token).strip(), timeout or 30.0, authorities)
+    return Server(address, (_read(file) if file else token).strip(), within, authorities)
 
 
 def meant(url: str | None, context: str | None, token_file: str | None,

@@ -50,7 +50,7 @@ def _begin(ctx: typer.Context, incomplete: str, path: str, **query: str | None) 
 
     def ask() -> None:
         with suppress(Exception):
-            answer = connect(**words, timeout=ANSWER_S).get(path, limit=NAMES, **query) or []
+            answer = connect(**words, timeout=f"{ANSWER_S}s").get(path, limit=NAMES, **query) or []
             rows = answer.get("queues", []) if isinstance(answer, dict) else answer
             found.extend(offered(incomplete, [row["name"] for row in rows]))
 

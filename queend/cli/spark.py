@@ -9,11 +9,13 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..duration import PART, WHOLE, exact, milliseconds
 from .common import fail
 from .contexts import ContextError
 from .remote import USAGE, Stop, given, like, meant, tell
 from .terminal import say
 
+WORDS = {"d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond"}
 spark = typer.Typer(no_args_is_help=True,
                     help="Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
 
@@ -85,6 +87,14 @@ class Run:
             say(*f"queend: {self.name}: {told(error)}".splitlines(), err=True)
             status = 1
         raise typer.Exit(status)    # Spark ends with the process
+
+
+def interval(text: str | None) -> str | None:
+    """Returns an interval in Spark's words: 10m becomes `10 minutes`, the same interval for a checkpoint that was made
+    with these words."""
+    length = milliseconds(text) if text and WHOLE.fullmatch(text) else None
+    return text if length is None else " ".join(
+        f"{number} {WORDS[unit]}{'' if number == '1' else 's'}" for number, unit in PART.findall(exact(length / 1000)))
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -221,10 +231,13 @@ def aggregate(
                                         "timestamp\".")] = None,
     time: Annotated[str, typer.Option(help="Expression for the event time. Default: the time of the push.")]
         = "timestamp",
-    watermark: Annotated[str, typer.Option(help="Watermark: maximum delay of an event.")] = "10 minutes",
-    window: Annotated[Optional[str], typer.Option(help="Length of a window, like \"5 minutes\".")] = None,
-    slide: Annotated[Optional[str], typer.Option(help="Interval between the starts of sliding windows.")] = None,
-    session: Annotated[Optional[str], typer.Option(help="Gap that ends a session window, instead of --window.")] = None,
+    watermark: Annotated[str, typer.Option(metavar="DURATION", help="Watermark: maximum delay of an event.")]
+        = "10m",
+    window: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Length of a window, like 5m.")] = None,
+    slide: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Interval between the starts of sliding "
+                              "windows.")] = None,
+    session: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Gap that ends a session window, "
+                                "instead of --window.")] = None,
     by: Annotated[Optional[list[str]],
                   typer.Option(help="Columns to group by within a window, like \"customer\".")] = None,
     select: Annotated[Optional[list[str]],
@@ -240,8 +253,9 @@ def aggregate(
     table."""
     from ..spark.jobs import aggregate as work
 
-    run(work, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window,
-        slide=slide, session=session, by=tuple(by or ()), select=tuple(select or ("count(*) AS count",)),
+    run(work, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=interval(watermark),
+        window=interval(window), slide=interval(slide), session=interval(session), by=tuple(by or ()),
+        select=tuple(select or ("count(*) AS count",)),
         where=where, key=key, once=once, most=most, group=group)
 
 

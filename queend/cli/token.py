@@ -12,8 +12,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .output import dump
-from .push import milliseconds
-from .remote import USAGE, Stop, ending
+from .remote import USAGE, Stop, ending, seconds
 from .terminal import say
 
 token = typer.Typer(no_args_is_help=True, help="Create and inspect tokens: mint, inspect.")
@@ -46,9 +45,7 @@ def mint(subject: Annotated[str, typer.Argument(help="Subject of the token (sub)
 
     from ..auth.token import SECRET_BYTES, SUBJECT_BYTES
 
-    seconds = milliseconds(lasts) // 1000
-    if seconds < 1:
-        raise Stop(f"--for {lasts} is shorter than a second", USAGE, "the token would expire at once")
+    lifetime = int(seconds(lasts, "--for", 1))
     if len(subject.encode()) > SUBJECT_BYTES:
         raise Stop(f"the subject has more than {SUBJECT_BYTES} bytes", USAGE, "the daemon would refuse the token")
     if len(secret.encode()) < SECRET_BYTES:
@@ -56,7 +53,7 @@ def mint(subject: Annotated[str, typer.Argument(help="Subject of the token (sub)
     now = int(time.time())
     named = os.environ.get("JWT_ROLE_" + role.name.upper()) or role.value
     claims: dict[str, Any] = {"sub": subject, os.environ.get("JWT_ROLES_CLAIM") or "role": named, "iat": now,
-                              "exp": now + seconds}
+                              "exp": now + lifetime}
     claims |= {claim: os.environ[name] for claim, name in (("iss", "JWT_ISSUER"), ("aud", "JWT_AUDIENCE"))
                if os.environ.get(name)}
     if queues:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .remote import USAGE, Stop, ending, given
+from .remote import USAGE, Stop, ending, given, seconds
 
 LEVELS = {"trace": logging.DEBUG, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
           "error": logging.ERROR}
@@ -20,8 +20,8 @@ def worker(
     app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Module and variable of the App, for example "
                                                                   "shop.workers:app.")],
     names: Annotated[Optional[list[str]], typer.Argument(metavar="WORKER", help="Only these workers.")] = None,
-    grace: Annotated[float, typer.Option(min=0, max=86400, help="Seconds that handlers have to end after SIGTERM or "
-                                                                "SIGINT. A second signal ends them.")] = 25.0,
+    grace: Annotated[str, typer.Option(metavar="DURATION", help="Time that handlers have to end after SIGTERM or "
+                                                                "SIGINT. A second signal ends them.")] = "25s",
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warn or error.")] = "info",
 ) -> None:
     """Run the workers of a Python program (docs/client.md).
@@ -41,6 +41,7 @@ def worker(
         raise Stop(f"{log_level!r} is no log level", USAGE, f"use one of {', '.join(LEVELS)}")
     logging.basicConfig(level=LEVELS[log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)     # it tells each request
+    time_to_end = seconds(grace, "--grace", most=86400)
     found = _found(app)
     if not isinstance(found, App):
         raise Stop(f"{app} is a {type(found).__name__}, not a queend.client.App", USAGE)
@@ -50,7 +51,7 @@ def worker(
         os._exit(status)
 
     try:
-        run = Run(found, names or [], grace, stuck)
+        run = Run(found, names or [], time_to_end, stuck)
     except ValueError as error:
         raise Stop(str(error), USAGE) from None
     if status := run.run(signals=True):

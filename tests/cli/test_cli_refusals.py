@@ -20,10 +20,9 @@ WRONG = {
     "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish'.",
     "token mint me --role king": "'king' is not one of 'read-only', 'read-write', 'admin'.",
     "pop q --batch x": "'--batch' / '-n': it must be a valid integer\n",
-    "pop q --wait -1": "'--wait' / '-w': it must be greater than or equal to 0\n",
-    "bench --seconds x": "'--seconds' / '-s': it must be a valid number\n",
-    "--timeout x queue list": "'--timeout': it must be a valid number\n",
-    "--timeout inf queue list": "'--timeout': it must be less than or equal to 86400\n",
+    "bench --seconds x": "invalid duration 'x' of --for: expected a number with a unit",
+    "--timeout x queue list": "invalid duration 'x' of --timeout: expected a number with a unit",
+    "--timeout inf queue list": "invalid duration 'inf' of --timeout",
     "token inspect /nowhere": "cannot read the token in /nowhere: No such file or directory",
     "queue list --token-file /nowhere": "cannot read the token in /nowhere: No such file or directory",
     # as other tools have it
@@ -47,8 +46,9 @@ EMPTY = {"queue list no-*": "no matching queues", "group list": "no groups", "gr
          "context list": "no saved servers; add one with `queend context add`"}
 MESSAGE = "00000000-0000-0000-0000-000000000001/x"
 # Every command that talks to a server.
-CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q", "queue resume q",
-         "queue clear q --yes", "queue delete q --yes", "group list", "group show g", "group seek g q --end --yes",
+CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q",
+         "queue resume q", "queue clear q --yes", "queue delete q --yes", "group list", "group show g",
+         "group seek g q --end --yes",
          "group pause g", "group resume g", "group delete g --yes", "export", "bench -s 1", "push q 1", "pop q",
          "tail q", "message list q", "message search q x", f"message show {MESSAGE}",
          f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", f"dlq edit {MESSAGE} 1",

@@ -131,7 +131,7 @@ def test_killed_while_it_runs(spark: SparkSession, daemon: Daemon, client: Clien
         events(client, queue, *(minute * 60 + n for n in range(each)), customer=f"c{minute % 3}")
     out = f"{queue}.out"
     words = ["aggregate", queue, str(tmp_path / "checkpoint"), "--to", out, "--schema", SCHEMA, "--time",
-             "timestamp_seconds(at)", "--watermark", "30 seconds", "--window", "1 minute",
+             "timestamp_seconds(at)", "--watermark", "30s", "--window", "1m",
              "--by", "customer", "--select", SUMS[0], "--select", SUMS[1], "--most", "240", "--url", daemon.url]
     with Job(tmp_path / "run", *words) as run:
         until(lambda: run.over() or results(client, out), "windows are told", 300)

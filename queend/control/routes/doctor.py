@@ -14,6 +14,7 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from ...auth.levels import READ
+from ...duration import span
 from ...postgres.session import told
 from ...services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from ...settings.origins import uses_embedded
@@ -90,12 +91,6 @@ SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() 
 
 def size(count: float) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
-
-
-def span(seconds: float) -> str:
-    if seconds >= 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
 async def horizon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
