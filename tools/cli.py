@@ -66,10 +66,12 @@ seconds. Output has the same form. `queend queue configure` also takes durations
 
 ## Output
 
-Lists take `-o`: `table` (aligned columns), `json` (one array), `ndjson` (one object per line), `names` (one name per
-line). An empty list prints a note on standard error as a table, `[]` as `json`, and nothing in the other formats.
-Results go to standard output; questions, hints and progress go to standard error. In tables and names, control
-characters are escaped; JSON contains every name unchanged.
+Lists take `-o`: `table` (aligned columns), `wide` (a table with all columns), `json` (one array), `ndjson` (one object
+per line), `names` (one name per line). At a terminal, a table leaves out columns that do not fit, the least important
+ones first; a line below it names them. Names and numbers are never cut or wrapped. Texts like errors and payloads are
+wrapped, except with `-o wide`. A file or a program gets all columns. An empty list prints a note on standard error as a
+table, `[]` as `json`, and nothing in the other formats. Results go to standard output; questions, hints and progress go
+to standard error. In tables and names, control characters are escaped; JSON contains every name unchanged.
 
 Commands that delete data ask for confirmation. `--yes` skips the question. Without a terminal and without `--yes`, the
 command is refused. `--dry-run` prints what would change, with counts.

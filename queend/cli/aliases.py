@@ -34,7 +34,7 @@ VERBS = {
     "add": "save create new",
 }
 OPTIONS = {
-    "choose the output format with -o: table, json, ndjson or names": "--json --format --names -J",
+    "choose the output format with -o: table, wide, json, ndjson or names": "--json --format --names -J",
     "choose the server with --url": "--server -s --host --port -b --broker --addr",
     "pass the token with QUEEND_TOKEN, --token-file or a context": "--token --password --user -u --creds",
     "pass the name of the queue as an argument": "--topic -t --queue -q --stream",

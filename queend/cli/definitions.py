@@ -56,7 +56,7 @@ def export(
     if silent:
         tell(f"this server does not return the options of its queues: {silent} queues were exported without options")
     text = (dump({"queend": "definitions", "version": VERSION, "queues": queues}, 1) + "\n"
-            if output in (Format.json, Format.table) else
+            if output is Format.json or output.for_people else
             "".join((dump(one) if output is Format.ndjson else one["name"]) + "\n" for one in queues))
     if file is None:
         write(text)
@@ -103,11 +103,11 @@ def import_(
                 progress.add(1)
 
     done = list(steps())
-    show(done if output is not Format.table else (row for row in done if row["action"] != "same"),
+    show(done if not output.for_people else (row for row in done if row["action"] != "same"),
          {"": "action", "queue": "queue", "group": "group", "what": lambda row: dump(row["what"]) if row["what"]
           else ""}, output, "queue")
     count = sum(row["action"] != "same" for row in done)
-    if output is Format.table:
+    if output.for_people:
         say(f"{many(count, 'change')} to make" if dry_run else
             f"{many(count, 'change')} made, {many(len(done) - count, 'object')} unchanged", err=True)
     if refused := [row for row in done if row["action"] == "not possible"]:

@@ -62,7 +62,8 @@ def dlq_list(
     rows = checked(rows, server, queue, partition, group)
     show(map(addressed, rows), {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
-                "id": "address"}, output, "address", "no dead letters")
+                "id": "address"}, output, "address", "no dead letters",
+         spare=(*(("queue",) if queue else ()), "retries", "partition", "group", "id"))
 
 
 dlq.command("show", help="Show a dead letter with its error and its payload.")(message_show)

@@ -18,7 +18,7 @@ def doctor(server: Server, output: Output = Format.table) -> None:
     """Find problems of the server and its database. Exits with 1 if a finding is critical."""
     answer = server.get("/api/v1/system/doctor", within=max(server.timeout, 60.0))
     findings = answer["findings"]
-    if output is not Format.table:
+    if not output.for_people:
         show(findings, {}, output, "check")
     else:
         for one in findings:

@@ -22,6 +22,11 @@ Group = Annotated[str, typer.Argument(help="Consumer group; __QUEUE_MODE__ is th
 OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only this queue.", autocompletion=queues)]
 
 
+def _own(queue: str | None) -> tuple[str, ...]:
+    """Returns the heading of the column that says nothing new where one queue was asked for."""
+    return () if queue is None else ("queue",)
+
+
 @group.command("list")
 @remote
 def group_list(server: Server, queue: OfQueue = None,
@@ -36,7 +41,8 @@ def group_list(server: Server, queue: OfQueue = None,
           "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
               " with its queue" if row.get("pausedBy") == "queue" else ""),
           "begins": lambda row: row.get("subscriptionMode") or ""}, output,
-         none="no group has lag" if lagging else "no groups")
+         none="no group has lag" if lagging else "no groups",
+         spare=(*_own(queue), "begins", "of", "partitions behind", "state", "by"))
 
 
 @group.command("show")
@@ -58,7 +64,8 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
                 "blocked": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases expired"
-                if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message")
+                if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message",
+         spare=(*_own(queue), "head", "next", "consumed", "leased", "oldest", "blocked"))
 
 
 @group.command()

@@ -25,6 +25,7 @@ To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Only me
 NAMED = 100      # most queues that a search names
 COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
                            "status": "status"}
+SPARE = ("stored", "status", "id")      # what a narrow terminal leaves out
 
 
 class Status(StrEnum):
@@ -52,7 +53,7 @@ def message_list(
                          from_=from_ or EVER)
     rows = checked(rows, server, queue, partition)
     show(map(addressed, rows), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
-         "no messages")
+         "no messages", SPARE)
 
 
 @message.command()
@@ -101,7 +102,7 @@ def search(
                 looked.end = end
 
     show(rows(), {**({"queue": "queue"} if several else {}), **COLUMNS, "id": "address", "text": "excerpt"}, output,
-         "address")
+         "address", spare=SPARE)
     looked.say()
     if looked.end:
         raise looked.end

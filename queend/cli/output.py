@@ -4,30 +4,34 @@ from __future__ import annotations
 import enum
 import json
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
 
 from ..duration import span
 from . import server_clock
+from .table import aligned, fitting, framed
 from .terminal import clean, say
 
-RICH_ROWS = 500      # longer tables are aligned page by page, without rich
-# Columns of a table: the longest text that counts as a name, the narrowest column that folds, the space between two.
-NAME_WIDTH, FOLDED_WIDTH, GAP = 64, 12, 3
+PAGE_ROWS = 500      # longer tables are aligned page by page
 SIGNS = ("", "k", "M", "G", "T")
 LEAST = 0.095      # smaller numbers would be 0 with one digit behind the point
 
 
 class Format(enum.StrEnum):
     table = "table"
+    wide = "wide"
     json = "json"
     ndjson = "ndjson"
     names = "names"
+
+    @property
+    def for_people(self) -> bool:
+        return self in (Format.table, Format.wide)
 
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.")]
@@ -35,12 +39,13 @@ Column = str | Callable[[dict[str, Any]], Any]
 
 
 def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name",
-         none: str = "") -> int:
+         none: str = "", spare: Sequence[str] = ()) -> int:
     """Prints a list as it arrives, and returns its length. Prints nothing if there is an error before the first row.
-    columns: a key or a function by heading. none: the text for an empty list."""
+    columns: a key or a function by heading. none: the text for an empty list. spare: headings of the columns that a
+    narrow terminal leaves out, the least important one first; `-o wide` shows all columns."""
     count = 0
-    if how is Format.table:
-        count = _tables(iter(rows), columns)
+    if how.for_people:
+        count = _tables(iter(rows), columns, () if how is Format.wide else spare, how is Format.wide)
         if not count and none:
             say(none, err=True)
         return count
@@ -61,7 +66,7 @@ def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format
 
 def one(value: dict[str, Any], how: Format, lines: Callable[[], None], name: str = "name") -> None:
     """Prints one object; `lines` prints it for people."""
-    if how is Format.table:
+    if how.for_people:
         lines()
     elif how is Format.names:
         sys.stdout.write(clean(value[name]) + "\n")
@@ -77,62 +82,26 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
         sys.stdout.write(f"{word:<{width}}  {value}\n")
 
 
-def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column]) -> int:
+def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column], spare: Sequence[str], wide: bool) -> int:
+    """Prints a table, page by page if it is long. The first page decides which columns a terminal has room for."""
+    heads, kept = list(columns), list(range(len(columns)))
     count = 0
-    while page := list(islice(rows, RICH_ROWS + 1)):
+    while page := list(islice(rows, PAGE_ROWS + 1)):
         cells = [[cell(row.get(column) if isinstance(column, str) else column(row)) for column in columns.values()]
                  for row in page]
-        numbers = [all(_number(line[i]) for line in cells) for i in range(len(columns))]
-        if count == 0 and len(page) <= RICH_ROWS and sys.stdout.isatty():
-            _rich(list(columns), cells, numbers)
-            return len(page)
-        _aligned(list(columns) if count == 0 else None, cells, numbers)
+        if count == 0 and sys.stdout.isatty() and not wide:
+            kept = fitting(heads, cells, spare, get_terminal_size().columns)
+        shown = [[line[i] for i in kept] for line in cells]
+        if count == 0 and len(page) <= PAGE_ROWS and sys.stdout.isatty():
+            framed([heads[i] for i in kept], shown, wide)
+        else:
+            aligned([heads[i] for i in kept] if count == 0 else None, shown)
         count += len(page)
+        left = [head for i, head in enumerate(heads) if i not in kept and any(line[i] for line in cells)]
+        if left and count == len(page):
+            sys.stdout.flush()
+            say(f"-o wide also shows: {', '.join(left)}", err=True, dim=True)
     return count
-
-
-def _rich(heads: list[str], cells: list[list[str]], numbers: list[bool]) -> None:
-    """Prints a table at a terminal. Names and numbers stay on one line: columns of sentences and of payloads fold. A
-    table that is still too wide has lines longer than the terminal's."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    least = 0
-    for i, (head, number) in enumerate(zip(heads, numbers, strict=True)):
-        width = max(_width(line[i]) for line in [heads, *cells])
-        whole = number or i == 0 or width <= NAME_WIDTH and not any(" " in line[i] for line in cells)
-        minimum = width if whole else min(width, FOLDED_WIDTH)
-        least += minimum + GAP
-        table.add_column(head, justify="right" if number else "left", overflow="fold", no_wrap=whole,
-                         min_width=minimum)
-    for line in cells:
-        table.add_row(*(Text(text) for text in line))
-    console = Console(highlight=False)
-    console.width = max(console.width, least)
-    console.print(table)
-
-
-def _aligned(heads: list[str] | None, cells: list[list[str]], numbers: list[bool]) -> None:
-    every = [*([heads] if heads else []), *cells]
-    widths = [max(_width(line[i]) for line in every) for i in range(len(numbers))]
-    for line in every:
-        parts = [" " * (width - _width(text)) + text if number else text + " " * (width - _width(text))
-                 for text, width, number in zip(line, widths, numbers, strict=True)]
-        sys.stdout.write("  ".join(parts).rstrip() + "\n")
-
-
-def _number(text: str) -> bool:
-    return not text or text[0].isdigit() or text == "-"
-
-
-def _width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
-               for sign in text)
 
 
 def cell(value: Any) -> str:

@@ -90,7 +90,7 @@ def pop(
         known = ": pop maintenance is on" if answer.get("paused") else why.get(answer.get("reason"), "")
         tell("no message" + (f" in {exact(patience)}" if patience else "") + known)
         raise typer.Exit(NOTHING)
-    if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
+    if output.for_people and not payload and not (ack or auto_ack) and sys.stderr.isatty():
         tell("the messages are not acknowledged",
              "acknowledge them with `queend ack ID --lease LEASE`, or pop with --ack")
 
@@ -109,12 +109,12 @@ def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> No
     elif output is Format.names:
         for one in messages:
             say(f"{one['partitionId']}/{one['transactionId']}")
-    elif output is not Format.table:
+    elif not output.for_people:
         show(messages, {}, Format.ndjson)
     elif messages:
         show(messages, {"partition": "partition", "offset": "offset", "age": lambda one: age(one["createdAt"]),
                         "attempt": "deliveryAttempt", "id": lambda one: f"{one['partitionId']}/{one['transactionId']}",
-                        "lease": "leaseId", "payload": lambda one: dump(one["data"])}, Format.table)
+                        "lease": "leaseId", "payload": lambda one: dump(one["data"])}, output)
     sys.stdout.flush()
 
 

@@ -24,6 +24,9 @@ from .traffic import Traffic, of, traffic_of
 
 queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
+# Columns that a narrow terminal leaves out, the least important one first.
+SPARE = ("task", "namespace", "stored", "partitions", "in flight", "out/s", "in/s")
+SPARE_OF_PARTITIONS = ("newest", "stored", "dead letters", "oldest", "in flight")
 Names = Annotated[list[str], typer.Argument(help="Names of the queues.", autocompletion=queues)]
 
 
@@ -61,7 +64,7 @@ def queue_list(
                     "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"]),
                     "": lambda row: "paused" if row.get("paused") else ""}, output,
          none="no queues; the first push creates one"
-         if (pattern, namespace, task, waiting) == (None, None, None, False) else "no matching queues")
+         if (pattern, namespace, task, waiting) == (None, None, None, False) else "no matching queues", spare=SPARE)
     if limit is not None and next(rows, None):
         say(f"there are more than {many(limit, 'queue')}", err=True)
 
@@ -92,7 +95,7 @@ def queue_show(server: Server, name: Name,
                  {"option": "option", "value": lambda row: _told(row["option"], row["value"]),
                   "unit": lambda row: "" if _timed(row["option"], row["value"]) else row["unit"],
                   "effective": lambda row: "no effect" if row.get("inForce") is None else
-                  _told(row["option"], row["inForce"])}, Format.table)
+                  _told(row["option"], row["inForce"])}, output)
         if head["partitions"]:
             say("")
             show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],
@@ -100,7 +103,8 @@ def queue_show(server: Server, name: Name,
                                       "stored": lambda row: row["stats"]["total"],
                                       "dead letters": lambda row: row["stats"]["deadLetter"],
                                       "oldest": lambda row: age(row["oldestMessage"]),
-                                      "newest": lambda row: age(row["newestMessage"])}, Format.table)
+                                      "newest": lambda row: age(row["newestMessage"])}, output,
+                 spare=SPARE_OF_PARTITIONS)
 
     one(head, output, lines)
 

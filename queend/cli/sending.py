@@ -115,7 +115,7 @@ class Sender:
         """Prints how many messages were stored: none, too, if everything is done."""
         if self.output is Format.json:
             write("\n]\n" if self.printed else "[]\n")
-        if self.output is Format.table and (self.printed or done):
+        if self.output.for_people and (self.printed or done):
             told = [f"{self.stored} stored"]
             if self.duplicates:
                 told.append(many(self.duplicates, "duplicate"))

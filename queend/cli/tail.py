@@ -57,7 +57,7 @@ def printed(records: list[dict[str, Any]], output: Format, payload: bool) -> Non
             text = dump(one["payload"])
         elif output is Format.names:
             text = clean(one["transactionId"])
-        elif output is Format.table:
+        elif output.for_people:
             head = f"{one['ts'][:23].replace('T', ' ')}  {clean(one['partition'])}#{one['offset']}"
             text = f"{typer.style(head, dim=True) if colour else head}  {clean(dump(one['payload']))}"
         else:

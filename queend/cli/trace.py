@@ -34,7 +34,8 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], 
     """List the traces with a name, oldest first."""
     rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
     show(rows, {"queue": "queue_name", "partition": "partition_name", "message": "transaction_id", **COLUMNS}, output,
-         "id", f"no traces with the name {name!r}")
+         "id", f"no traces with the name {name!r}",
+         ("partition", "group", "recorded", "message"))
 
 
 @trace.command("show")

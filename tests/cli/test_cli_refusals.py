@@ -15,23 +15,23 @@ from queend.cli import COMMANDS, Commands
 from queend.cli.output import Format
 
 WRONG = {
-    "queue list -o xml": "'xml' is not one of 'table', 'json', 'ndjson', 'names'.",
-    "status -o yaml": "'yaml' is not one of 'table', 'json', 'ndjson', 'names'.",
+    "queue list -o xml": "'xml' is not one of 'table', 'wide', 'json', 'ndjson', 'names'.",
+    "status -o yaml": "'yaml' is not one of 'table', 'wide', 'json', 'ndjson', 'names'.",
     "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish'.",
     "token mint me --role king": "'king' is not one of 'read-only', 'read-write', 'admin'.",
     "pop q --batch x": "'--batch' / '-n': it must be a valid integer\n",
     "bench --seconds x": "invalid duration 'x' of --for: expected a number with a unit",
     "--timeout x queue list": "invalid duration 'x' of --timeout: expected a number with a unit",
     "--timeout inf queue list": "invalid duration 'inf' of --timeout",
-    "token inspect /nowhere": "cannot read the token in /nowhere: No such file or directory",
-    "queue list --token-file /nowhere": "cannot read the token in /nowhere: No such file or directory",
+    "token inspect /nowhere/token": "cannot read the token in /nowhere/token: No such file or directory",
+    "queue list --token-file /nowhere/token": "cannot read the token in /nowhere/token: No such file or directory",
     # as other tools have it
     "pub q 1": "No such command 'pub'. Did you mean `queend push`?\n", "SUB q": "Did you mean `queend pop`?\n",
     "search q 1": "Did you mean `queend message search`?\n", "stream ls": "Did you mean `queend queue list`?\n",
     "queue info q": "Did you mean `queend queue show`?\n", "queue rm q": "Did you mean `queend queue delete`?\n",
     "context rm x": "Did you mean `queend context remove`?\n", "dlq purge-all q": "Did you mean 'purge'",
     "message q": "Commands: list, search, show, delete, retry, dlq.\n", "nonsense": "No such command 'nonsense'.\n",
-    "queue list --json": "Choose the output format with -o: table, json, ndjson or names.",
+    "queue list --json": "Choose the output format with -o: table, wide, json, ndjson or names.",
     "--server http://x queue list": "Choose the server with --url.",
     "message search q -77": "No such option: -7. Put values that start with a dash after `--`.\n",
     "message search q -x1": "No such option: -x. Put values that start with a dash after `--`.\n",
@@ -82,7 +82,7 @@ def test_an_empty_list(bare, tmp_path, words, how):
     cli = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
     done = cli.ok(*words.split(), "-o", how)
     assert done.out == ("[]\n" if how == "json" else "")
-    assert done.err.startswith(EMPTY[words]) if how == "table" else done.err == ""
+    assert done.err.startswith(EMPTY[words]) if how.for_people else done.err == ""
 
 
 @pytest.mark.parametrize("words", CALLS)
