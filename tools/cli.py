@@ -73,6 +73,12 @@ wrapped, except with `-o wide`. A file or a program gets all columns. An empty l
 table, `[]` as `json`, and nothing in the other formats. Results go to standard output; questions, hints and progress go
 to standard error. In tables and names, control characters are escaped; JSON contains every name unchanged.
 
+Lists, the commands `show` and `queend status` take `--watch`: the result is printed again every two seconds, or after
+each `--interval`, until Ctrl-C, which ends the command with status 0. A terminal is redrawn in place. Otherwise the
+results follow each other, with an empty line and the time of the server between them; `json`, `ndjson` and `names` have
+neither. If the first request fails, the command fails. Later on, a server that does not answer is waited for, and the
+command says so.
+
 Commands that delete data ask for confirmation. `--yes` skips the question. Without a terminal and without `--yes`, the
 command is refused. `--dry-run` prints what would change, with counts.
 

@@ -17,6 +17,7 @@ from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 from .resources import LONG_S, checked, found, known
 from .server_names import queues
 from .terminal import say
+from .watch import watched
 
 dlq = typer.Typer(no_args_is_help=True, help="Manage dead letters: list, show, redrive, edit, purge.")
 MOST = 10_000      # dead letters redriven by one request
@@ -51,6 +52,7 @@ def shown(count: int) -> str:
 
 @dlq.command("list")
 @remote
+@watched
 def dlq_list(
     server: Server, queue: OfQueue = None, group: Group = None, partition: Partition = None, from_: From = None,
     to: To = None, error: Error = None, limit: Limit = 100, output: Output = Format.table,

@@ -13,6 +13,7 @@ from .remote import USAGE, Stop, remote, sure, tell
 from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, partition_of
 from .server_names import groups, queues
 from .terminal import say
+from .watch import watched
 
 group = typer.Typer(no_args_is_help=True, help="Manage consumer groups: list with lag, show, seek, pause, resume, "
                                                "delete.")
@@ -29,6 +30,7 @@ def _own(queue: str | None) -> tuple[str, ...]:
 
 @group.command("list")
 @remote
+@watched
 def group_list(server: Server, queue: OfQueue = None,
                lagging: Annotated[bool, typer.Option("--lagging", help="Only groups with lag.")] = False,
                output: Output = Format.table) -> None:
@@ -47,6 +49,7 @@ def group_list(server: Server, queue: OfQueue = None,
 
 @group.command("show")
 @remote
+@watched
 def group_show(server: Server, name: Group, queue: OfQueue = None,
                limit: Annotated[int, typer.Option(min=1, help="Maximum number of partitions per queue to show.")] = 500,
                output: Output = Format.table) -> None:

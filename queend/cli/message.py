@@ -17,6 +17,7 @@ from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import EVER, checked, found, known, queues_of
 from .server_names import queues
 from .terminal import say
+from .watch import watched
 
 message = typer.Typer(no_args_is_help=True, help="Manage stored messages: list, search, show, delete, retry, dlq.")
 From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Only messages stored at or after this "
@@ -41,6 +42,7 @@ def addressed(row: dict[str, Any]) -> dict[str, Any]:
 
 @message.command("list")
 @remote
+@watched
 def message_list(
     server: Server, queue: OfQueue = None, partition: Partition = None,
     status: Annotated[Optional[Status], typer.Option(help="Only messages with this status.")] = None,
@@ -147,6 +149,7 @@ class Looked:
 
 @message.command("show")
 @remote
+@watched
 def message_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
     """Show a message with its payload; for a dead letter also the error."""
     row = server.get("/api/v1/messages/{}/{}", *address(id_))

@@ -21,6 +21,7 @@ from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_o
 from .server_names import queues
 from .terminal import say
 from .traffic import Traffic, of, traffic_of
+from .watch import watched
 
 queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
@@ -32,6 +33,7 @@ Names = Annotated[list[str], typer.Argument(help="Names of the queues.", autocom
 
 @queue.command("list")
 @remote
+@watched
 def queue_list(
     server: Server,
     pattern: Annotated[Optional[str], typer.Argument(help="Only queues whose name matches this pattern: "
@@ -71,6 +73,7 @@ def queue_list(
 
 @queue.command("show")
 @remote
+@watched
 def queue_show(server: Server, name: Name,
                limit: Annotated[int, typer.Option(min=0, help="Maximum number of partitions to show.")] = 20,
                output: Output = Format.table) -> None:

@@ -8,6 +8,7 @@ import typer
 from .client import Server, ServerError
 from .output import Format, Output, facts, many, one, short, size, span
 from .remote import FORBIDDEN, REFUSED, UNREACHABLE, remote, tell
+from .watch import watched
 
 
 def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[str, Any]:
@@ -23,6 +24,7 @@ def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[s
 
 
 @remote
+@watched
 def status(server: Server, output: Output = Format.table) -> None:
     """Show health, message counts, rates and lag of the server. Exits with 1 if the server is not healthy."""
     try:

@@ -10,6 +10,7 @@ from .client import Server
 from .options import MessageId
 from .output import Format, Output, age, show
 from .remote import remote
+from .watch import watched
 
 trace = typer.Typer(no_args_is_help=True, help="Show traces that programs recorded about messages.")
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
@@ -19,6 +20,7 @@ COLUMNS: dict[str, Any] = {"recorded": lambda row: age(row["created_at"]), "even
 
 @trace.command("list")
 @remote
+@watched
 def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table) -> None:
     """List the names of traces, newest first."""
     rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
@@ -29,6 +31,7 @@ def trace_list(server: Server, limit: Limit = 50, output: Output = Format.table)
 
 @trace.command()
 @remote
+@watched
 def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], limit: Limit = 100,
           output: Output = Format.table) -> None:
     """List the traces with a name, oldest first."""
@@ -40,6 +43,7 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")], 
 
 @trace.command("show")
 @remote
+@watched
 def trace_show(server: Server, id_: MessageId, output: Output = Format.table) -> None:
     """List the traces of a message, oldest first."""
     show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id",

@@ -32,7 +32,7 @@ def test_what_is_shown_can_be_read(seconds):
 
 
 # Every option with a duration, with commands in which it stands last.
-OPTIONS = {"--timeout": "queue list --timeout", "--wait": "pop q --wait",
+OPTIONS = {"--timeout": "queue list --timeout", "--interval": "queue list --watch --interval", "--wait": "pop q --wait",
            "--lease": "pop q --lease", "--delay": "push q 1 --delay", "--for": "bench --for", "--grace":
            "worker shop:app --grace"}
 

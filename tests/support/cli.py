@@ -4,11 +4,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,70 @@ class Cli:
         """The environment of a process of its own."""
         found = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8", **self.environment}
         return {name: value for name, value in found.items() if value is not None}
+
+
+class AtTerminal:
+    """A command that goes on at a terminal of its own, until it is interrupted."""
+
+    def __init__(self, cli: Cli, *words: str, **environment: str):
+        self.shown = ""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            heed_interrupts()
+            os.chdir("/")
+            os.execve(sys.executable, [sys.executable, "-m", "queend", *words],
+                      {**cli.clean(), "TERM": "xterm", **environment})
+
+    def __enter__(self) -> AtTerminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.terminal)      # the command gets SIGHUP if it still runs
+        if self.pid:
+            os.waitpid(self.pid, 0)
+
+    def read(self, seconds: float = 0.0) -> None:
+        """Takes what is shown now; waits for some at most `seconds`."""
+        if select.select([self.terminal], [], [], seconds)[0]:
+            with suppress(OSError):      # it has ended
+                self.shown += os.read(self.terminal, 1 << 16).decode(errors="replace")
+
+    def shows(self, text: str) -> None:
+        """Waits until the picture has a text, or the output a control."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in (self.shown if text.startswith("\x1b") else "\n".join(self.rows())):
+            assert time.monotonic() < deadline, self.shown
+            self.read(1.0)
+
+    def rows(self) -> list[str]:
+        """Returns the rows that are not empty, as a terminal makes them of all output so far: it knows line ends,
+        cursor up, and both kinds of erasing."""
+        rows, at, line = [""], 0, ""      # line: the row of the cursor, up to the cursor
+        for control, up, sign in re.findall(r"(\x1b\[([\d;]*)[A-Za-z])|([^\x1b])", self.shown):
+            if control.endswith("A"):
+                at = max(0, at - int(up or 1))
+            elif control.endswith(("K", "J")):
+                rows[at] = line
+                if control.endswith("J"):
+                    del rows[at + 1:]
+            elif sign == "\r":
+                line = ""
+            elif sign == "\n":
+                at += 1
+                rows += [""] * (at + 1 - len(rows))
+            elif sign:
+                line += sign
+                rows[at] = line + rows[at][len(line):]
+        return [row.rstrip() for row in rows if row.strip()]
+
+    def interrupt(self) -> None:
+        os.write(self.terminal, b"\x03")
+
+    def ended(self) -> int:
+        """Waits for the end of the command. Returns its status."""
+        while True:
+            self.read(1.0)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = 0
+                return os.waitstatus_to_exitcode(status)

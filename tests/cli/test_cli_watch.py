@@ -1,0 +1,102 @@
+"""--watch: in place at a terminal, one result after the other in a file; a server that is away."""
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+
+import pytest
+from support.cli import AtTerminal, Cli
+from support.wait import PATIENCE, until
+
+from queend.cli.watch import Screen
+
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
+
+
+def test_a_terminal_is_redrawn_in_place(cli, client, queue):
+    client.push(queue, 1)
+    words = ("queue", "list", queue, "--watch", "--interval", "100ms")
+    with AtTerminal(cli, *words, COLUMNS="80", LINES="24") as terminal:
+        terminal.shows(queue)
+        client.push(queue, 2, 3, 4, 5, 6, 7)
+        terminal.shows("\x1b[")
+        until(lambda: terminal.read() or any(row.split()[:1] == [queue] and "7" in row.split()
+                                             for row in terminal.rows()), "the new figures are drawn")
+        rows = terminal.rows()
+        assert re.fullmatch(rf"{STAMP}, every 100ms; Ctrl-C ends", rows[0]) and rows[1].split()[0] == "queue"
+        assert sum(row.split()[0] == queue for row in rows) == 1, "the last picture was replaced"
+        terminal.interrupt()
+        assert terminal.ended() == 0
+
+
+def test_results_follow_each_other_in_a_file(cli, client, queue):
+    client.push(queue, 1)
+    with cli.process("queue", "list", queue, "--watch", "--interval", "0.1", stdout=subprocess.PIPE,
+                     text=True) as watching:
+        lines = [watching.stdout.readline().rstrip("\n") for _ in range(7)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE) == 0
+    assert re.fullmatch(STAMP, lines[0]) and re.fullmatch(STAMP, lines[4]) and lines[3] == ""
+    assert lines[1] == lines[5] and lines[2].split()[0] == lines[6].split()[0] == queue
+
+
+def test_programs_get_one_object_after_the_other(cli, client, queue):
+    client.push(queue, 1)
+    with cli.process("queue", "list", queue, "--watch", "--interval", "0.1", "-o", "ndjson", stdout=subprocess.PIPE,
+                     text=True) as watching:
+        assert [json.loads(watching.stdout.readline())["name"] for _ in range(3)] == [queue] * 3
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE) == 0
+
+
+def test_a_server_that_is_away_for_a_while(start_daemon, tmp_path):
+    daemon = start_daemon()
+    cli = Cli(daemon.url, tmp_path)
+    cli.ok("push", "watched", "1")
+    words = ("queue", "list", "--watch", "--interval", "100ms")
+    with AtTerminal(cli, *words, COLUMNS="120", LINES="24") as terminal, cli.process(
+            *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as watching:
+        terminal.shows("watched")
+        daemon.stop()
+        terminal.shows("trying again every 100ms")
+        assert any(row.split()[0] == "watched" for row in terminal.rows()), "the last state stays"
+        assert "this is the state of " in terminal.rows()[0]
+        told = [watching.stderr.readline() for _ in range(2)]
+        assert str(daemon.port) in told[0] and told[1].strip() == "trying again every 100ms"
+        start_daemon(daemon.conninfo, PORT=daemon.port)
+        terminal.shows("Ctrl-C ends")
+        assert watching.stderr.readline() == "queend: the server answers again\n"
+        terminal.interrupt()
+        assert terminal.ended() == 0
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE) == 0
+
+
+def test_a_picture_fits_into_its_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("LINES", "8")
+    screen = Screen(2.0)
+    screen.show("\n".join(f"row {i}" for i in range(20)))
+    assert [line for line in capsys.readouterr().out.split("\x1b[K\n") if line.startswith(("row", "…"))] == [
+        "row 0", "row 1", "row 2", "row 3", "row 4", "… 15 more lines"]
+    screen.show("x" * 100 + "\nlast\n")
+    assert capsys.readouterr().out.startswith("\x1b[7A\r")
+    screen.show("last\n")
+    assert capsys.readouterr().out.startswith("\x1b[4A\r"), "a heading, a line of two rows, and the last"
+
+
+def test_what_cannot_be_watched(cli, queue):
+    refused = cli("queue", "list", "--interval", "1s")
+    assert refused.status == 2 and "--interval requires --watch" in refused.err
+    assert cli("queue", "show", queue, "--watch").status == 4
+    assert cli("status", "--watch", "--interval", "10ms").status == 2
+    assert cli("status", "--watch", "--url", "http://127.0.0.1:9").status == 6
+
+
+@pytest.mark.parametrize("words", ["queue list", "queue show", "group list", "group show", "dlq list", "dlq show",
+                                   "message list", "message show", "trace list", "trace named", "trace show", "status"])
+def test_commands_that_show_something_may_be_watched(cli, words):
+    told = cli.ok(*words.split(), "--help").out
+    assert "--watch" in told and "--interval DURATION" in told
