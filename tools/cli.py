@@ -77,7 +77,7 @@ Lists, the commands `show` and `queend status` take `--watch`: the result is pri
 each `--interval`, until Ctrl-C, which ends the command with status 0. A terminal is redrawn in place. Otherwise the
 results follow each other, with an empty line and the time of the server between them; `json`, `ndjson` and `names` have
 neither. If the first request fails, the command fails. Later on, a server that does not answer is waited for, and the
-command says so.
+command says so. `queend top` is redrawn in the same way.
 
 Commands that delete data ask for confirmation. `--yes` skips the question. Without a terminal and without `--yes`, the
 command is refused. `--dry-run` prints what would change, with counts.

@@ -20,6 +20,7 @@ COMMANDS = {
     "dlq redrive": "retry redrive requeue",
     "erase": "forget anonymize anonymise shred wipe scrub",
     "status": "health info ping server overview",
+    "top": "monitor dashboard stats",
     "doctor": "check diagnose",
     "serve": "start run daemon",
     "context add": "login connect",

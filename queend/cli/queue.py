@@ -26,7 +26,7 @@ from .watch import watched
 queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 # Columns that a narrow terminal leaves out, the least important one first.
-SPARE = ("task", "namespace", "stored", "partitions", "in flight", "out/s", "in/s")
+SPARE = ("task", "namespace", "stored", "partitions", "in flight", "dead letters", "out/s", "in/s")
 SPARE_OF_PARTITIONS = ("newest", "stored", "dead letters", "oldest", "in flight")
 Names = Annotated[list[str], typer.Argument(help="Names of the queues.", autocompletion=queues)]
 
@@ -63,6 +63,7 @@ def queue_list(
                     "waiting": lambda row: short(row["messages"]["pending"]),
                     "in flight": lambda row: short(row["messages"]["processing"]),
                     "stored": lambda row: short(row["messages"]["total"]),
+                    "dead letters": lambda row: short(row.get("deadLetters") or None),
                     "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"]),
                     "": lambda row: "paused" if row.get("paused") else ""}, output,
          none="no queues; the first push creates one"

@@ -61,6 +61,7 @@ TABLES = {
     f"dlq list {LONG}": (("accounting-department",), ("failed", "error"), ("id",)),
     f"message list {LONG}": (("customer-4711-of-the-north",), ("partition", "offset"), ("id",)),
     "trace named columns-trace": ((LONG,), ("queue", "event", "data"), ("message",)),
+    "top columns-* --once": ((LONG,), ("queue", "backlog"), ("in flight",)),
 }
 
 

@@ -60,6 +60,7 @@ def test_commands_options_and_names_are_completed(cli, client, home, shell):
     assert asked(shell, cli, home, "queend que") == ["queue"]
     assert "pause" in asked(shell, cli, home, "queend queue p")
     assert "--dry-run" in asked(shell, cli, home, "queend queue delete --d")
+    assert asked(shell, cli, home, "queend top --sort ba") == ["backlog"]
     # names that do not come at once are not waited for
     until(lambda: asked(shell, cli, home, f"queend queue show completed.{shell}") == [
         f"completed.{shell}.one", f"completed.{shell}.two"], "names are completed")

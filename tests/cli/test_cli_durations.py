@@ -46,7 +46,7 @@ def test_wrong_durations_are_told_with_the_form(cli, option):
 
 
 def test_every_option_with_a_duration_says_so(cli):
-    for words in (*OPTIONS.values(), "ack --delay", "token mint --for"):
+    for words in (*OPTIONS.values(), "ack --delay", "top --interval", "token mint --for"):
         *command, option = [word for word in words.split() if word not in ("q", "1", "shop:app", "--watch")]
         told = cli.ok(*command, "--help").out
         line = next(line for line in told.splitlines() if f"{option} " in line or f"{option}," in line)

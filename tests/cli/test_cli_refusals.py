@@ -46,7 +46,7 @@ EMPTY = {"queue list no-*": "no matching queues", "group list": "no groups", "gr
          "context list": "no saved servers; add one with `queend context add`"}
 MESSAGE = "00000000-0000-0000-0000-000000000001/x"
 # Every command that talks to a server.
-CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q",
+CALLS = ["doctor", "top --once", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q",
          "queue resume q", "queue clear q --yes", "queue delete q --yes", "group list", "group show g",
          "group seek g q --end --yes",
          "group pause g", "group resume g", "group delete g --yes", "export", "bench -s 1", "push q 1", "pop q",
@@ -59,7 +59,7 @@ CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5"
 # Commands of these that print a list or an object.
 PRINTED = [words for words in CALLS if words.split()[-1] == "list" or words.split()[:2] in (
     ["queue", "show"], ["group", "show"], ["message", "search"], ["message", "show"], ["dlq", "show"],
-    ["trace", "named"], ["trace", "show"]) or words.split()[0] in ("doctor", "tail", "pop", "bench")]
+    ["trace", "named"], ["trace", "show"]) or words.split()[0] in ("doctor", "top", "tail", "pop", "bench")]
 PRINTED.append("message list")
 
 

@@ -86,6 +86,7 @@ def test_a_token_of_one_queue_is_enough_for_it(start_daemon, tmp_path):
     looks = cli("token", "mint", "me", "--role", "admin", "--queues", "*=read", JWT_SECRET=SECRET,
                 QUEEND_JWT_QUEUES_CLAIM="limits").out.strip()
     assert cli("queue", "list", "-o", "json", QUEEND_TOKEN=looks).json[0]["inPerSecond"] > 0
+    assert cli("top", "--once", "-o", "json", QUEEND_TOKEN=looks).json[0]["pushPerSecond"] > 0
 
 
 def test_what_was_noted_is_shown(cli, client, queue):

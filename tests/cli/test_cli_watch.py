@@ -1,4 +1,4 @@
-"""--watch: in place at a terminal, one result after the other in a file; a server that is away."""
+"""--watch and queend top: in place at a terminal, one result after the other in a file; a server that is away."""
 from __future__ import annotations
 
 import json
@@ -93,6 +93,7 @@ def test_what_cannot_be_watched(cli, queue):
     assert cli("queue", "show", queue, "--watch").status == 4
     assert cli("status", "--watch", "--interval", "10ms").status == 2
     assert cli("status", "--watch", "--url", "http://127.0.0.1:9").status == 6
+    assert cli("top", "--once", "--interval", "1s").status == 2
 
 
 @pytest.mark.parametrize("words", ["queue list", "queue show", "group list", "group show", "dlq list", "dlq show",
@@ -100,3 +101,53 @@ def test_what_cannot_be_watched(cli, queue):
 def test_commands_that_show_something_may_be_watched(cli, words):
     told = cli.ok(*words.split(), "--help").out
     assert "--watch" in told and "--interval DURATION" in told
+
+
+def test_top_shows_the_busiest_queues(cli, client, queue):
+    names = [f"{queue}-{kind}" for kind in ("idle", "busy", "full")]
+    client.post("/api/v1/configure", {"queue": names[0], "options": {}})
+    client.push(names[1], *range(300))
+    client.pop(names[1], batch=300, autoAck="true")
+    client.push(names[2], *range(20))
+    client.pop(names[2], consumerGroup="g", batch=1)
+    (message,) = client.pop(names[2], batch=1)
+    cli.ok("ack", f"{message['partitionId']}/{message['transactionId']}", "--lease", message["leaseId"], "--status",
+           "dlq")
+
+    def top(*words: str) -> list[dict]:
+        return cli.ok("top", f"{queue}-*", "--once", "-o", "json", *words).json
+
+    # statistics and rates are counted at most once a second
+    rows = until(lambda: (rows := {row["name"]: row for row in top()})[names[2]]["deadLetters"] == 1 and rows,
+                 "the figures are counted")
+    assert rows[names[1]]["pushPerSecond"] > 0 and rows[names[1]]["popPerSecond"] > 0
+    assert rows[names[2]]["pending"] == 19 or rows[names[2]]["pending"] == 20
+    assert rows[names[2]]["maxTimeLag"] >= 0 and rows[names[0]]["pushPerSecond"] == 0
+    assert [row["name"] for row in top()] == [names[1], names[2], names[0]]
+    assert [row["name"] for row in top("--sort", "backlog")][0] == names[2]
+    assert [row["name"] for row in top("--sort", "dead", "--limit", "1")] == [names[2]]
+    assert [row["name"] for row in top("--sort", "name")] == sorted(names)
+    heads, first, *_ = cli.ok("top", f"{queue}-*", "--once").out.splitlines()
+    assert heads.split()[:4] == ["queue", "push/s", "pop/s", "ack/s"] and first.split()[0] == names[1]
+    assert cli.ok("top", "no-such-*", "--once").err == "no matching queues\n"
+
+
+def test_top_of_a_queue_with_waiting_pops(cli, client, queue):
+    client.push(queue, 1)
+    client.pop(queue, autoAck="true")
+    with cli.process("pop", queue, "--wait", "10m", stderr=subprocess.DEVNULL) as waiting:
+        until(lambda: (cli.ok("top", queue, "--once", "-o", "json").json or [{}])[0].get("waitingPops"),
+              "the pop is counted")
+        waiting.send_signal(signal.SIGINT)
+        waiting.wait(PATIENCE)
+
+
+def test_top_is_redrawn(cli, client, queue):
+    client.push(queue, 1)
+    with AtTerminal(cli, "top", queue, "--interval", "0.1s", COLUMNS="60", LINES="12") as terminal:
+        terminal.shows(queue)
+        terminal.shows("\x1b[")
+        until(lambda: terminal.read() or len(terminal.rows()) > 3, "a whole picture")
+        assert all(len(row) <= 60 for row in terminal.rows()), terminal.rows()
+        terminal.interrupt()
+        assert terminal.ended() == 0

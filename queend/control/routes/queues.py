@@ -31,7 +31,7 @@ CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, 
 ROW = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
     coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
-    queend.is_paused(q.id, 0) AS paused"""
+    coalesce(s.dead, 0) AS dead, queend.is_paused(q.id, 0) AS paused"""
 LIST = f"""{ROW}
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
@@ -78,7 +78,8 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 
 @router.declare("GET /api/v1/resources/queues", READ,
-                whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES))),
+                whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES,
+                                   deadLetters=INTEGER))),
                 page=Paged(search="the name", sorts=tuple(SORTS)))
 async def queue_list(request: Request) -> Json:
     """Lists queues, newest first; with `sort=pending` those with the largest backlog first. The header `Link` names the
@@ -91,7 +92,7 @@ async def queue_list(request: Request) -> Json:
     else:
         found, headers = page.of(await rows(request, SEARCH.format(SORTS[page.sort]), page.search, page.search,
                                             *page.asked, prepare=False))
-    return Json({"queues": [queue_line(row, seed) for row in found]}, headers=headers)
+    return Json({"queues": [{**queue_line(row, seed), "deadLetters": row.dead} for row in found]}, headers=headers)
 
 
 @router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
