@@ -5,11 +5,14 @@ import contextlib
 import datetime
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+REPEAT_S = 60.0      # between two lines of one form of a library
+FORMS_MOST = 256     # forms that are told apart
 MOST = 4096      # bytes of a line: a pipe that is ready for writing takes so much without a wait
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}
 _threshold = RANKS["info"]
@@ -76,11 +79,26 @@ def through(write: Callable[[bytes], None]) -> None:
 
 
 class _Forward(logging.Handler):
-    """Passes on lines of Python libraries, in our form."""
+    """Passes on lines of Python libraries, in our form. Of lines that differ in their values alone, one in REPEAT_S:
+    the next one says how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[tuple[str, str], float] = {}     # when a line of this logger and form was written
+        self._left: dict[tuple[str, str], int] = {}       # how many were left out since
 
     def emit(self, record: logging.LogRecord) -> None:
+        form, now = (record.name, str(record.msg)), time.monotonic()
+        if now - self._told.get(form, -REPEAT_S) < REPEAT_S:
+            self._left[form] = self._left.get(form, 0) + 1
+            return
+        if len(self._told) >= FORMS_MOST:
+            self._told.clear()
+            self._left.clear()
+        self._told[form] = now
+        left = self._left.pop(form, 0)
         level = "error" if record.levelno >= logging.ERROR else "warn" if record.levelno >= logging.WARNING else "debug"
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {record.exc_info[1]!r}"
-        line(level, "library", text, logger=record.name)
+        line(level, "library", text, logger=record.name, **({"repeated": left} if left else {}))
