@@ -290,6 +290,8 @@ class Listener(Consumer):
         with kind(self.stage.daemons[place].address, self.stage.queue, timeout=patience, consumerGroup=self.group,
                   credit=credit, release=self.dice.random() < 0.5, heartbeat=30,
                   **({"window": window} if window else {})) as self.feed:
+            if self.feed.status == 503:      # neither that daemon nor its database knows the names as yet
+                raise ConnectionRefusedError(self.feed.text)
             asked = time.monotonic()
             while time.monotonic() < end and not self.stage.over.is_set() and not self.stage.silence.is_set():
                 try:

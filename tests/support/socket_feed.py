@@ -39,7 +39,7 @@ def handshake(queue: str, partition: str | None = None, headers: dict[str, str |
 
 
 class SocketFeed(Closing):
-    """One stream, begun when this returns."""
+    """One stream, begun when this returns. Raises ConnectionRefusedError if the answer is 503."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
                  headers: dict[str, str | None] | None = None, source: str = "", **query: Any):
@@ -48,6 +48,9 @@ class SocketFeed(Closing):
         self.wire.send(asked)
         answer = self.wire.receive(head_only=True)
         self.status = answer.status
+        if answer.status == 503:
+            self.wire.close()
+            raise ConnectionRefusedError(self.wire.rest.decode())
         assert answer.status == 101, (answer.status, self.wire.rest)
         assert answer.headers["sec-websocket-accept"] == accept
         assert answer.headers["upgrade"] == "websocket"
