@@ -30,6 +30,7 @@ from .http import known
 from .http.answer import FULL, Json, Refusal, full
 from .http.compressed import Compressed
 from .http.etag import Tagged
+from .lock_guard import LockGuard
 from .long_reads import Holds
 from .pulse import Pool, Pulse
 from .routes import routers
@@ -60,6 +61,7 @@ class Control:
             self.pulse, with_options(conninfo, bounds(settings)), min_size=0,
             max_size=max(2, settings.db_pool_size // 20), open=False, timeout=settings.db_connection_timeout / 1000,
             reconnect_timeout=0, name="queend-control")
+        self.lock_guard = LockGuard(core, conninfo, self.pulse)
         self.sweeper = Sweeper(self.pool)
         self.eraser = Eraser(self.pool, settings)
         self.retention = Retention(settings, conninfo)
@@ -80,8 +82,8 @@ class Control:
         self.reader = log_read.Reader(self)
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
-        self.services = (self.pulse, self.sweeper, self.eraser, self.retention, self.relay, self.summary, self.stats,
-                         self.metrics, self.tracing, self.peers)
+        self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
+                         self.summary, self.stats, self.metrics, self.tracing, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

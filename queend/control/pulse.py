@@ -44,7 +44,7 @@ class Pulse(Running):
             doubts = self.core.database()["doubts"]
             self._try_commit(self.core.wants_commit())
             doubted = bool(DOUBTS.intersection(doubts))
-            silent = (doubted or self.silent or self._late()) and not await self._answers(doubted)
+            silent = (doubted or self.silent or self.late()) and not await self._answers(doubted)
             if silent != self.silent:
                 self.silent = silent
                 log.line("warn" if silent else "info", "database_silent" if silent else "database_speaks",
@@ -79,7 +79,7 @@ class Pulse(Running):
         self._try_commit(False)
         await super().close()
 
-    def _late(self) -> bool:
+    def late(self) -> bool:
         """Returns True if a page has waited for LATE_S."""
         before = asyncio.get_running_loop().time() - LATE_S
         return any(at < before for waits in (self._waits, self._writes) for at in waits.values())

@@ -48,6 +48,10 @@ class Running:
     def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
         """Logs a failed pass, and keeps it for the doctor until `_done`."""
         log.line("warn", event, on_one_line(str(error)), **more)
+        self._count(event, error)
+
+    def _count(self, event: str, error: Exception | str) -> None:
+        """Keeps a failed pass for the doctor until `_done`."""
         before = self.failing.get(event)
         self.failing = {**self.failing, event: Failing(before.since if before else time.time(),
                                                        before.passes + 1 if before else 1,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from ...postgres.conninfo import HOT_PLANS
+from ...postgres.foreign_locks import LANES
 
-LANES = 1903519076      # class of their advisory locks (sql/function/push.sql)
 LOOKS, PAUSE_S = 20, 0.01
 # Look-ups as the functions make them (sql/README.md, Plans): purpose, types, look-up, arguments, index, table.
 LOOKUPS = (
@@ -92,5 +92,6 @@ async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
                    f"in {times} of {LOOKS} looks, at most {waiting} waiting{held}",
                    "A lane is locked until the commit. A program that pushes from SQL must commit soon. Partitions "
                    f"whose id modulo 64 is {lane} share the lane: push larger batches, or spread messages over more "
-                   "partitions. If the role should not use the database, end its session (pg_terminate_backend) and "
-                   "REVOKE CONNECT")
+                   "partitions. The daemon ends sessions of roles without USAGE on the schema queend if its own "
+                   "role has pg_signal_backend. If the role should not use the database, end its session "
+                   "(pg_terminate_backend) and REVOKE CONNECT")
