@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from .. import log
@@ -102,6 +103,17 @@ def question(keys: Mapping[int, str], classes: Mapping[int, str], streams: bool)
     return (HOLDERS.replace("{of_streams}", OF_STREAMS if streams else ""),
             {"keys": list(keys), "names": list(keys.values()),
              "classes": "{" + ", ".join(f'"{number}": "{name}"' for number, name in classes.items()) + "}"})
+
+
+def ended(connection: psycopg.Connection, keys: Mapping[int, str]) -> str | None:
+    """Ends foreign holders of these locks. Returns what is to be done about one that the role of the connection may not
+    end; None if there is none. Requires autocommit."""
+    for holder in (Holder(*row) for row in connection.execute(*question(keys, {}, False)).fetchall()):
+        if not holder.may_end:
+            return f"{holder.seen}. {holder.advice}"
+        connection.execute(*holder.ending())
+        tell([holder])
+    return None
 
 
 def tell(holders: Sequence[Holder]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from . import session
+from . import foreign_locks, session
 from .edition import Edition, edition_in, edition_of
 
 # Session lock of migrations; an arbitrary number ("queend" in ASCII).
@@ -182,7 +182,8 @@ def missing(applied: dict[int, str], theirs: Edition, wanted: list[Step], folder
 def _take_turn(connection: psycopg.Connection, deadline: float) -> None:
     """Takes the lock of migrations. One session migrates at a time; the others wait until their deadline."""
     while connection.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,)).fetchone() == (False,):
-        _wait(deadline, "another queend is migrating the database")
+        _wait(deadline, foreign_locks.ended(connection, {LOCK: "migrations"}) or "another queend is migrating the "
+                                                                                 "database")
 
 
 def _apply(connection: psycopg.Connection, step: Step, deadline: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from ..disk import reason
-from ..postgres import migrate
+from ..postgres import foreign_locks, migrate
 from ..postgres.binaries import Binaries
 from ..postgres.edition import NUMBERS, Edition
 from ..postgres.embedded import dying_with
@@ -211,6 +211,8 @@ def _await_alone(conninfo: str) -> None:
             if time.monotonic() > deadline:
                 raise BackupError(BUSY)
             time.sleep(0.05)
+        if told := foreign_locks.ended(connection, {migrate.LOCK: "migrations"}):
+            raise BackupError(f"nothing was changed: {told}")
 
 
 def _read(programs: Binaries, dump: Path, *options: str) -> str:

@@ -3,17 +3,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from support.client import Client
-from support.daemon import Daemon
+from support.daemon import PACKAGE, Daemon
 from support.log import stored
 from support.postgres import Postgres, running
 from support.wait import until
 
+from queend.postgres import migrate
 from queend.postgres.foreign_locks import LANES
 from queend.services import retention, stats
 
@@ -225,4 +230,40 @@ def test_services_whose_lock_was_taken_work(server, start):
         with daemon.client() as client:
             until(lambda: client.metric("queend_retention_working") == 1, "retention works")
         assert daemon.told("foreign_lock_ended")["held"] == "figures (1), retention (1)"
+        assert is_over(foreign)
+
+
+@pytest.mark.parametrize("owner", ["ender", "plain"])
+def test_the_lock_of_migrations_at_the_start(server, start, owner):
+    conninfo = server.database(owner)
+    with server.login(conninfo, "nogrant") as foreign:
+        foreign.execute("SELECT pg_advisory_lock(%s)", (migrate.LOCK,))
+        if owner == "ender":
+            daemon = start(conninfo)
+            assert daemon.told("foreign_lock_ended")["pid"] == foreign.info.backend_pid
+        else:
+            daemon = Daemon.own("/nowhere", QUEEND_DSN=conninfo)
+            line = daemon.await_event("migration_waits")
+            assert f"session {foreign.info.backend_pid} of the role nogrant" in line["detail"]
+            assert "GRANT pg_signal_backend TO plain" in line["detail"]
+            foreign.close()
+            daemon.await_event("migrated")
+            daemon.stop()
+
+
+def test_the_lock_of_migrations_at_a_restore(server, tmp_path):
+    conninfo = server.database("ender")
+
+    def run(*words: str | Path) -> str:
+        done = subprocess.run([sys.executable, "-m", "queend", *map(str, words)], cwd=tmp_path, text=True,
+                              capture_output=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE),
+                                                        "QUEEND_DATA_DIR": str(tmp_path), "QUEEND_DSN": conninfo})
+        assert done.returncode == 0, done
+        return done.stderr
+
+    run("migrate")
+    run("backup", tmp_path / "copy")
+    with server.login(conninfo, "nogrant") as foreign:
+        foreign.execute("SELECT pg_advisory_lock(%s)", (migrate.LOCK,))
+        assert "foreign_lock_ended" in run("restore", tmp_path / "copy", "--replace", "--yes")
         assert is_over(foreign)
