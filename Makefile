@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,14 @@ test-generated: build system-tests ## clients that generators make of /openapi.j
 	@$(BIN)/python tools/requirements.py generated | build/generated/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@cd dashboard && test -d node_modules || npm ci --no-audit --no-fund --silent
 	@$(BIN)/python -m pytest tests/generated --generated $(ARGS)
+
+typescript: build ## make the types of clients/typescript from the routes (npm)
+	@test -d clients/typescript/node_modules || npm ci --prefix clients/typescript --no-audit --no-fund --silent
+	@$(BIN)/python tools/typescript.py
+
+test-typescript: build system-tests ## the TypeScript client under Node against daemons, and the examples of its pages: about 1 minute (npm)
+	@npm ci --prefix clients/typescript --no-audit --no-fund --silent
+	@$(BIN)/python -m pytest tests/typescript --typescript $(ARGS)
 
 test-windows: build system-tests ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
 	@WINDOW_RUNS=$${WINDOW_RUNS:-50} $(BIN)/python -m pytest -s tests/e2e/test_streams_sdk.py -k twice $(ARGS)

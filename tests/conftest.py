@@ -22,6 +22,7 @@ PACKAGES = Path(__file__).parent / "packages"
 FINDINGS = Path(__file__).parent / "findings"
 PATRONI = Path(__file__).parent / "patroni"
 GENERATED = Path(__file__).parent / "generated"
+TYPESCRIPT = Path(__file__).parent / "typescript"
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("queend", deadline=None, derandomize=not DRAWN,
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dashboard", action="store_true", help="tests/dashboard too: `make test-dashboard`")
     parser.addoption("--packages", action="store_true", help="tests/packages too: `make test-packages`")
     parser.addoption("--generated", action="store_true", help="tests/generated too: `make test-generated`")
+    parser.addoption("--typescript", action="store_true", help="tests/typescript too: `make test-typescript`")
     parser.addoption("--findings", metavar="FOLDER", help="tests/findings: scripts that print OK or FAULT")
     parser.addoption("--patroni", metavar="FOLDER",
                      help="tests/patroni too, with the packages in this folder: `make test-patroni`")
@@ -54,6 +56,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if (collection_path == SPARK and not config.getoption("--spark")
                     or collection_path == DASHBOARD and not config.getoption("--dashboard")
                     or collection_path == GENERATED and not config.getoption("--generated")
+                    or collection_path == TYPESCRIPT and not config.getoption("--typescript")
                     or collection_path == PACKAGES and not config.getoption("--packages")
                     or collection_path == FINDINGS and not config.getoption("--findings")
                     or collection_path == PATRONI and not config.getoption("--patroni")) else None

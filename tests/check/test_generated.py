@@ -30,3 +30,10 @@ def test_the_dashboards_of_grafana_are_what_their_table_says() -> None:
     made = runpy.run_path(str(ROOT / "tools/grafana.py"))["dashboards"]()
     stored = {file.name: file.read_text() for file in (ROOT / "monitoring").glob("grafana-*.json")}
     assert stored == made, "run: python tools/grafana.py"
+
+
+def test_the_types_of_the_typescript_client_are_made_of_the_routes() -> None:
+    """Their first line has the hash of what they were made of. `make test-typescript` compares the whole file."""
+    code = "import runpy; tool = runpy.run_path('tools/typescript.py'); print(tool['head'](tool['document']()), end='')"
+    head = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert (ROOT / "clients/typescript/src/api.ts").read_text().startswith(head), "run: make typescript"
