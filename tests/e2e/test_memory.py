@@ -218,7 +218,7 @@ def test_framed_answers(client: Client, queue: str, batch: int) -> None:
 
 def test_a_small_memory_under_load(start_daemon: Callable[..., Daemon]) -> None:
     """Rows come and go all the time while claims read them: everything is delivered, once and in order."""
-    daemon = start_daemon(QUEEND_CACHE_BYTES=200_000, LIBQUEEN_INFLIGHT_DEADLINE_MS=2000)
+    daemon = start_daemon(QUEEND_CACHE_BYTES=200_000)
     producers, pushes, each = 6, 60, 5
     seen: dict[str, list[int]] = {f"p{k}": [] for k in range(producers)}
 
