@@ -22,6 +22,8 @@ FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal se
 STOPPED = (503, [(b"content-type", b"application/json")],
            b'{"error":"The server is shutting down","code":"unavailable"}')
 AT_ONCE = 64             # tasks of a share
+LARGE_BYTES = 131_072    # a larger body is large: parsed, it takes up to six times its size
+LARGE_AT_ONCE = 4 << 20  # bytes of large bodies in tasks; one body alone may be larger
 Share = tuple[str, bool]
 
 
@@ -48,6 +50,8 @@ class Bridge:
         self.behind: dict[str, deque[tuple]] = {}      # by connection with a request in hand: its further requests
         self.running: Counter[Share] = Counter()       # tasks
         self.waiting: dict[Share, deque[tuple]] = {}   # requests that wait for the end of a task
+        self.large: Counter[str] = Counter()           # by address: bytes of large bodies in tasks
+        self.heavy: dict[str, deque[tuple]] = {}       # by address, in turns: requests that wait for room
 
     def open(self) -> None:
         self.fd = self.core.bridge_fileno()
@@ -56,7 +60,7 @@ class Bridge:
     async def close(self) -> None:
         """Takes no more requests and ends the running ones: the core has given them the grace period."""
         asyncio.get_running_loop().remove_reader(self.fd)
-        for requests in (*self.behind.values(), *self.waiting.values()):
+        for requests in (*self.behind.values(), *self.waiting.values(), *self.heavy.values()):
             while requests:
                 self.core.bridge_reply(requests.popleft()[0], *STOPPED)
         for task in self.tasks:
@@ -83,13 +87,35 @@ class Bridge:
             self.waiting.setdefault(share, deque()).append(request)
             return
         self.running[share] += 1
+        if len(request[5]) <= LARGE_BYTES:
+            self._start(share, request)
+        elif share[0] not in self.heavy and self._has_room(share[0], len(request[5])):
+            self.large[share[0]] += len(request[5])
+            self._start(share, request)
+        else:
+            self.heavy.setdefault(share[0], deque()).append(request)
+
+    def _has_room(self, address: str, size: int) -> bool:
+        """Returns whether a large body may be parsed beside the others. At the bound, an address still has half of it,
+        until all addresses have twice the bound."""
+        used = self.large.total()
+        return not used or used + size <= LARGE_AT_ONCE or (
+            self.large[address] + size <= LARGE_AT_ONCE // 2 and used + size <= 2 * LARGE_AT_ONCE)
+
+    def _start(self, share: Share, request: tuple) -> None:
         task = asyncio.create_task(self._answer(*request))
         self.tasks.add(task)
-        task.add_done_callback(partial(self._end, share, request[6]))
+        task.add_done_callback(partial(self._end, share, request[6], len(request[5])))
 
-    def _end(self, share: Share, client: str, task: asyncio.Task) -> None:
-        """Begins what waited for the end of a task: a request of its share, and the next one of its connection."""
+    def _end(self, share: Share, client: str, size: int, task: asyncio.Task) -> None:
+        """Begins what waited for the end of a task: a request of its share, the next one of its connection, and
+        requests with large bodies, one of each address in turn."""
         self.tasks.discard(task)
+        if size > LARGE_BYTES:
+            self.large[share[0]] -= size
+            if not self.large[share[0]]:
+                del self.large[share[0]]
+            self._start_heavy()
         self.running[share] -= 1
         if not self.running[share]:
             del self.running[share]
@@ -101,6 +127,22 @@ class Bridge:
             self._begin(behind.popleft())
         else:
             del self.behind[client]
+
+    def _start_heavy(self) -> None:
+        """Starts waiting requests with large bodies while there is room, one of each address in turn."""
+        started = True
+        while started:
+            started = False
+            for address in list(self.heavy):
+                requests = self.heavy[address]
+                if requests and self._has_room(address, size := len(requests[0][5])):
+                    started = True
+                    request = requests.popleft()
+                    del self.heavy[address]
+                    if requests:
+                        self.heavy[address] = requests     # behind the other addresses
+                    self.large[address] += size
+                    self._start(share_of(request), request)
 
     async def _answer(self, token: int, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]],
                       body: bytes, client: str) -> None:

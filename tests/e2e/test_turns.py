@@ -283,3 +283,35 @@ def test_pages_of_one_address_leave_pages_to_others(start_daemon: Callable[..., 
                 if line["event"] == "request" and line["path"] == "/api/v1/traces/names"]
     until(lambda: len(answered()) == CROWD + 1, "the log has them all")
     assert answered().index("other") < CROWD * 0.9
+
+
+LARGE, LARGE_MOST = 12, 4      # requests of nearly 1 MiB, and how many of them the control plane works on (4 MiB)
+
+
+def test_large_requests_to_the_control_plane_wait_before_they_are_parsed(start_daemon: Callable[..., Daemon],
+                                                                         queue: str) -> None:
+    """Parsed, a body takes several times its size. A large request of another address is answered meanwhile."""
+    daemon = start_daemon()
+    text = "x" * 1_000_000
+    with (daemon.client() as client, contextlib.ExitStack() as stack,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first")
+        message, = client.pop(queue)
+        trace = json.dumps({"transactionId": message["transactionId"], "partitionId": message["partitionId"],
+                            "traceNames": ["n"], "data": {"text": text}}).encode()
+        holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(LARGE)]
+        for wire in wires:
+            wire.send(request("POST", "/api/v1/traces", trace))
+        waiting = ("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                   " AND wait_event_type = 'Lock'")
+        until(lambda: database.execute(waiting).fetchone()[0] >= LARGE_MOST, "traces wait for the lock")
+        other = stack.enter_context(Wire(daemon.address, source="127.0.0.2"))
+        other.send(request("POST", "/api/v1/configure",
+                           json.dumps({"queue": f"{queue}-other", "options": {}, "note": text}).encode()))
+        assert other.receive().status == 200
+        assert database.execute(waiting).fetchone()[0] == LARGE_MOST
+        holder.rollback()
+        for wire in wires:
+            assert wire.receive().status == 201
