@@ -16,7 +16,7 @@ from ..settings.model import Settings
 
 RESERVE = 256            # descriptors for files, services and what libraries open
 LARGE_PATHS = (          # of the control plane, whose bodies may be as large as those of the data plane
-    "/streams/v1/state/get",       # 100 000 keys of 2 kB
+    "/streams/v1/state/get",       # the route allows less (STATE_BODY_BYTES)
 )
 
 

@@ -384,6 +384,15 @@ def test_values_are_bounded(client: Client, start_daemon, queue: str) -> None:
                            {"query_id": "zzz", "partition_id": message["partitionId"]}).status == 400
 
 
+def test_requests_for_state_are_bounded(client: Client, stream: Stream, queue: str) -> None:
+    client.push(queue, 1)
+    asked = {"query_id": stream.id, "partition_id": stream.pop()[-1]["partitionId"]}
+    many = [f"{n:0150}" for n in range(100_000)]
+    assert client.post("/streams/v1/state/get", {**asked, "keys": many}).json["rows"] == []
+    answer = client.post("/streams/v1/state/get", {**asked, "note": "x" * (16 << 20)})
+    assert answer.status == 413 and "16777216 are allowed" in answer.json["error"]
+
+
 def test_cycles_of_a_partition_stand_in_line(daemon: Daemon, client: Client, stream: Stream, queue: str) -> None:
     """Each has read before the other: but of one delivery only one cycle counts, and sinks shared by partitions cost no
     deadlock."""

@@ -11,11 +11,15 @@ from .answer import ASIDE_BYTES, Refusal
 from .known import checked
 
 
-async def body_object(request: Request, strict: bool = False, required: bool = True) -> dict[str, Any]:
+async def body_object(request: Request, strict: bool = False, required: bool = True,
+                      most: int | None = None) -> dict[str, Any]:
     """Returns the request body as a JSON object. Any other JSON counts as an object without keys, or with `strict` is
-    refused. Refuses a body that is not JSON, and a missing one if `required`; otherwise null counts as missing. Parses
-    a large body in a thread."""
+    refused. Refuses a body that is not JSON or has more than `most` bytes, and a missing one if `required`; otherwise
+    null counts as missing. Parses a large body in a thread."""
     body = await request.body()
+    if most is not None and len(body) > most:
+        raise Refusal(413, f"The request body has {len(body)} bytes, and {most} are allowed: send fewer values",
+                      "body_too_large")
     if not body.strip():
         if not required:
             return {}

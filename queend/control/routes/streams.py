@@ -23,6 +23,7 @@ from .record import embedded, partition_number
 router = Routes("streams")
 CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NAME_BYTES, KEY_BYTES, KEYS_MOST = 255, 2048, 100_000
+STATE_BODY_BYTES = 16 << 20     # of a request for state. Parsed, it takes up to eight times its size
 
 REGISTER = "SELECT * FROM queend.stream_register(%s, %s, %s, %s, %s)"
 STATE = "SELECT * FROM queend.stream_state(%s, %s, %s, %s, %s, %s)"
@@ -94,7 +95,7 @@ async def register(request: Request) -> Json:
 async def state_get(request: Request) -> Json:
     """Returns the state of a partition in a query: of the given keys, of keys with a prefix, of windows that end by a
     time (ms). All given filters must match."""
-    values = await body_object(request, strict=True)
+    values = await body_object(request, strict=True, most=STATE_BODY_BYTES)
     query, partition = (required(values, key) for key in ("query_id", "partition_id"))
     prefix = text_of(values, "key_prefix", most=KEY_BYTES) or None
     id, number = query_uuid(query), await numbered(request, partition)
