@@ -14,6 +14,9 @@ from ..settings.fields import JOB_TYPES
 from ..settings.keyring import keyring
 from ..settings.model import Settings
 
+# Bytes of bodies that the control plane has not answered. The core and Python have one copy each, and all addresses may
+# have twice as much together (net/budget).
+BRIDGED_BYTES = 32 << 20
 RESERVE = 256            # descriptors for files, services and what libraries open
 LARGE_PATHS = (          # of the control plane, whose bodies may be as large as those of the data plane
     "/streams/v1/state/get",       # the route allows less (STATE_BODY_BYTES)
@@ -83,6 +86,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "host": settings.address(), "sockets": ",".join(map(str, sockets)), "conninfo": address,
         "session": session.statement(made),
         "slots_per_worker": slots, "hidden": log.hidden(), "edition": edition_in(sql_folder()).number,
+        "max_bridged_bytes": BRIDGED_BYTES,
         "max_control_body": min(settings.queend_max_control_body_bytes, body),
         "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),
         "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * body), "buffer_dir": buffer_dir,
