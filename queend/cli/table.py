@@ -9,8 +9,8 @@ from shutil import get_terminal_size
 
 # Headings of the columns that may fold: sentences, payloads and values as JSON.
 FOLDING = frozenset(("blocked", "data", "effective", "error", "payload", "text", "value", "what"))
-# Columns of a table: the narrowest one that folds, the width that one that folds should have before a spare column gets
-# room, the space between two.
+# The narrowest column that folds, in signs; the width that one should have before a spare column gets room; the space
+# between two columns.
 FOLDED_WIDTH, READ_WIDTH, GAP = 12, 24, 3
 NUMBER = re.compile(r"-|\d[\d.,]*(ms|[kMGTdhms])?(\d+(ms|[hms]))?", re.ASCII)      # 7, 1,234.5, 1.2M, 1h30m
 
@@ -55,7 +55,7 @@ def framed(heads: list[str], cells: list[list[str]], wide: bool) -> None:
     for line in cells:
         table.add_row(*(Text(text) for text in line))
     room = get_terminal_size()
-    # With a height, too: rich would otherwise use 80 columns if TERM is dumb, and cut the lines.
+    # Without a height rich uses 80 columns if TERM is dumb, and cuts the lines.
     console = Console(highlight=False, width=max(room.columns, least), height=room.lines)
     console.print(table)
 
