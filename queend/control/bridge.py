@@ -23,7 +23,7 @@ STOPPED = (503, [(b"content-type", b"application/json")],
            b'{"error":"The server is shutting down","code":"unavailable"}')
 AT_ONCE = 64             # tasks of a share
 LARGE_BYTES = 131_072    # a larger body is large: parsed, it takes up to six times its size
-LARGE_AT_ONCE = 4 << 20  # bytes of large bodies in tasks; one body alone may be larger
+LARGE_AT_ONCE = 1 << 20  # bytes of large bodies in tasks; one body alone may be larger
 Share = tuple[str, bool]
 
 
@@ -96,11 +96,11 @@ class Bridge:
             self.heavy.setdefault(share[0], deque()).append(request)
 
     def _has_room(self, address: str, size: int) -> bool:
-        """Returns whether a large body may be parsed beside the others. At the bound, an address still has half of it,
-        until all addresses have twice the bound."""
-        used = self.large.total()
+        """Returns whether a large body may be parsed beside the others. At the bound, an address still has one body, or
+        half of the bound, until all addresses have twice the bound."""
+        used, own = self.large.total(), self.large[address]
         return not used or used + size <= LARGE_AT_ONCE or (
-            self.large[address] + size <= LARGE_AT_ONCE // 2 and used + size <= 2 * LARGE_AT_ONCE)
+            (not own or own + size <= LARGE_AT_ONCE // 2) and used + size <= 2 * LARGE_AT_ONCE)
 
     def _start(self, share: Share, request: tuple) -> None:
         task = asyncio.create_task(self._answer(*request))

@@ -285,7 +285,7 @@ def test_pages_of_one_address_leave_pages_to_others(start_daemon: Callable[..., 
     assert answered().index("other") < CROWD * 0.9
 
 
-LARGE, LARGE_MOST = 12, 4      # requests of nearly 1 MiB, and how many of them the control plane works on (4 MiB)
+LARGE, LARGE_MOST = 12, 1      # requests of nearly 1 MiB, and how many of them the control plane works on (1 MiB)
 
 
 def test_large_requests_to_the_control_plane_wait_before_they_are_parsed(start_daemon: Callable[..., Daemon],
