@@ -84,7 +84,7 @@ class LockGuard(Running):
             text = f"{one.seen}. {one.advice}"
             if "foreign_lock" not in self.failing:
                 log.line("error", "foreign_lock", text, role=one.role, pid=one.pid, held=one.held)
-            self._count("foreign_lock", text)
+            self._keep_failure("foreign_lock", text)
 
     async def close(self) -> None:
         await super().close()

@@ -48,9 +48,9 @@ class Running:
     def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
         """Logs a failed pass, and keeps it for the doctor until `_done`."""
         log.line("warn", event, on_one_line(str(error)), **more)
-        self._count(event, error)
+        self._keep_failure(event, error)
 
-    def _count(self, event: str, error: Exception | str) -> None:
+    def _keep_failure(self, event: str, error: Exception | str) -> None:
         """Keeps a failed pass for the doctor until `_done`."""
         before = self.failing.get(event)
         self.failing = {**self.failing, event: Failing(before.since if before else time.time(),

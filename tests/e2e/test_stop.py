@@ -53,7 +53,7 @@ def deaf(daemon) -> bool:
 
 
 def test_a_request_in_flight_is_answered_before_the_end(stuck):
-    daemon, client, lock = stuck()
+    daemon, client, lock = stuck(NUM_WORKERS=1)      # its only worker is deaf: that has heard of the stop
     daemon.terminate()
     until(lambda: deaf(daemon), "the stop has reached the workers")
     lock.rollback()
