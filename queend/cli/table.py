@@ -55,7 +55,7 @@ def framed(heads: list[str], cells: list[list[str]], wide: bool) -> None:
     for line in cells:
         table.add_row(*(Text(text) for text in line))
     room = get_terminal_size()
-    # Without a height rich uses 80 columns if TERM is dumb, and cuts the lines.
+    # rich uses 80 columns and cuts the lines if TERM is dumb and it is told no height.
     console = Console(highlight=False, width=max(room.columns, least), height=room.lines)
     console.print(table)
 

@@ -51,8 +51,9 @@ cdef void claim_keep(PopJob* j) noexcept nogil:
 # ---- not made, or given back -----------------------------------------------------------------------------------------
 
 cdef void claim_undo(Engine* e, Claim* c, bint lost, PopJob** wake) noexcept nogil:
-    # Makes a candidate ready again. lost: the outcome of the statement is unknown; the lease that it may have taken is
-    # given back. wake: receives a waiter for the cursor. NULL: the caller tries the pop again. Requires book.lock.
+    # Makes a candidate ready again. lost: the outcome of the statement is unknown. Then the lease that it may have
+    # taken is given back. wake: receives a waiter for the cursor. NULL: the caller tries the pop again. Requires
+    # book.lock.
     if lost and not c.job.req.auto_ack:
         release_claim(e, c)
     rowcache_release(c)

@@ -46,8 +46,8 @@ cdef void group_yield_scan(Group* g) noexcept nogil:
     book.n_scans += 1
 
 # ---- scans that rest -------------------------------------------------------------------------------------------------
-# Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and nobody waits
-# in it. Each pop of the group lets it read one more page. So a group named once does not take a cursor per partition.
+# Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and no pop waits
+# in it. Each pop of the group lets the scan read one more page. So a group named once takes few cursors.
 
 cdef inline bint group_rests(const Group* g) noexcept nogil:
     # Returns True if the group's scan has begun, and goes on with the next pop. Requires book.lock.
