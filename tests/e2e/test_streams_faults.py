@@ -3,18 +3,15 @@ once."""
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 from support.client import Client
 from support.daemon import Daemon
 from support.http import Gone
-from support.postgres import Postgres
+from support.postgres import Postgres, stand
 from support.streams import Stream
 from support.wait import until
 
@@ -151,10 +148,7 @@ def test_the_daemon_dies(fresh: Case, start_daemon, step: str) -> None:
 
 def test_the_daemon_dies_before_it_can_answer(fresh: Case, start_daemon) -> None:
     with fresh.standing("between sink and cursor"):
-        os.kill(fresh.daemon.pid, signal.SIGSTOP)
-        until(lambda: all(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "T"
-                          for task in Path("/proc", str(fresh.daemon.pid), "task").iterdir()),
-              "every thread has stopped")
+        stand(fresh.daemon.pid)
     fresh.ends()
     assert fresh.facts() == ALL
     killed(fresh)

@@ -12,6 +12,7 @@ import psycopg
 from support.client import Client, ack_of
 from support.daemon import Daemon
 from support.http import Wire, request
+from support.postgres import stand
 from support.wait import until
 
 MANY, EACH = 200, 60
@@ -22,19 +23,13 @@ def push(queue: str, text: str) -> bytes:
                    json.dumps({"items": [{"queue": queue, "partition": "p", "payload": text}]}).encode())
 
 
-def state(pid: int) -> str:
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0]
-
-
 def test_a_connection_waits_for_one_request_of_each_other(start_daemon: Callable[..., Daemon], queue: str) -> None:
     daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
     wires = [Wire(daemon.address) for _ in range(MANY + 1)]
     for wire in wires:
         wire.send(push(queue, "first"))
         assert wire.receive().status == 201
-    os.kill(daemon.pid, signal.SIGSTOP)
-    until(lambda: state(daemon.pid) == "T", "it stands")
+    stand(daemon.pid)
     *crowd, other = wires
     for wire in crowd:
         wire.send(push(queue, "crowd") * EACH)
@@ -60,8 +55,7 @@ def test_those_that_wait_for_their_turn_may_leave(start_daemon: Callable[..., Da
     with daemon.client() as client:
         client.push(queue, "first", partition="p")
         wires = [Wire(daemon.address) for _ in range(MANY)]
-        os.kill(daemon.pid, signal.SIGSTOP)
-        until(lambda: state(daemon.pid) == "T", "it stands")
+        stand(daemon.pid)
         for number, wire in enumerate(wires):
             wire.send(push(queue, "crowd") * EACH)
             if number % 2:

@@ -161,11 +161,14 @@ def running(major: int | None = None, tcp: bool = False, plain: bool = False, be
 
 
 def stand(pid: int) -> None:
-    """Stops a process, and returns when it stands or has ended."""
-    def stands() -> bool:
-        # What comes after the name, which may have anything in it: stopped, a zombie, dead.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "TZX"
+    """Stops a process, and returns when each of its threads stands or has ended. The main thread may stand before a
+    worker thread does, which then still takes what its sockets have to tell."""
+    def stands(task: Path) -> bool:
+        with suppress(ProcessLookupError, FileNotFoundError):
+            # What comes after the name, which may have anything in it: stopped, a zombie, dead.
+            return task.joinpath("stat").read_text().rpartition(") ")[2][0] in "TZX"
+        return True
 
     with suppress(ProcessLookupError, FileNotFoundError):
         os.kill(pid, signal.SIGSTOP)
-        until(stands, f"process {pid} stands")
+        until(lambda: all(map(stands, Path(f"/proc/{pid}/task").iterdir())), f"process {pid} stands")
