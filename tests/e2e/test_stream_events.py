@@ -190,6 +190,20 @@ def test_a_slow_reader_holds_back_only_itself(start_daemon, queue: str) -> None:
         assert [int(one["data"]) for one in stream.messages(number)] == list(range(number))
 
 
+def test_what_a_client_does_not_read_stays_with_the_group(daemon: Daemon, client: Client, queue: str) -> None:
+    number, size = 40, 100_000
+    client.push(queue, *(str(n).ljust(size) for n in range(number)))
+    with socket.socket() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.connect(daemon.address)
+        before = client.metric("queend_worker_streamed_total")
+        unread.sendall(request("GET", stream_target(queue, consumerGroup="g", subscriptionMode="all", autoAck=True,
+                                                     batch=1)))
+        until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
+        rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=20_000)
+    assert number - 5 <= len(rest) < number, "the kernel takes no more than it can send"
+
+
 # -- leaving -----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("how", ["close", "abort"])

@@ -9,6 +9,7 @@ cdef enum:
     FEED_PAUSE_US = 1000000   # after a failure
     FEED_RETRY_MS = 2000      # reconnection delay for the client
     FEED_ENDLESS = <int64_t>1 << 40     # credit if it is not counted
+    FEED_UNSENT = 131072      # bytes that the kernel takes before it has sent them
     FEED_SILENCES = 3         # a connection counts as dead after this many unanswered heartbeats
 
 # ---- begin -----------------------------------------------------------------------------------------------------------
@@ -71,6 +72,7 @@ cdef void feed_check(Feed* f, Request* r, ApiError* e) noexcept nogil:
 cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     # Takes over the connection: no further request may follow on it.
     cdef int silent_ms = FEED_SILENCES * f.ask.beat_s * 1000
+    cdef int unsent = FEED_UNSENT
     f.r.keep_alive = False
     c.feed = f
     c.ended = True
@@ -79,6 +81,8 @@ cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     held_drop(f.r)            # streams have their own bound
     # a client that was cut off does not answer; the kernel would retry for 15 minutes
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
+    # messages that a client does not read stay available to others, instead of filling the kernel's memory
+    setsockopt(conn_fd(c), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent))
     conn_dirty(c)
 
 cdef void feed_begin(Feed* f) noexcept nogil:

@@ -48,6 +48,7 @@ cdef extern from "<netinet/in.h>" nogil:
 
 cdef extern from "<netinet/tcp.h>" nogil:
     int TCP_USER_TIMEOUT
+    int TCP_NOTSENT_LOWAT
 
 cdef extern from "<netdb.h>" nogil:
     int AI_PASSIVE, AI_NUMERICSERV

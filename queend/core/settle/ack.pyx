@@ -22,6 +22,7 @@ cdef struct AckCall:
     Call base
     AckRow* rows
     int n_rows
+    int n_records
 
 # ---- a request -------------------------------------------------------------------------------------------------------
 
@@ -65,9 +66,11 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if (i and it.partition_id == ACK_PARTITION_UNREAD and it.partition_number == (it - 1).partition_number
-                and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0):
+        if i and ack_item_beside(it, it - 1):
             it.partition_id = (it - 1).partition_id
+            it.partition = (it - 1).partition
+            it.group = (it - 1).group
+            continue
         ack_find_item(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
         if lacks == NULL and j.job.r.grant != NULL and not gate_ack(j.job.r, it, j.req.group):
             lacks = it
@@ -94,6 +97,11 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
         job_queue(&j.job, &e.leased if leasedack_qualify(j) else &e.acks.jobs)
     else:
         ack_answer(j)
+
+cdef inline bint ack_item_beside(const AckItem* it, const AckItem* before) noexcept nogil:
+    # Returns True if two items name the same partition.
+    return (it.partition_number == before.partition_number
+            and memcmp(it.partition_uuid, before.partition_uuid, 16) == 0)
 
 cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
     # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. An item that stays
@@ -124,7 +132,8 @@ cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
     cdef int i
     for i in range(j.req.n):
-        ack_ask_item(e, &j.req.items[i], j.req.group)
+        if i == 0 or not ack_item_beside(&j.req.items[i], &j.req.items[i - 1]):
+            ack_ask_item(e, &j.req.items[i], j.req.group)
 
 cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:
     cdef Group* g
@@ -148,8 +157,9 @@ cdef void ack_drain(Engine* e) noexcept nogil:
         pass
 
 cdef bint ack_send(Engine* e) noexcept nogil:
-    cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ack_call_done)
+    cdef AckCall* call = NULL
     cdef AckArgs* a = <AckArgs*>e.args.at
+    cdef int room = CALL_ACKS - e.acks_in_flight
     cdef AckJob* j
     cdef JobList later
     cdef int n = 0
@@ -157,12 +167,14 @@ cdef bint ack_send(Engine* e) noexcept nogil:
     cdef int looks = 0
     cdef int before
     cdef bint alone = False
+    if room > 0:
+        call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ack_call_done)
     if call == NULL:
         return False
     memset(&later, 0, sizeof(later))
     leasedack_renew(e, &e.acks.jobs)
     j = <AckJob*>e.acks.jobs.first
-    while j != NULL and n < CALL_ACKS and jobs < e.acks.linger.max_jobs and looks < CALL_LOOKS:
+    while j != NULL and n < room and jobs < e.acks.linger.max_jobs and looks < CALL_LOOKS:
         if not ack_waits(e, j):
             n += j.pending
             jobs += 1
@@ -190,6 +202,8 @@ cdef bint ack_send(Engine* e) noexcept nogil:
         call_drop(&call.base)
         return False
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, a)
+    call.n_records = n
+    e.acks_in_flight += n
     e.worker.counters.op[OP_ACK].calls += 1
     return call_send(&call.base)
 
@@ -205,7 +219,8 @@ cdef bint ack_waits(Engine* e, AckJob* j) noexcept nogil:
 
 cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
     # Makes rows of the job's pending items. taken: rows of all calls in flight, and of this one. An item stays pending
-    # if its (partition, group) is in another row, with another lease or for another job.
+    # if its (partition, group) is in another row, with another lease or for another job. An unknown group has no cursor
+    # that could be in two rows; its items share a row while they follow each other.
     cdef int i
     cdef AckItem* it
     cdef AckRow* row
@@ -219,9 +234,10 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         if it.group != NULL:
             key = table_pair(it.partition.id, it.group.id)
             row = <AckRow*>table_get(taken, key)
-            if row != NULL and (row.job is not j or row.first.window or it.window or row.first.has_lease != it.has_lease
-                                or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
+            if row != NULL and not ack_row_takes(row, j, it):
                 continue
+        elif call.n_rows and ack_row_takes(&call.rows[call.n_rows - 1], j, it):
+            row = &call.rows[call.n_rows - 1]
         if row == NULL:
             row = &call.rows[call.n_rows]
             call.n_rows += 1
@@ -241,6 +257,12 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
             row.first = it
         row.last = it
         row.n += 1
+
+cdef inline bint ack_row_takes(AckRow* row, AckJob* j, AckItem* it) noexcept nogil:
+    # Returns True if an item may be in a row: it is of the same request, cursor and lease.
+    return (row.job is j and row.partition is it.partition and row.group is it.group
+            and not row.first.window and not it.window and row.first.has_lease == it.has_lease
+            and (not it.has_lease or memcmp(row.first.lease, it.lease, 16) == 0))
 
 cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs* options) noexcept nogil:
     # Writes the rows as parameters. options: also writes the queues' retry options; NULL: without them.
@@ -298,6 +320,7 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
     cdef Engine* e = c.engine
     cdef AckJob* j
+    e.acks_in_flight -= call.n_records
     ack_release(call)
     if outcome != SLOT_OK and outcome < SLOT_UNSENT and res == NULL:
         ack_uncertain(e, call.rows, call.n_rows)

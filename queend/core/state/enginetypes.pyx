@@ -234,6 +234,7 @@ cdef struct Engine:
     Polling polling
     Slices rates
     Table ack_rows            # AckRow by partition and group, of acknowledgments in flight
+    int acks_in_flight        # their records
     Args args                 # of the statement being written
     BodyPack pack
 
