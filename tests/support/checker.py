@@ -22,6 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 FOREVER = float("inf")
@@ -63,6 +64,20 @@ class Pop:
     partition: str | None = None  # the one it named
     released: float = FOREVER  # when an acknowledgment that ends the lease was confirmed
     era: int = 0
+
+
+class Busy:
+    """Spans of time, to be asked often."""
+
+    def __init__(self, spans: list[tuple[float, float]]):
+        spans = sorted(spans)
+        self.begins = [begin for begin, _ in spans]
+        self.ends = list(accumulate((end for _, end in spans), max))
+
+    def until(self, moment: float) -> float:
+        """The last end of those that begin before the moment; 0 if none does."""
+        at = bisect_left(self.begins, moment)
+        return self.ends[at - 1] if at else 0.0
 
 
 class Checker:
@@ -385,6 +400,8 @@ class Checker:
                 for partition in {partition for partition, _ in pop.messages}:
                     held[partition].append((pop.asked, min(pop.released, pop.lease_ends)))
             moved = [(asked, answered) for asked, answered, _ in self.eras[group]]
+            troubles = Busy([*self.blind[group], *self.troubles, *moved])
+            leases = {partition: Busy(spans) for partition, spans in held.items()}
             all_ends = [pop.ended for pop in self.pops[group]]
             empty = [pop for pop in self.pops[group] if (pop.wildcard or pop.partition) and not pop.messages
                      and not self._beside(pop, all_ends)]
@@ -397,11 +414,11 @@ class Checker:
                 until = min([first.get(key, FOREVER), *(asked for asked, _, positions in self.eras[group]
                                                         if asked > push.asked and push.partition in (positions or ()))])
                 asked = empty[bisect_right(ends, push.visible + self.within):bisect_left(ends, until)]
-                busy = [*held[push.partition], *self.blind[group], *self.troubles, *moved] if asked else []
                 for pop in asked:
                     if pop.partition not in (None, push.partition):
                         continue
-                    free = max([push.visible, *(end for begin, end in busy if begin < pop.ended)])
+                    free = max(push.visible, troubles.until(pop.ended),
+                               leases[push.partition].until(pop.ended) if push.partition in leases else 0)
                     if (pop.ended if pop.waits else pop.asked) > free + self.within:
                         found.append(Fault("late", key,
                                            f"of {push.partition}, told at {push.visible:.2f} and free since {free:.2f}:"
