@@ -12,6 +12,12 @@ from support.daemon import Daemon
 from support.faults import Faults
 from support.wait import until
 
+from queend.services import retention
+
+HOLDER = """
+SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+
 OFTEN = {"RETENTION_INTERVAL": 100, "EVICTION_INTERVAL": 100}
 
 
@@ -126,9 +132,8 @@ def test_one_works_for_all_and_the_next_takes_over(start_daemon):
         client.push("q", "two")
         until(lambda: total(client, "q") == 0, "the second one removed it")
         until(lambda: metric(client, "queend_retention_removed_rows_total") == 1, "it is counted")
-        pid = db.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0",
-                         (0x71756575_01 & 0xFFFFFFFF,)).fetchone()
-        assert pid is None or db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
+        pid = until(lambda: db.execute(HOLDER, divmod(retention.LOCK, 1 << 32)).fetchone(), "it holds the lock")
+        assert db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
         client.push("q", "three")
         until(lambda: total(client, "q") == 0, "it works on after its session was ended")
 
