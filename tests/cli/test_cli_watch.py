@@ -56,15 +56,18 @@ def test_a_server_that_is_away_for_a_while(start_daemon, tmp_path):
     cli = Cli(daemon.url, tmp_path)
     cli.ok("push", "watched", "1")
     words = ("queue", "list", "--watch", "--interval", "100ms")
-    with AtTerminal(cli, *words, COLUMNS="120", LINES="24") as terminal, cli.process(
-            *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as watching:
+    pages = tmp_path / "pages"
+    with AtTerminal(cli, *words, COLUMNS="120", LINES="24") as terminal, pages.open("w") as out, cli.process(
+            *words, stdout=out, stderr=subprocess.PIPE, text=True) as watching:
         terminal.shows("watched")
+        until(lambda: "watched" in pages.read_text(), "the other one has its first result as well")
         daemon.stop()
         terminal.shows("trying again every 100ms")
         assert any(row.split()[0] == "watched" for row in terminal.rows()), "the last state stays"
         assert "this is the state of " in terminal.rows()[0]
         told = [watching.stderr.readline()]
         while "trying again" not in told[-1]:
+            assert told[-1], told
             told.append(watching.stderr.readline())
         assert str(daemon.port) in told[0] and told[-1].strip() == "trying again every 100ms"
         start_daemon(daemon.conninfo, PORT=daemon.port)
