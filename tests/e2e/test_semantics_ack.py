@@ -273,20 +273,18 @@ def test_a_request_for_a_group_that_is_unknown_costs_one_search(start_daemon: Ca
                                                                 queue: str) -> None:
     """Of each partition, not of each message."""
     database = postgres.database()
-    with psycopg.connect(database, autocommit=True) as session, start_daemon(database).client() as client:
+    with psycopg.connect(database, autocommit=True) as session:
         session.execute(f"ALTER DATABASE {session.info.dbname} SET track_functions = 'all'")
-        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                        " WHERE datname = current_database() AND pid <> pg_backend_pid()")
-        client.push(queue, 1, partition="p")
-        client.push(queue, 2, partition="q")
-        messages = [message for partition in "pq" for message in client.pop(queue, partition)]
-        until(lambda: client.get("/health").status == 200, "its connections are new")
-        results = client.ack_batch([ack_of({**message, "transactionId": f"x{n}"}) for message in messages
-                                    for n in range(1000)], "never-popped")
-        assert {result["error"] for result in results} == {"Message not found"}
-        calls = until(lambda: session.execute("SELECT sum(calls) FROM pg_stat_user_functions"
-                                              " WHERE funcname = 'ack_group'").fetchone()[0], "PostgreSQL has counted")
-        assert calls == 2
+        with start_daemon(database).client() as client:
+            client.push(queue, 1, partition="p")
+            client.push(queue, 2, partition="q")
+            messages = [message for partition in "pq" for message in client.pop(queue, partition)]
+            results = client.ack_batch([ack_of({**message, "transactionId": f"x{n}"}) for message in messages
+                                        for n in range(1000)], "never-popped")
+            assert {result["error"] for result in results} == {"Message not found"}
+            calls = until(lambda: session.execute("SELECT sum(calls) FROM pg_stat_user_functions"
+                                                  " WHERE funcname = 'ack_group'").fetchone()[0], "it is counted")
+            assert calls == 2
 
 
 def test_null_means_absent(client: Client, queue: str) -> None:

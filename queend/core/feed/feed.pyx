@@ -9,7 +9,7 @@ cdef enum:
     FEED_PAUSE_US = 1000000   # after a failure
     FEED_RETRY_MS = 2000      # reconnection delay for the client
     FEED_ENDLESS = <int64_t>1 << 40     # credit if it is not counted
-    FEED_UNSENT = 131072      # bytes that the kernel takes before it has sent them
+    FEED_UNSENT = 131072      # bytes of a stream that may wait in the kernel to be sent
     FEED_SILENCES = 3         # a connection counts as dead after this many unanswered heartbeats
 
 # ---- begin -----------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     held_drop(f.r)            # streams have their own bound
     # a client that was cut off does not answer; the kernel would retry for 15 minutes
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
-    # messages that a client does not read stay available to others, instead of filling the kernel's memory
+    # what a client does not read stays with its group for other consumers, instead of filling the kernel's memory
     setsockopt(conn_fd(c), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent))
     conn_dirty(c)
 

@@ -66,7 +66,7 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if i and ack_item_beside(it, it - 1):
+        if i and ack_same_partition(it, it - 1):
             it.partition_id = (it - 1).partition_id
             it.partition = (it - 1).partition
             it.group = (it - 1).group
@@ -98,15 +98,14 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     else:
         ack_answer(j)
 
-cdef inline bint ack_item_beside(const AckItem* it, const AckItem* before) noexcept nogil:
+cdef inline bint ack_same_partition(const AckItem* it, const AckItem* before) noexcept nogil:
     # Returns True if two items name the same partition.
     return (it.partition_number == before.partition_number
             and memcmp(it.partition_uuid, before.partition_uuid, 16) == 0)
 
 cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. An item that stays
-    # unknown keeps partition NULL (the message does not exist) or group NULL (the group does not exist). Requires
-    # catalog.lock.
+    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. The
+    # partition stays NULL if the message does not exist, and the group if the group does not. Requires catalog.lock.
     cdef int32_t id = 0
     if it.partition_id == ACK_PARTITION_UNREAD:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
@@ -132,7 +131,7 @@ cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
     cdef int i
     for i in range(j.req.n):
-        if i == 0 or not ack_item_beside(&j.req.items[i], &j.req.items[i - 1]):
+        if i == 0 or not ack_same_partition(&j.req.items[i], &j.req.items[i - 1]):
             ack_ask_item(e, &j.req.items[i], j.req.group)
 
 cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:

@@ -15,7 +15,7 @@ cdef enum Acked:
     ACKED_REFUSED = ACKED_NOT_FOUND | ACKED_BAD_LEASE | ACKED_TOO_LATE       # these refuse a whole transaction
 
 cdef enum:
-    CALL_ACKS = 5000          # records in the calls of a worker that are in flight
+    CALL_ACKS = 5000          # records of a worker in flight, in all calls together
     CALL_LOOKS = 1000         # requests that one call looks at; those whose cursor is in another call wait
     # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
