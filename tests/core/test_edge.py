@@ -1,5 +1,6 @@
 """The edge over real sockets: connections, order of answers, the bridge, timeouts by bounds, stopping, and nothing left
 over."""
+import contextlib
 import json
 import random
 import resource
@@ -7,6 +8,7 @@ import select
 import socket
 import struct
 import threading
+import time
 
 import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
@@ -215,7 +217,7 @@ def test_refusals_come_in_turn_and_close(edge):
     (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505),
     (b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 501),
     (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n", 414), (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 40_000, 431),
-    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n", 413),
     (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
     (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
     (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
@@ -233,7 +235,7 @@ def test_malformed_requests_are_answered_never_dropped(edge, data, status):
 
 def test_a_large_refused_body_does_not_destroy_the_refusal(edge):
     sock = edge.connect()
-    sock.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n")
+    sock.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n")
     for _ in range(30):
         sock.sendall(b"x" * 100_000)
     assert [answer[0] for answer in answers(sock)] == [413]
@@ -259,6 +261,37 @@ def test_clients_that_never_finish(start, data, status):
     sock.sendall(data)
     assert [answer[0] for answer in answers(sock)] == ([status] if status else [])
     sock.close()
+
+
+def test_a_crowd_that_never_finishes(start):
+    """Each waits for its turn most of the time; the time for its request goes on."""
+    edge = start(head_timeout_ms=1000, body_timeout_ms=1000, workers=1)
+    socks = [edge.connect() for _ in range(600)]
+    for number, sock in enumerate(socks):
+        sock.sendall((b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n\r\n")[
+            number % 2])
+        sock.setblocking(False)
+    statuses = []
+
+    def one_more(sock):
+        """Sends a byte. Returns True if the connection is still open."""
+        with contextlib.suppress(OSError):
+            sock.send(b"a")
+        try:
+            if some := sock.recv(4096):
+                statuses.append(some.split()[1])
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        sock.close()
+        return False
+    left = socks
+    end = time.monotonic() + PATIENCE
+    while left and time.monotonic() < end:
+        left = [sock for sock in left if one_more(sock)]
+    assert not left, f"{len(left)} of {len(socks)} are still there"
+    assert set(statuses) == {b"408"} and len(statuses) > len(socks) / 2
 
 
 def test_a_client_that_takes_no_answer_is_closed(start):

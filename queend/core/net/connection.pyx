@@ -194,6 +194,7 @@ cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
+    c.in_pieces = False
     hangup_del(c)
     if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc, conn_on_read) != 0:
         conn_close(c)
@@ -215,8 +216,8 @@ cdef void conn_resume(Conn* c) noexcept nogil:
     buf_free(&held)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
-    # Chooses where the next bytes are read to. A length of 0: this turn has read enough large bodies; conn_on_read then
-    # gets UV_ENOBUFS.
+    # Chooses where the next bytes are read to. A length of 0: this turn has read enough of large bodies, or of requests
+    # that come in pieces; conn_on_read then gets UV_ENOBUFS.
     cdef Conn* c = <Conn*>handle.data
     if c.mode == READ_FIXED and c.state != CONN_LINGER:
         buf.base = <char*>c.reading.body.p + c.body_got
@@ -231,6 +232,8 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
             buf.len = 0
         elif worker_crowded(c.worker):
             buf.len = min(buf.len, <size_t>INPUT_LITTLE)
+    if worker_in_pieces(c.worker) and (c.reading != NULL or c.head.len):
+        buf.len = 0
 
 cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
     cdef Conn* c = <Conn*>stream.data
@@ -240,6 +243,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     if got == 0:
         return                # no bytes came (EAGAIN)
     if got == UV_ENOBUFS:
+        c.in_pieces = not worker_turn_full(c.worker)
         conn_yield(c)
         return
     if got < 0:
@@ -266,8 +270,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             conn_consume(c, data, 0)
         else:
             conn_settle(c)
-            if worker_yields(c.worker):
-                conn_yield(c)
+            conn_read_piece(c)
         return
     if c.head.len:
         # the rest of a head whose beginning is kept: parsed again only when a line has ended or the limit is passed
@@ -282,15 +285,20 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             c.head = held
             if held.cap > ARRIVING_FREE:
                 budget_account(c)
-            if worker_yields(c.worker):
-                conn_yield(c)
+            conn_read_piece(c)
             return
         buf_init(&c.head)
         conn_consume(c, held.data, held.len)
         buf_free(&held)
     else:
         conn_consume(c, data, n)
-    if (c.reading != NULL or c.head.len) and worker_yields(c.worker):
+    if c.reading != NULL or c.head.len:
+        conn_read_piece(c)
+
+cdef inline void conn_read_piece(Conn* c) noexcept nogil:
+    # Ends a read that ended within a request.
+    c.worker.turn_pieces += 1
+    if worker_yields(c.worker):
         conn_yield(c)
 
 cdef inline bint conn_output_full(Conn* c) noexcept nogil:
@@ -307,7 +315,7 @@ cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
                                    or req_grant_stale(c.feed.r.grant)))
 
 cdef void conn_yield(Conn* c) noexcept nogil:
-    # Pauses a connection that has more of a large body until the other connections had their turn.
+    # Pauses a connection in the middle of a request until the other connections had their turn.
     worker_defer_more(c)
     conn_pause(c)
 

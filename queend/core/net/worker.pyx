@@ -89,7 +89,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         if state == CONN_STALLED and c.tcp.write_queue_size < c.out_mark:
             c.out_mark = c.tcp.write_queue_size
             conn_move(c, CONN_STALLED)        # slow, but it moves
-        elif (state == CONN_HEAD or state == CONN_BODY) and c.paused:
+        elif (state == CONN_HEAD or state == CONN_BODY) and c.paused and not c.in_pieces:
             conn_move(c, state)               # it waits for this daemon
         elif state == CONN_HEAD or state == CONN_BODY:
             conn_refuse(c, 408, b"The request did not arrive in time")
@@ -101,11 +101,13 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
 # Requests are taken for TURN_US a turn, by the time of the last request taken: no clock is read. Then each connection
 # that has more waits for later turns, in order: a client waits for one request of each other client, not for all. Large
 # input (long bodies, bytes swallowed of refused clients) comes in slices of INPUT_SIZE, together TURN_BYTES a turn.
+# Requests that come in pieces may make TURN_PIECES reads a turn that end within one; then they wait, in order as well.
 
 cdef enum:
     TURN_US = 5000
     TURN_BYTES = 1 << 20
     TURN_CROWDED = 4 << 20
+    TURN_PIECES = 128
 
 cdef inline bint worker_turn_over(Worker* w) noexcept nogil:
     return w.taken_us - w.turn_us > TURN_US
@@ -126,6 +128,9 @@ cdef inline bint worker_yields(Worker* w) noexcept nogil:
     # Returns True if a connection that had a slice of its large input waits for the next one.
     return worker_turn_full(w) or w.waits_more.first != NULL
 
+cdef inline bint worker_in_pieces(Worker* w) noexcept nogil:
+    return w.turn_pieces >= TURN_PIECES
+
 cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     cdef uint64_t n = w.counters.bytes_in - w.turn_from
     if n > w.counters.turn_bytes:
@@ -134,6 +139,7 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.turn_full = w.turn_from + TURN_BYTES
     w.turn_us = 0
     w.taken_us = 0
+    w.turn_pieces = 0
 
 cdef inline void worker_defer(Conn* c) noexcept nogil:
     # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
@@ -141,7 +147,7 @@ cdef inline void worker_defer(Conn* c) noexcept nogil:
 
 cdef inline void worker_defer_more(Conn* c) noexcept nogil:
     # Lets the connection be read again in a later turn.
-    worker_waits_add(c, &c.worker.waits_more)
+    worker_waits_add(c, &c.worker.waits_pieces if c.in_pieces else &c.worker.waits_more)
 
 cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
     if c.wait_next != NULL:
@@ -170,22 +176,23 @@ cdef Conn* worker_waits_next(Waits* l) noexcept nogil:
 cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
     # Serves connections that waited, before new input. The loop does not sleep while some wait.
     cdef Worker* w = <Worker*>handle.data
-    cdef Conn* c
-    cdef int slices = TURN_BYTES // INPUT_SIZE
     worker_turn_end(w)
     while w.waits.first != NULL and not worker_turn_over(w):
-        c = worker_waits_next(&w.waits)
-        if c != NULL:
-            conn_dirty(c)
-            output_flush_all(w)   # goes on with it, unless it owes as many answers as it may
-    while w.waits_more.first != NULL and slices:
-        c = worker_waits_next(&w.waits_more)
-        if c != NULL:
-            slices -= 1
-            conn_dirty(c)
-            output_flush_all(w)   # it is read again
-    if w.waits.first == NULL and w.waits_more.first == NULL:
+        worker_waits_serve(w, &w.waits, 1)   # goes on with it, unless it owes as many answers as it may
+    worker_waits_serve(w, &w.waits_more, TURN_BYTES // INPUT_SIZE)
+    worker_waits_serve(w, &w.waits_pieces, TURN_PIECES)
+    if w.waits.first == NULL and w.waits_more.first == NULL and w.waits_pieces.first == NULL:
         uv_idle_stop(&w.between)
+
+cdef void worker_waits_serve(Worker* w, Waits* l, int most) noexcept nogil:
+    # Reads the first connections of the list again.
+    cdef Conn* c
+    while l.first != NULL and most:
+        c = worker_waits_next(l)
+        if c != NULL:
+            most -= 1
+            conn_dirty(c)
+            output_flush_all(w)
 
 # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -340,6 +347,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
         worker_waits_next(&w.waits)
     while w.waits_more.first != NULL:
         worker_waits_next(&w.waits_more)
+    while w.waits_pieces.first != NULL:
+        worker_waits_next(&w.waits_pieces)
     thread_close_inbox(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)

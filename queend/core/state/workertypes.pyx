@@ -115,9 +115,11 @@ cdef struct Worker:
     Conn* unread              # connections that are not read
     Waits waits               # connections that wait for their turn
     Waits waits_more          # connections with more large input
+    Waits waits_pieces        # connections whose request comes in pieces
     int64_t turn_us           # moment of this turn's first request, 0: none yet
     int64_t taken_us          # moment of this turn's last request
     uint64_t turn_from        # counters.bytes_in when the turn began
+    int turn_pieces           # reads of this turn that ended within a request
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
