@@ -32,7 +32,8 @@ cdef struct BridgeAnswer:
     int status                # or BRIDGE_PASSED
     size_t headers
     size_t body
-    # the bytes of both follow
+    char* block               # a large body, behind REPLY_ROOM bytes; NULL: it follows the headers
+    # the bytes of the headers follow
 
 cdef Bridge bridge
 
@@ -169,10 +170,15 @@ cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slic
     # Sends an answer on its way, from any thread. A token that was answered or forsaken before is ignored. Returns NULL
     # if memory ran out, else a value that may be freed already.
     cdef BridgeCall* c
-    cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + body.n)
+    cdef bint large = body.n > OUT_KEEP
+    cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + (0 if large else body.n))
     cdef char* bytes = <char*>a + sizeof(BridgeAnswer)
     cdef bint sent = False
     if a == NULL:
+        return NULL
+    a.block = <char*>malloc(REPLY_ROOM + body.n) if large else NULL
+    if large and a.block == NULL:
+        free(a)
         return NULL
     a.msg.run = bridge_answered
     a.token = token
@@ -180,13 +186,14 @@ cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slic
     a.headers = headers.n
     a.body = body.n
     memcpy(bytes, headers.p, headers.n)
-    memcpy(bytes + headers.n, body.p, body.n)
+    memcpy(a.block + REPLY_ROOM if large else bytes + headers.n, body.p, body.n)
     uv_mutex_lock(&bridge.lock)
     c = <BridgeCall*>table_get(&bridge.calls, token)
     if c != NULL and c.taken:
         sent = worker_post(c.r.worker, &a.msg)     # under the lock: the call cannot be forsaken meanwhile
     uv_mutex_unlock(&bridge.lock)
     if not sent:
+        free(a.block)
         free(a)
     return a
 
@@ -204,9 +211,13 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
             bridge_resume(w, c.r)
         elif a.body > OUT_MAX and budget_unsent_full(c.r.conn, 1):
             reply_error(c.r, 503, UNSENT_TEXT)
+        elif a.block != NULL:
+            reply_large(c.r, a.status, slice_of(bytes, a.headers), a.block, a.body)
+            a.block = NULL
         else:
             reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
         free(c)
+    free(a.block)
     free(a)
 
 cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:

@@ -133,6 +133,7 @@ cdef bint output_write_later(Conn* c, unsigned int n, size_t sent, size_t size) 
                 out[i].base += sent
                 out[i].len -= sent
                 sent = 0
+        reply_out_whole(r)
         output_adopt(x, &r.out)
         r = r.next
     return output_queue(c, x, out, n)

@@ -2,6 +2,9 @@
 # order of the requests when the loop's turn ends (net/output). Owner: the request's worker; no lock. A request of a
 # feed has no head: its body is passed to the feed.
 
+cdef enum:
+    REPLY_ROOM = 4096         # for the head of a large answer
+
 cdef inline void reply_out(Request* r) noexcept nogil:
     # Begins an empty answer, in memory of an earlier answer if the worker keeps some.
     cdef RequestPool* pool = &r.worker.requests
@@ -9,6 +12,12 @@ cdef inline void reply_out(Request* r) noexcept nogil:
         pool.outs_kept -= 1
         r.out = pool.outs[pool.outs_kept]
     buf_clear(&r.out)
+
+cdef inline void reply_out_whole(Request* r) noexcept nogil:
+    # Adds the unused bytes before the answer to its buffer, which is freed or handed on next.
+    r.out.data -= r.out_room
+    r.out.cap += r.out_room
+    r.out_room = 0
 
 cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
     reply_out(r)
@@ -176,6 +185,31 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
         problem_copy(b, status, r.path, error, body)
     else:
         buf_slice(b, body)
+    reply_end(r)
+
+cdef void reply_large(Request* r, int status, Slice headers, char* block, size_t n) noexcept nogil:
+    # Answers like reply_raw, without a copy of the body. block: REPLY_ROOM bytes for the head, then the n bytes of the
+    # body; it becomes the request's.
+    cdef Buf* b
+    if r.feed != NULL or status >= 400:
+        reply_raw(r, status, headers, slice_of(block + REPLY_ROOM, n))
+        free(block)
+        return
+    b = reply_head(r, status)
+    buf_slice(b, headers)
+    reply_headers_end(r)
+    if b.failed or b.len > REPLY_ROOM:
+        buf_put(b, block + REPLY_ROOM, n)
+        free(block)
+    else:
+        r.out_room = REPLY_ROOM - b.len
+        block += r.out_room
+        memcpy(block, b.data, b.len)
+        n += b.len
+        buf_free(b)
+        b.data = block
+        b.len = n
+        b.cap = n
     reply_end(r)
 
 cdef void reply_headers_except(Buf* b, Slice headers, const char* name) noexcept nogil:

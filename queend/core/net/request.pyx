@@ -75,6 +75,7 @@ cdef void request_close(Request* r) noexcept nogil:
         budget_add_unsent(w, r.conn, -r.charged)
     request_shed(r)
     w.counters.live_requests -= 1
+    reply_out_whole(r)
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
         arena_free_block(&w.chunks, r.out.data, r.out.cap)
         buf_init(&r.out)

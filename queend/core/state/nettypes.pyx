@@ -41,6 +41,7 @@ cdef struct Request:
     int op                    # OP_* that counts the request
     int status                # of the answer
     Buf out                   # the whole answer
+    size_t out_room           # unused bytes before `out` in its memory (reply_large)
     int64_t charged           # bytes of the answer in the budget (net/budget)
     int64_t arriving          # bytes of its body in the budget of incomplete requests (net/offload, net/unpack)
     int64_t held              # bytes of its arena in the worker's budget (net/held)
