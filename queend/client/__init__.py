@@ -16,6 +16,7 @@ from .errors import (
     Unauthorized,
     Unavailable,
 )
+from .handlers import CallNext
 from .message import Message, Origin, Push, Scheduled, Stored
 from .outcome import Dead, Later, Skip
 from .settle import Settled, Verdict
@@ -24,8 +25,8 @@ from .token import File
 from .worker import App, Worker
 
 __all__ = [
-    "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "Client", "Context", "Dead",
-    "File", "Forbidden", "Later", "LeaseLost", "Message", "NotSettled", "NotStored", "Origin", "Push", "QueendError",
-    "Refused", "Scheduled", "Settled", "Skip", "Stored", "Transaction", "TransactionRefused", "Unauthorized",
-    "Unavailable", "Verdict", "Worker",
+    "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "CallNext", "Client",
+    "Context", "Dead", "File", "Forbidden", "Later", "LeaseLost", "Message", "NotSettled", "NotStored", "Origin",
+    "Push", "QueendError", "Refused", "Scheduled", "Settled", "Skip", "Stored", "Transaction", "TransactionRefused",
+    "Unauthorized", "Unavailable", "Verdict", "Worker",
 ]

@@ -17,11 +17,17 @@ class Context:
     def __init__(self, stopping: Callable[[], bool] = lambda: False) -> None:
         self.pushes: list[Push] = []
         self.lost = False
+        self.returned = True        # False while and after a call inside middleware that did not return
         self._stopping = stopping
 
     @property
     def stopping(self) -> bool:
         return self._stopping()
+
+    @property
+    def kept(self) -> list[Push]:
+        """The pushes that the acknowledgment stores: none if the handler failed and a middleware caught that."""
+        return self.pushes if self.returned else []
 
     def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
              delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> None:

@@ -6,28 +6,58 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Union
 
 from .context import Context
 
 Handler = Callable[..., Union[Awaitable[None], None]]
+CallNext = Callable[[], Awaitable[None]]
+Middleware = Callable[[Any, CallNext], Awaitable[None]]
 
 
 class Handlers:
-    """Calls handlers from another loop. loop: that of coroutines."""
+    """Calls handlers from another loop. loop: that of coroutines; middleware: runs around handlers, the first
+    outermost."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, middleware: Sequence[Middleware] = ()):
+        self._loop, self._middleware = loop, tuple(middleware)
+
+    def handle(self, handler: Handler, argument: Any, context: Context) -> asyncio.Future[None]:
+        """Begins a call of the handler of a worker inside the middleware. Returns its result like `call`."""
+        if not self._middleware:
+            return self.call(handler, (argument,), context)
+        context.returned = False
+        return self._in_loop(self._within, (self._middleware, handler, argument, context))
 
     def call(self, handler: Handler, arguments: tuple[Any, ...], context: Context) -> asyncio.Future[None]:
         """Begins a call and returns its result as a future of the caller's loop. To cancel it cancels a coroutine; a
         function in a thread goes on, and its result counts for nothing."""
         if takes_context(handler, len(arguments)):
             arguments = (*arguments, context)
-        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
-            return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(handler, arguments), self._loop))
-        return _in_thread(handler, arguments)
+        return self._in_loop(handler, arguments) if is_coroutine(handler) else _in_thread(handler, arguments)
+
+    def _in_loop(self, handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[None]:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(handler, arguments), self._loop))
+
+    async def _within(self, middleware: Sequence[Middleware], handler: Handler, argument: Any,
+                      context: Context) -> None:
+        """Calls the first middleware, which calls the rest; without middleware left, the handler."""
+        if middleware:
+            called = False
+
+            async def call_next() -> None:
+                nonlocal called
+                if called:
+                    raise RuntimeError("call_next was called twice; to repeat a failure, let the exception pass")
+                called = True
+                await self._within(middleware[1:], handler, argument, context)
+
+            await middleware[0](argument, call_next)
+            return
+        arguments = (argument, context) if takes_context(handler, 1) else (argument,)
+        await (_awaited if is_coroutine(handler) else _in_thread)(handler, arguments)
+        context.returned = True
 
 
 async def _awaited(handler: Handler, arguments: tuple[Any, ...]) -> None:
@@ -67,6 +97,11 @@ def _in_thread(handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[N
 
     threading.Thread(target=body, name=f"queend-{getattr(handler, '__name__', 'handler')}", daemon=True).start()
     return future
+
+
+def is_coroutine(handler: Handler) -> bool:
+    """Whether a call of a handler returns a coroutine."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
 
 
 def takes_context(handler: Handler, arguments: int) -> bool:

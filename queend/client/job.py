@@ -80,7 +80,7 @@ class Job:
             await self._give_back([message])
             return False
         if error is None or isinstance(error, Skip):
-            return await self._complete([message], context.pushes if error is None else [])
+            return await self._complete([message], context.kept if error is None else [])
         return await self._settle([self._verdict(message, error)], {id(message): error})
 
     async def _batch(self) -> None:
@@ -92,16 +92,16 @@ class Job:
         if self.was_cut:
             await self._give_back(self.messages)
         elif error is None or isinstance(error, Skip):
-            await self._complete(context.completed, context.pushes if error is None else [])
+            await self._complete(context.completed, context.kept if error is None else [])
             await self._settle(context.verdicts, {})
         else:
             await self._settle([self._verdict(message, error) for message in self.messages],
                                {id(message): error for message in self.messages})
 
     async def _handle(self, argument: Any, context: Context) -> Exception | None:
-        """Calls the handler. Returns what it raised."""
+        """Calls the handler inside the middleware. Returns what that raised."""
         self._context = context
-        self._handling = self._handlers.call(self.worker.handler, (argument,), context)
+        self._handling = self._handlers.handle(self.worker.handler, argument, context)
         try:
             await self._handling
         except asyncio.CancelledError:

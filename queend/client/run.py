@@ -86,7 +86,7 @@ class Run:
 
     async def _main(self) -> int:
         """Enters the lifespan, and waits for the engines in their thread. It is the loop of the handlers."""
-        handlers = Handlers(asyncio.get_running_loop())
+        handlers = Handlers(asyncio.get_running_loop(), self._app.middlewares)
         async with self._app.lifespan() if self._app.lifespan else nullcontext():
             ended: Future[int] = Future()
             thread = threading.Thread(target=self._in_engine_thread, args=(handlers, ended), name="queend-engine",

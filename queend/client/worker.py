@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from .aio import AsyncClient
 from .attempts import Backoff
-from .handlers import Handler
+from .handlers import Handler, Middleware, is_coroutine
 from .link import TLS, URLs
 from .pop import Start
 from .run import Run
 from .token import AsyncToken, File
 
 Decorated = TypeVar("Decorated", bound=Handler)
+Wrapping = TypeVar("Wrapping", bound=Middleware)
 URL = "http://127.0.0.1:6632"
 
 
@@ -55,6 +56,7 @@ class App:
                  timeout: float = 10.0, tls: TLS = True,
                  lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None):
         self.workers: list[Worker] = []
+        self.middlewares: list[Middleware] = []
         self.lifespan = lifespan
         self._url, self._token = url, token
         self._deadline, self._timeout, self._tls = deadline, timeout, tls
@@ -82,6 +84,16 @@ class App:
                                        poll, backoff, tuple(dead), on_dead, start))
             return handler
         return decorated
+
+    def middleware(self, function: Wrapping) -> Wrapping:
+        """Decorates a coroutine function that runs around the handlers of all workers; the first one is outermost. It
+        gets the message (the list, with `batch`) and a function, `call_next`, to be awaited once: it runs the rest and
+        raises what the handler raises. What the middleware raises decides about the message; if it returns, the message
+        is completed, also without a call of `call_next`. Raises TypeError for another function."""
+        if not is_coroutine(function):
+            raise TypeError(f"middleware {getattr(function, '__name__', function)!r} must be a coroutine function")
+        self.middlewares.append(function)
+        return function
 
     def client(self, connections: int = 100, url: URLs | None = None) -> AsyncClient:
         """Returns a client of the app's server. connections: most that are open at once; url: another server."""

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from support.both import KINDS, Lossy
 from support.daemon import Daemon
+from support.workers import LONG
 
-PATIENT = 120.0     # s: on a busy machine no test may fail because an answer was late
+from queend.client import App
 
 
 @pytest.fixture(params=list(KINDS))
@@ -19,7 +20,7 @@ def kind(request: pytest.FixtureRequest) -> type:
 @pytest.fixture
 def q(daemon: Daemon, kind: type) -> Iterator[Any]:
     """A client of the daemon."""
-    one = kind(daemon.url, deadline=PATIENT, timeout=PATIENT)
+    one = kind(daemon.url, deadline=LONG, timeout=LONG)
     yield one
     one.close()
 
@@ -34,6 +35,12 @@ def network(daemon: Daemon) -> Iterator[Lossy]:
 @pytest.fixture
 def lossy(network: Lossy, kind: type) -> Iterator[Any]:
     """A client whose requests go through `network`."""
-    one = kind(network.url, deadline=PATIENT, timeout=PATIENT)
+    one = kind(network.url, deadline=LONG, timeout=LONG)
     yield one
     one.close()
+
+
+@pytest.fixture
+def app(daemon: Daemon) -> App:
+    """An app without workers, for the daemon."""
+    return App(daemon.url, deadline=LONG, timeout=LONG)

@@ -6,12 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.client import Client as Plain
 from support.daemon import PACKAGE, ROOT, Daemon
 from support.wait import PATIENCE, until
+from support.workers import consumed, pending
 
 PAGE = (ROOT / "docs" / "client.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
@@ -32,7 +34,7 @@ def environment() -> dict[str, str]:
 
 
 def test_the_page_has_what_is_tested() -> None:
-    assert len(SHOWN) == 3 and set(FILES) == {"shop.py", "conftest.py", "test_shop.py"}
+    assert len(SHOWN) == 3 and set(FILES) == {"shop.py", "mail.py", "conftest.py", "test_shop.py"}
 
 
 def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
@@ -48,25 +50,44 @@ def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
     assert client.get("/api/v1/messages/scheduled?queue=reminders").json["scheduled"] == []
 
 
+def worked(folder: Path, daemon: Daemon, module: str, command: str, done: Callable[[], None]) -> list[str]:
+    """Runs the workers of a file of the page until all is done. Returns the lines that they print, sorted."""
+    (folder / f"{module}.py").write_text(FILES[f"{module}.py"].replace("http://127.0.0.1:6632", daemon.url))
+    process = subprocess.Popen([sys.executable, "-m", "queend", *command.split()], cwd=folder, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
+    try:
+        done()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    return sorted(output.splitlines())
+
+
 def test_the_workers(start_daemon, folder: Path) -> None:
     daemon = start_daemon()
-    (folder / "shop.py").write_text(FILES["shop.py"].replace("http://127.0.0.1:6632", daemon.url))
+    (command,) = re.findall(r"^queend (worker shop:app) +# all workers$", PAGE, re.M)
     with daemon.client() as client:
+        def done() -> None:
+            until(lambda: client.show("receipts").status == 200, "a receipt is pushed")
+            consumed(client, "orders", "payment")
+            consumed(client, "receipts")
+
         for order in (7, -1, 9):
             client.push("orders", {"order": order}, partition=f"customer-{order}")
-        (command,) = re.findall(r"^queend (worker shop:app) +# all workers$", PAGE, re.M)
-        process = subprocess.Popen([sys.executable, "-m", "queend", *command.split()], cwd=folder, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
-        try:
-            until(lambda: client.show("receipts").status == 200, "a receipt is pushed")
-            for queue, group in (("orders", "?group=payment"), ("receipts", "")):
-                until(lambda: client.get(f"/api/v1/resources/queues/{queue}/depth{group}").json["pending"] == 0, queue)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0
-        assert sorted(output.splitlines()) == ["receipt {'order': 7}", "receipt {'order': 9}"]
+        assert worked(folder, daemon, "shop", command, done) == ["receipt {'order': 7}", "receipt {'order': 9}"]
         assert client.dead("orders") == 1
+
+
+def test_the_middleware(start_daemon, folder: Path) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        client.configure("mail", retryLimit=0)
+        for name in ("ada@example.org", "eve", "nobody"):
+            client.push("mail", {"to": name}, partition=name)
+        lines = worked(folder, daemon, "mail", "worker mail:app", lambda: until(
+            lambda: client.dead("mail") == 1 and pending(client, "mail", "sender") == 1, "only eve's mail waits"))
+    assert lines == ["ada@example.org sent", "eve Later", "nobody ValueError"]
 
 
 @pytest.mark.daemon

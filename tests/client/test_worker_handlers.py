@@ -15,38 +15,9 @@ from support.daemon import Daemon
 from support.ports import free_port
 from support.tokens import SECRET, token
 from support.wait import PATIENCE, until
+from support.workers import KINDS, LONG, consumed, handler_of, pending
 
 from queend.client import App, Backoff, BatchContext, Context, Dead, Forbidden, Later, Message, Skip, Unauthorized
-
-LONG = 120.0    # s: on a busy machine no request may fail because an answer was late
-
-
-@pytest.fixture
-def app(daemon: Daemon) -> App:
-    return App(daemon.url, deadline=LONG, timeout=LONG)
-
-
-def pending(client: Plain, queue: str, group: str | None = None) -> int:
-    more = "" if group is None else f"?group={group}"
-    return client.get(f"/api/v1/resources/queues/{queue}/depth{more}").json.get("pending", -1)
-
-
-def consumed(client: Plain, queue: str, group: str | None = None) -> None:
-    until(lambda: pending(client, queue, group) == 0, f"{queue} is consumed")
-
-
-def handler_of(kind: str, body: Callable[..., None]) -> Callable[..., Any]:
-    """Returns a handler of a kind that does the same."""
-    if kind == "function":
-        return lambda message, context: body(message, context)
-
-    async def handler(message: Message, context: Context) -> None:
-        body(message, context)
-    return handler
-
-
-KINDS = pytest.mark.parametrize("form", ["function", "coroutine"])
-
 
 @KINDS
 def test_messages_are_handled_in_the_order_of_their_partition(app: App, client: Plain, queue: str, form: str) -> None:
