@@ -18,7 +18,8 @@ from .errors import (
 )
 from .handlers import CallNext
 from .message import Message, Origin, Push, Scheduled, Stored
-from .outcome import Dead, Later, Skip
+from .outcome import Dead, InvalidPayload, Later, Skip
+from .payload import TypedMessage
 from .settle import Settled, Verdict
 from .sync import Client, Transaction
 from .token import File
@@ -26,7 +27,7 @@ from .worker import App, Worker
 
 __all__ = [
     "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "CallNext", "Client",
-    "Context", "Dead", "File", "Forbidden", "Later", "LeaseLost", "Message", "NotSettled", "NotStored", "Origin",
-    "Push", "QueendError", "Refused", "Scheduled", "Settled", "Skip", "Stored", "Transaction", "TransactionRefused",
-    "Unauthorized", "Unavailable", "Verdict", "Worker",
+    "Context", "Dead", "File", "Forbidden", "InvalidPayload", "Later", "LeaseLost", "Message", "NotSettled",
+    "NotStored", "Origin", "Push", "QueendError", "Refused", "Scheduled", "Settled", "Skip", "Stored",
+    "Transaction", "TransactionRefused", "TypedMessage", "Unauthorized", "Unavailable", "Verdict", "Worker",
 ]

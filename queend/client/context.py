@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from .message import DEFAULT, Message, Push
+from .outcome import InvalidPayload
 from .settle import Verdict
 
 
@@ -43,8 +45,9 @@ class BatchContext(Context):
 
     def __init__(self, messages: Sequence[Message], stopping: Callable[[], bool] = lambda: False) -> None:
         super().__init__(stopping)
-        self._messages = list(messages)
-        self._verdicts: dict[int, Verdict] = {}
+        self.causes: dict[int, Exception] = {}      # of verdicts, by the identity of the message, for on_dead
+        self._messages = {message.message_id: message for message in messages}
+        self._verdicts: dict[str, Verdict] = {}
 
     def fail(self, message: Message, error: str) -> None:
         """Counts a failure of a message and has it delivered again, or makes it a dead letter."""
@@ -58,18 +61,24 @@ class BatchContext(Context):
         """Makes a message a dead letter."""
         self._decide(Verdict(message, "dlq", error))
 
+    def unfit(self, message: Message, error: InvalidPayload) -> None:
+        """Makes a message of which no payload can be made a dead letter, also if the handler raises."""
+        self.dead(message, str(error))
+        self.causes[id(message)] = error
+
     @property
     def completed(self) -> list[Message]:
         """The messages for which nothing else was said."""
-        return [message for message in self._messages if id(message) not in self._verdicts]
+        return [message for known, message in self._messages.items() if known not in self._verdicts]
 
     @property
     def verdicts(self) -> list[Verdict]:
         """What was said, in the order of the messages."""
-        return [self._verdicts[id(message)] for message in self._messages if id(message) in self._verdicts]
+        return [self._verdicts[known] for known in self._messages if known in self._verdicts]
 
     def _decide(self, verdict: Verdict) -> None:
-        if not any(message is verdict.message for message in self._messages):
+        known = verdict.message.message_id
+        if known not in self._messages:
             raise ValueError(f"message {verdict.message.id!r} is not of this batch")
         verdict.item()      # raises for a delay that is not possible
-        self._verdicts[id(verdict.message)] = verdict
+        self._verdicts[known] = replace(verdict, message=self._messages[known])

@@ -93,10 +93,10 @@ class Job:
             await self._give_back(self.messages)
         elif error is None or isinstance(error, Skip):
             await self._complete(context.completed, context.kept if error is None else [])
-            await self._settle(context.verdicts, {})
+            await self._settle(context.verdicts, context.causes)
         else:
-            await self._settle([self._verdict(message, error) for message in self.messages],
-                               {id(message): error for message in self.messages})
+            causes = {id(message): error for message in self.messages} | context.causes
+            await self._settle([self._verdict(message, causes[id(message)]) for message in self.messages], causes)
 
     async def _handle(self, argument: Any, context: Context) -> Exception | None:
         """Calls the handler inside the middleware. Returns what that raised."""

@@ -20,6 +20,10 @@ class Dead(Exception):
     """Make the message a dead letter with this error."""
 
 
+class InvalidPayload(Dead):
+    """The data of a message is not of the type that the handler asks for. The message becomes a dead letter."""
+
+
 class Skip(Exception):
     """Complete the message without the pushes of the handler."""
 

@@ -11,6 +11,7 @@ from .aio import AsyncClient
 from .attempts import Backoff
 from .handlers import Handler, Middleware, is_coroutine
 from .link import TLS, URLs
+from .payload import Make, typed
 from .pop import Start
 from .run import Run
 from .token import AsyncToken, File
@@ -64,9 +65,12 @@ class App:
     def worker(self, queue: str, *, group: str | None = None, concurrency: int = 1, lease: int = 30,
                batch: int | None = None, partitions: int | None = None, prefetch: int = 10, poll: float = 3.0,
                backoff: Backoff | None = None, dead: Iterable[type[Exception]] = (), on_dead: Handler | None = None,
-               start: Start = None, name: str | None = None) -> Callable[[Decorated], Decorated]:
+               start: Start = None, payload: Make | None = None,
+               name: str | None = None) -> Callable[[Decorated], Decorated]:
         """Decorates a handler of the messages of a queue: a function, which runs in a thread, or a coroutine function.
-        It takes the message, and a Context if it has a second parameter.
+        It takes the message, and a Context if it has a second parameter. If the message is annotated as
+        `TypedMessage[Order]`, it has the `payload`: a dataclass, a pydantic model or a type of JSON. A message of which
+        none can be made becomes a dead letter, and the handler is not called for it.
 
         group: consumer group; concurrency: most partitions, or batches, that are handled at once; the messages of a
         partition are handled one after another; lease: seconds after which others get the messages if this process
@@ -75,13 +79,14 @@ class App:
         poll: seconds that a request waits for messages, which is how long an idle worker takes to stop; backoff: pauses
         between failures of a message, instead of the queue's; dead: exceptions that make a message a dead letter;
         on_dead: called with message, error and a Context when a message became a dead letter here; start: where a new
-        group begins; name: by default that of the handler."""
+        group begins; payload: a function that makes the payload of the data, instead of the annotation; name: by
+        default that of the handler."""
         def decorated(handler: Decorated) -> Decorated:
             called = name or str(getattr(handler, "__name__", queue))
             if any(one.name == called for one in self.workers):
                 raise ValueError(f"there are two workers named {called!r}: give one of them a name")
-            self.workers.append(Worker(called, queue, handler, group, concurrency, lease, batch, partitions, prefetch,
-                                       poll, backoff, tuple(dead), on_dead, start))
+            self.workers.append(Worker(called, queue, typed(handler, payload), group, concurrency, lease, batch,
+                                       partitions, prefetch, poll, backoff, tuple(dead), on_dead, start))
             return handler
         return decorated
 

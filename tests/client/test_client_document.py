@@ -34,7 +34,7 @@ def environment() -> dict[str, str]:
 
 
 def test_the_page_has_what_is_tested() -> None:
-    assert len(SHOWN) == 3 and set(FILES) == {"shop.py", "mail.py", "conftest.py", "test_shop.py"}
+    assert len(SHOWN) == 3 and set(FILES) == {"shop.py", "parcels.py", "mail.py", "conftest.py", "test_shop.py"}
 
 
 def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
@@ -77,6 +77,17 @@ def test_the_workers(start_daemon, folder: Path) -> None:
             client.push("orders", {"order": order}, partition=f"customer-{order}")
         assert worked(folder, daemon, "shop", command, done) == ["receipt {'order': 7}", "receipt {'order': 9}"]
         assert client.dead("orders") == 1
+
+
+def test_typed_payloads(start_daemon, folder: Path) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        client.push("parcels", {"number": 7, "weight": "heavy"}, {"number": 8, "weight": 2})
+        lines = worked(folder, daemon, "parcels", "worker parcels:app",
+                       lambda: consumed(client, "parcels", "scale"))
+        (letter,) = client.get("/api/v1/dlq?queue=parcels").json["messages"]
+    (promised,) = re.findall(r"`(queue parcels: .*)`", PAGE)
+    assert lines == ["parcel 8 2.0"] and letter["errorMessage"] == promised
 
 
 def test_the_middleware(start_daemon, folder: Path) -> None:
