@@ -5,7 +5,8 @@ import base64
 import secrets
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,8 @@ from .call import encoded
 
 QUEUE_MODE = "__QUEUE_MODE__"
 DEFAULT = "Default"
+# Returns traceparent and tracestate of pushes that name none. Set while a handler runs (opentelemetry.py).
+TRACE: ContextVar[Callable[[], tuple[str | None, str | None]] | None] = ContextVar("TRACE", default=None)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Push:
     at: datetime | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.traceparent is None and (current := TRACE.get()) is not None:
+            for name, value in zip(("traceparent", "tracestate"), current(), strict=True):
+                object.__setattr__(self, name, value)
 
     def checked(self) -> None:
         """Raises ValueError or TypeError if it cannot be stored."""

@@ -34,7 +34,8 @@ def environment() -> dict[str, str]:
 
 
 def test_the_page_has_what_is_tested() -> None:
-    assert len(SHOWN) == 3 and set(FILES) == {"shop.py", "parcels.py", "mail.py", "conftest.py", "test_shop.py"}
+    files = {"shop.py", "parcels.py", "mail.py", "invoices.py", "conftest.py", "test_shop.py"}
+    assert len(SHOWN) == 3 and set(FILES) == files
 
 
 def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
@@ -99,6 +100,16 @@ def test_the_middleware(start_daemon, folder: Path) -> None:
         lines = worked(folder, daemon, "mail", "worker mail:app", lambda: until(
             lambda: client.dead("mail") == 1 and pending(client, "mail", "sender") == 1, "only eve's mail waits"))
     assert lines == ["ada@example.org sent", "eve Later", "nobody ValueError"]
+
+
+def test_traces(start_daemon, folder: Path) -> None:
+    """Without an SDK there are no spans, and a trace is carried on all the same."""
+    daemon, trace = start_daemon(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with daemon.client() as client:
+        client.post("/api/v1/push", {"items": [{"queue": "invoices", "payload": 7, "traceparent": trace}]})
+        worked(folder, daemon, "invoices", "worker invoices:app", lambda: consumed(client, "invoices", "printer"))
+        (printed,) = client.pop("printed")
+    assert printed["data"] == 7 and printed["traceparent"] == trace
 
 
 @pytest.mark.daemon
