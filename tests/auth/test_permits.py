@@ -104,6 +104,7 @@ def test_pops_of_a_namespace_see_the_allowed_queues_only(daemon, full):
     for name in ("ns-a", "ns-b"):
         full.configure(name, namespace="ns")
     with limited(daemon, ns_a="pop") as caller:
+        assert told(caller, "GET", "/api/v1/pop?queue=ns-b") == DENIED
         caller.send("GET", pop_target(None, namespace="ns", wait=True, timeout=20_000))
         until(lambda: full.metric("queend_worker_parked") == 1, "the pop waits")
         full.push("ns-b", "hidden")

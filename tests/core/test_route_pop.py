@@ -114,6 +114,17 @@ def test_namespace_and_task():
     assert refused(ANY) == refused(ANY, b"namespace=&task=") == "namespace or task is required"
 
 
+def test_a_queue_in_the_query():
+    assert probe_pop(ANY, b"queue=q&batch=3") == probe_pop(b"/api/v1/pop/queue/q", b"batch=3")
+    assert (probe_pop(ANY, b"partition=a%2Fb&queue=q&partitions=7")
+            == probe_pop(b"/api/v1/pop/queue/q/partition/a%2Fb", b"partitions=7"))
+    assert probe_pop(ANY, b"queue=&partition=&task=t")["queue"] == ""
+    assert refused(ANY, b"partition=p&task=t") == "queue is required with partition"
+    assert refused(ANY, b"queue=q&task=t") == "queue stands instead of namespace and task"
+    assert refused(ANY, b"queue=%ff") == "queue must be valid text of at most 255 bytes"
+    assert refused(ANY, b"queue=q&partition=" + b"x" * 256) == "partition must be valid text of at most 255 bytes"
+
+
 def test_refusals():
     assert refused(QUEUE, b"conflation=true") == "conflation is not supported"
     assert refused(QUEUE, b"consumerGroup=" + b"x" * 256) == "consumerGroup must be valid text of at most 255 bytes"

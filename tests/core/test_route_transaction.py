@@ -32,6 +32,14 @@ def refused_body(body, **options):
     return caught.value.text
 
 
+def test_the_array_of_the_operations_alone():
+    named = {"type": "push", "items": [{"queue": "q", "transactionId": "x"}]}
+    ops, required = probe_tx(json.dumps([ACK, named]).encode())
+    assert [kind for kind, _ in ops] == ["ack", "push"] and required == []
+    assert ops[0] == tx(ACK, named)[0][0] and ops[1][1]["txid"] == "x"
+    assert [kind for kind, _ in probe_tx(b" " + json.dumps([ACK, PUSH]).encode())[0]] == ["ack", "push", "push"]
+
+
 def test_operations_are_flattened_in_order():
     ops, required = tx(ACK | {"leaseId": SEVEN, "consumerGroup": "g"}, PUSH, {"type": "push", "items": []},
                        ACK | {"status": "dlq", "error": "e"}, requiredLeases=[SEVEN, PART])
@@ -104,7 +112,9 @@ def test_a_fence_is_never_dropped(leases, text):
 
 
 @pytest.mark.parametrize("body, text", [
-    (b"", "Empty request body"), (b"{}", "operations array required"), (b"[]", "operations array required"),
+    (b"", "Empty request body"), (b"{}", "operations array required"), (b"[]", "operations array cannot be empty"),
+    (b" [5]", "Each operation must be an object (operation 0)"), (b'[{"type":"push","items":[{"queue":"q"}]}',
+                                                                  "Invalid JSON: unexpected end at byte 40"),
     (b'{"operations":{}}', "operations array required"),
     (b'{"operations":[]}', "operations array cannot be empty"),
     (b'{"operations":[5]}', "Each operation must be an object (operation 0)"),

@@ -219,6 +219,17 @@ def test_namespace_of_a_queue_made_by_push(client: Client, queue: str) -> None:
     assert data(client.pop(None, namespace=queue, task="invoice")) == [7]
 
 
+def test_the_query_may_name_queue_and_partition(client: Client, queue: str) -> None:
+    for partition in ("a/b", "c"):
+        client.push(queue, partition, partition=partition)
+
+    def popped(more: str) -> list:
+        return sorted(data(client.get(f"/api/v1/pop?queue={queue}&{more}").json["messages"]))
+    assert popped("partition=a%2Fb&consumerGroup=one") == ["a/b"]
+    assert popped("partitions=2&batch=9&consumerGroup=all&autoAck=true") == ["a/b", "c"]
+    assert popped("consumerGroup=all") == []
+
+
 @pytest.mark.parametrize("query", ["", "?namespace=", "?task=&batch=3"])
 def test_pop_without_queue_needs_a_namespace_or_a_task(client: Client, query: str) -> None:
     answer = client.get(f"/api/v1/pop{query}")

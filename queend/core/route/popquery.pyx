@@ -24,12 +24,15 @@ cdef enum:                    # rows of pop_params
     ASKED_RELEASE
     ASKED_TICKET
     ASKED_WINDOW
+    ASKED_QUEUE
+    ASKED_PARTITION
     POP_PARAMS
 
 cdef enum:
     OF_POP = 1
     OF_STREAM = 2
     OF_BOTH = 3
+    OF_ANY = 4                # a pop whose path names no queue
 
 cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment
@@ -53,7 +56,7 @@ popquery_param(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH,
 popquery_param(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
 popquery_param(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
 popquery_param(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # names, where no queue is named
+popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # ignored beside a path
 popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
@@ -65,13 +68,16 @@ popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_WHOLE, OF_STREA
 popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
 popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
 popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
+popquery_param(&pop_params[ASKED_QUEUE], b"queue", PARAM_TEXT, OF_ANY, 0, 0)
+popquery_param(&pop_params[ASKED_PARTITION], b"partition", PARAM_TEXT, OF_ANY, 0, 0)
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
 
 cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
                          ApiError* e) noexcept nogil:
     cdef ParamValue[POP_PARAMS] v
-    return popquery_params(query, pop_params, POP_PARAMS, OF_POP, v, a, e) and popquery_make(route, path, v, a, s, q, e)
+    cdef int of = OF_POP | OF_ANY if route == ROUTE_POP_ANY else OF_POP
+    return popquery_params(query, pop_params, POP_PARAMS, of, v, a, e) and popquery_make(route, path, v, a, s, q, e)
 
 cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
                         ApiError* e) noexcept nogil:
@@ -81,14 +87,8 @@ cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, co
     if not popquery_path(route, path, a, q, e):
         return False
     q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
-    if route == ROUTE_POP_ANY:
-        if (not popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
-                or not popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)):
-            return False
-        q.ns = v[ASKED_NAMESPACE].text
-        q.task = v[ASKED_TASK].text
-        if q.ns.n == 0 and q.task.n == 0:
-            return refuse(e, b"namespace or task is required")
+    if route == ROUTE_POP_ANY and not popquery_any(v, q, e):
+        return False
     if v[ASKED_CONFLATION].yes:
         # permanent, and told before anything is claimed: a client that needs it must not be served without it
         return refuse(e, b"conflation is not supported")
@@ -105,9 +105,9 @@ cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, co
     q.batch_given = v[ASKED_BATCH].given
     q.partitions = min(max(req_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
     q.partitions_given = v[ASKED_PARTITIONS].given
-    if req_has_partition(route):
+    if req_has_partition(q.route):
         q.partitions = 1
-        q.partitions_given = True       # by the path: nothing is left to choose
+        q.partitions_given = True       # nothing is left to choose
     q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
     if v[ASKED_LEASE].found != QUERY_ABSENT and not v[ASKED_LEASE].given:
         return popquery_refuse_whole(&pop_params[ASKED_LEASE], e)       # empty
@@ -127,6 +127,27 @@ cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e)
     if req_has_partition(route) and (not uri_decode(slice_from(path, queue.n + 11), a, False, &q.partition)
                                      or q.partition.n > NAME_MAX):
         return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
+    return True
+
+cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nogil:
+    # Reads where a pop takes from whose path names nothing: queues of a namespace or task, or one queue.
+    if not (popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
+            and popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)
+            and popquery_name(&pop_params[ASKED_QUEUE], &v[ASKED_QUEUE], e)
+            and popquery_name(&pop_params[ASKED_PARTITION], &v[ASKED_PARTITION], e)):
+        return False
+    q.ns = v[ASKED_NAMESPACE].text
+    q.task = v[ASKED_TASK].text
+    q.queue = v[ASKED_QUEUE].text
+    q.partition = v[ASKED_PARTITION].text
+    if q.queue.n == 0 and q.partition.n:
+        return refuse(e, b"queue is required with partition")
+    if q.queue.n == 0 and q.ns.n == 0 and q.task.n == 0:
+        return refuse(e, b"namespace or task is required")
+    if q.queue.n and (q.ns.n or q.task.n):
+        return refuse(e, b"queue stands instead of namespace and task")
+    if q.queue.n:
+        q.route = ROUTE_POP_PARTITION if q.partition.n else ROUTE_POP_QUEUE
     return True
 
 cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s,

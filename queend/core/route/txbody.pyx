@@ -78,11 +78,23 @@ cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q
     cdef bint empty = False
     memset(q, 0, sizeof(TxReq))
     uuid_make(g, q.id)
-    if not txbody_object(body, a, g, max_items, q, &empty, e):
+    if json_body_array(body):
+        if not txbody_array(body, a, g, max_items, q, &empty, e):
+            return False
+    elif not txbody_object(body, a, g, max_items, q, &empty, e):
         return False
     if empty:
         return refuse(e, b"operations array cannot be empty")
     return True
+
+cdef bint txbody_array(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
+                       ApiError* e) noexcept nogil:
+    # Reads a body that is the array of the operations alone.
+    cdef Json j
+    cdef int room = 0
+    if not json_body(&j, body, e) or not txbody_operations(&j, a, g, max_items, &room, q, empty, e):
+        return False
+    return json_end(&j) or json_refuse(e, &j)
 
 cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
                         ApiError* e) noexcept nogil:
