@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import httpx
@@ -44,6 +45,14 @@ def test_it_holds_the_client_alone(wheel: Path) -> None:
     assert wheel.name.startswith("queend_client-") and wheel.name.endswith("-py3-none-any.whl")
     files = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert files == {f"queend/client/{path.name}" for path in (ROOT / "queend/client").iterdir() if path.is_file()}
+
+
+def test_its_metadata_says_what_it_is(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+    told = message_from_bytes(archive.read(name))
+    assert all(told[key] for key in ("Author", "Summary", "Keywords", "License-Expression", "Description-Content-Type"))
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3"} <= set(told.get_all("Classifier"))
 
 
 def test_a_program_with_the_wheel(wheel: Path, daemon: Daemon, tmp_path: Path) -> None:
