@@ -43,7 +43,7 @@ def test_an_empty_body(client: Client, target: str) -> None:
 @pytest.mark.parametrize("body", [[], "x", None, 5, True])
 @pytest.mark.parametrize("target, error", [
     ("/api/v1/push", "items array is required"), ("/api/v1/ack/batch", "acknowledgments array is required"),
-    ("/api/v1/ack", "transactionId is required"), ("/api/v1/transaction", "operations array required"),
+    ("/api/v1/ack", "transactionId is required"), ("/api/v1/transaction", "operations array "),
     ("/api/v1/configure", "queue is required")])
 def test_a_body_that_is_no_object_lacks_every_key(client: Client, target: str, error: str, body: object) -> None:
     answer = client.post(target, json.dumps(body).encode())
