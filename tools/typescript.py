@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CLIENT = ROOT / "clients" / "typescript"
 TYPES, MADE = CLIENT / "src" / "api.ts", CLIENT / "build" / "api.ts"
 # Routes whose bodies and answers the client reads.
-ROUTES = ("/api/v1/push", "/api/v1/pop/queue/{queue}", "/api/v1/ack/batch", "/api/v1/lease/{leaseId}/extend")
+POP = "/api/v1/pop/queue/{queue}"
+ROUTES = ("/api/v1/push", POP, "/api/v1/ack/batch", "/api/v1/lease/{leaseId}/extend")
 TOLD = {"description", "summary", "example", "examples", "links", "tags", "operationId"}     # for readers, no types
 HEAD = "// `make typescript` made this of what has the SHA-256\n// "
 
@@ -38,7 +39,9 @@ def document() -> str:
 
     bare = SimpleNamespace(settings=SimpleNamespace(webapp_root="", queend_dashboard=False))
     whole = whole_document(application(bare).openapi())
-    schemas: dict[str, Any] = {}
+    options = [one for one in whole["paths"][POP]["get"]["parameters"] if one["in"] == "query"]
+    schemas: dict[str, Any] = {"PopQuery": {"type": "object", "properties": {
+        one["name"]: typed(one["schema"]) for one in options}}}
     wanted = [json.dumps([whole["paths"][route] for route in ROUTES])]
     while wanted:
         for name in re.findall(r'"#/components/schemas/(\w+)"', wanted.pop()):

@@ -25,44 +25,40 @@ export interface Call {
 const BUSY = [408, 429, 502, 503, 504];
 const UNSENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 
-/** The way to the servers. url: the one that requests go to. */
+/** The way to the servers. urls: of these the first is asked. */
 export class Link {
-  readonly #urls: string[];
-  readonly deadlineMs: number;
-  url: string;
+  readonly urls: string[];
 
   constructor(readonly settings: Settings) {
-    this.#urls = [settings.url].flat().map((url) => new URL(url).href.replace(/\/+$/, ""));
-    if (!this.#urls[0]) throw new TypeError("a client needs a URL");
-    this.url = this.#urls[0];
-    this.deadlineMs = settings.deadlineMs ?? 30_000;
+    this.urls = [settings.url].flat().map((url) => new URL(url).href.replace(/\/+$/, ""));
+    if (!this.urls.length) throw new TypeError("a client needs a URL");
   }
 
   /** Sends a call until it is answered. Returns what `read` makes of the answer, and whether an attempt before may have
    * taken effect. */
   async send<T>(call: Call, read: (answer: Response) => Promise<T> = json): Promise<{ value: T; repeated: boolean }> {
-    const { patienceMs = 0, signal } = call, limitMs = (this.settings.timeoutMs ?? 10_000) + patienceMs;
-    const end = performance.now() + this.deadlineMs + patienceMs;
+    const { patienceMs = 0, signal } = call, { timeoutMs = 10_000, deadlineMs = 30_000 } = this.settings;
+    const end = performance.now() + deadlineMs + patienceMs, body = JSON.stringify(call.body);
     for (let failures = 0, mayBeDone = false; ; failures++) {
       signal?.throwIfAborted();
-      const url = this.url, headers = await this.#headers(call);
+      const server = this.urls[0]!, url = new URL(server + call.path), headers = await this.#headers(call);
+      for (const [name, value] of Object.entries(call.query ?? {}))
+        if (value !== undefined) url.searchParams.set(name, String(value));
       try {
-        return await within(Math.max(1, Math.min(limitMs, end - performance.now())), signal, async (own) => {
-          const answer = await fetch(url + call.path + query(call), { method: call.method, headers, redirect: "manual",
-            body: call.body === undefined ? null : JSON.stringify(call.body), signal: own });
+        const leftMs = Math.max(1, end - performance.now());
+        return await within(Math.min(timeoutMs + patienceMs, leftMs), signal, async (own) => {
+          const answer = await fetch(url, { method: call.method, headers, body, redirect: "manual", signal: own });
           if (!answer.ok) throw refusal(answer, await answer.text());
           return { value: await read(answer), repeated: mayBeDone };
         });
       } catch (error) {
         signal?.throwIfAborted();
-        if (error instanceof QueendError && !(error instanceof Unavailable)) throw error;
-        const failure = error instanceof Unavailable ? error : unanswered(error as Error);
-        mayBeDone ||= failure.mayBeDone;
-        if (this.url === url && failure.status !== 429)
-          this.url = this.#urls[(this.#urls.indexOf(url) + 1) % this.#urls.length]!;
+        const failure = error instanceof QueendError ? error : unanswered(error as Error);
+        if (!(failure instanceof Unavailable)) throw failure;
+        mayBeDone = failure.mayBeDone ||= mayBeDone;
+        if (this.urls[0] === server && failure.status !== 429) this.urls.push(this.urls.shift()!);
         const pauseMs = failure.retryAfterMs + backoff(failures, 100, 5000);
-        if (call.once || performance.now() + pauseMs >= end || mayBeDone && call.repeat === false)
-          throw new Unavailable(failure.message, mayBeDone, failure.retryAfterMs, failure.status, { cause: error });
+        if (call.once || performance.now() + pauseMs >= end || mayBeDone && call.repeat === false) throw failure;
         this.settings.onRetry?.(failure, pauseMs);
         await pause(pauseMs, signal);
       }
@@ -71,22 +67,19 @@ export class Link {
 
   async #headers({ body, signal }: Call): Promise<Record<string, string>> {
     const { token: source } = this.settings;
-    const token = typeof source === "function" ? await orAborted(Promise.resolve(source()), signal) : source;
+    const token = typeof source === "function" ? await within(FOREVER, signal, source) : source;
     if (token && !/^[!-~]+$/.test(token)) throw new TypeError("the token has characters that no header may have");
     return { accept: "application/json", ...(token && { authorization: `Bearer ${token}` }),
              ...(body !== undefined && { "content-type": "application/json" }) };
   }
 }
 
-async function json(answer: Response): Promise<any> {
-  const text = await answer.text();
-  try { return text ? JSON.parse(text) : undefined; }
-  catch { throw new BadAnswer(`the answer is no JSON (status ${answer.status}): ${text.slice(0, 200)}`); }
-}
+const json = async (answer: Response): Promise<any> => parsed(await answer.text());
 
-function query(call: Call): string {
-  const given = Object.entries(call.query ?? {}).filter(([, value]) => value !== undefined);
-  return given.length ? `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}` : "";
+/** Returns the value that a JSON text stands for, undefined for an empty text. */
+export function parsed(text: string): any {
+  try { return text ? JSON.parse(text) : undefined; }
+  catch { throw new BadAnswer(`the server's answer is no JSON: ${text.slice(0, 200)}`); }
 }
 
 /** Returns a name as a segment of a path. */
@@ -116,6 +109,7 @@ export function backoff(failures: number, initial: number, max: number): number 
   return Math.min(max, initial * 2 ** Math.min(failures, 64)) * (1 - Math.random() / 2);
 }
 
+export const FOREVER = 2 ** 31 - 1; // ms: the longest time of a timer
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();
 
 /** Calls a function when the signal is aborted, unless the returned one was called before. All that wait for a signal
@@ -129,26 +123,20 @@ export function onAbort(signal: AbortSignal | undefined, run: () => void): () =>
   return () => runs.delete(run);
 }
 
-/** Runs something with a signal that is aborted with another one, or after so many milliseconds. */
+/** Runs a function with a signal of its own, which is aborted after so many milliseconds and with the other signal.
+ * Settles as the function does, or rejects at once with the reason of its signal. */
 export async function within<T>(ms: number, signal: AbortSignal | undefined,
-                                run: (own: AbortSignal) => Promise<T>): Promise<T> {
-  const own = new AbortController(), forget = onAbort(signal, () => own.abort(signal?.reason));
+                                run: (own: AbortSignal) => T | Promise<T>): Promise<T> {
+  const own = new AbortController();
+  const aborted = new Promise<never>((_, reject) => { own.signal.onabort = () => reject(own.signal.reason); });
   const timer = setTimeout(() => own.abort(new Error(`none within ${Math.round(ms)} ms`)), ms);
-  try { return await run(own.signal); }
-  finally {
+  const forget = onAbort(signal, () => own.abort(signal?.reason));
+  return Promise.race([aborted, (async () => run(own.signal))()]).finally(() => {
     clearTimeout(timer);
     forget();
-  }
+  });
 }
 
-const aborted = (signal: AbortSignal): Promise<never> => new Promise((_, reject) => {
-  if (signal.aborted) reject(signal.reason);
-  signal.addEventListener("abort", () => reject(signal.reason));
-});
-
 /** Waits so long, or until the signal. */
-export const pause = (ms: number, signal?: AbortSignal): Promise<void> => within(ms, signal, aborted).catch(() => {});
-
-/** Settles as the promise does, or rejects with the reason of the signal. */
-export const orAborted = <T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> =>
-  within(2 ** 31 - 1, signal, (own) => Promise.race([promise, aborted(own)]));
+export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+  within(ms, signal, () => new Promise<void>(() => {})).catch(() => {});

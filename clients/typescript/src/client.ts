@@ -1,23 +1,23 @@
 import { Link, segment, type Call, type Settings } from "./attempts.js";
 import { LeaseLost, NotSettled, NotStored } from "./errors.js";
 import { item, message, type Message, type Push, type Schemas, type Stored } from "./message.js";
-import { reading, stream, type StreamOptions } from "./stream.js";
+import { reading, stream } from "./stream.js";
 import { work, type Handler, type WorkerOptions } from "./worker.js";
 
 export interface Options { signal?: AbortSignal }
 /** batch, partitions: most messages, of most partitions, under one lease; autoAck: they are consumed with the delivery;
  * start: where a group begins that did not exist before. */
-export interface ReadOptions extends Options {
+export interface ReadOptions extends Options,
+    Pick<Schemas["PopQuery"], "batch" | "partitions" | "leaseSeconds" | "autoAck"> {
   group?: string;
   partition?: string;
-  batch?: number;
-  partitions?: number;
-  leaseSeconds?: number;
-  autoAck?: boolean;
   start?: "all" | "new" | Date;
 }
 /** waitMs: how long the server waits for messages, 115 000 at most; once: the request is not repeated. */
 export interface PopOptions extends ReadOptions { waitMs?: number; once?: boolean }
+/** credit: messages that may be out without an acknowledgment; release: the leases end with the stream; heartbeat:
+ * seconds of silence before the server gives a sign of life (15). A stream is broken after three of them. */
+export interface StreamOptions extends ReadOptions { credit?: number; release?: boolean; heartbeat?: number }
 export type Status = "completed" | "failed" | "retry" | "dlq";
 /** delayMs: until the message is delivered again; doubted: an earlier call may have taken effect. */
 export interface SettleOptions extends Options { error?: string; delayMs?: number; doubted?: boolean }
@@ -30,7 +30,7 @@ export class Queend {
   constructor(settings: Settings) { this.#link = new Link(settings); }
 
   /** The URL that requests go to. */
-  get server(): string { return this.#link.url; }
+  get server(): string { return this.#link.urls[0]!; }
 
   /** Stores a message. */
   async push(queue: string, payload: unknown, more: Omit<Push, "queue" | "payload"> & Options = {}): Promise<Stored> {
@@ -74,17 +74,16 @@ export class Queend {
    * earlier attempt. `completed` is then asked for without the lease: the server confirms what is done. */
   async settle(messages: Some, status: Status, options: SettleOptions = {}): Promise<Schemas["AckResult"][]> {
     const all = [messages].flat(), { error, delayMs, doubted, signal } = options, { consumerGroup } = all[0] ?? {};
-    const said = { status, error, consumerGroup, delayMs: delayMs && Math.ceil(delayMs) };
-    const ask = (some: Message[], lease: boolean) => this.#link.send<Schemas["AckResult"][]>({ method: "POST", signal,
-      path: "/api/v1/ack/batch", body: { consumerGroup, acknowledgments: some.map(
-        ({ transactionId, partitionId, leaseId }): Schemas["Ack"] =>
-          ({ ...said, transactionId, partitionId, leaseId: lease && leaseId || undefined })) } });
-    const { value, repeated } = await ask(all, true);
+    const acks = all.map(({ transactionId, partitionId, leaseId }): Schemas["Ack"] => ({ transactionId, partitionId,
+      leaseId: leaseId || undefined, status, error, consumerGroup, delayMs: delayMs && Math.ceil(delayMs) }));
+    const ask = (acknowledgments: Schemas["Ack"][]) => this.#link.send<Schemas["AckResult"][]>({ method: "POST",
+      path: "/api/v1/ack/batch", body: { consumerGroup, acknowledgments }, signal });
+    const { value, repeated } = await ask(acks);
     const ended = value.flatMap((one, at) => isEnded(one) && (repeated || doubted) ? [at] : []);
-    const again = ended.length && status === "completed" ? (await ask(ended.map((at) => all[at]!), false)).value : [];
-    ended.forEach((at, place) => {
+    const again = ended.length && status === "completed"
+      ? (await ask(ended.map((at) => ({ ...acks[at]!, leaseId: undefined })))).value : [];
+    for (const [place, at] of ended.entries())
       value[at] = { ...(again[place] ?? { index: at, success: true }), leaseReleased: true };
-    });
     const refused = value.filter((one) => !one.success);
     if (!refused.length) return value;
     const text = `${refused.length} of ${value.length} acknowledgments were refused: ${refused[0]!.error}`;
@@ -114,5 +113,4 @@ export class Queend {
   }
 }
 
-const isEnded = (one: Schemas["AckResult"]): boolean =>
-  !one.success && !!one.error?.startsWith("Invalid or expired lease");
+const isEnded = ({ error }: Schemas["AckResult"]): boolean => !!error?.startsWith("Invalid or expired lease");

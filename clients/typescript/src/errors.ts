@@ -24,7 +24,7 @@ export class NotSettled extends Refused {
 export class LeaseLost extends NotSettled {}
 /** No answer, or 408, 429, 502, 503 or 504, until the deadline. mayBeDone: an attempt may have taken effect. */
 export class Unavailable extends QueendError {
-  constructor(message: string, readonly mayBeDone: boolean, readonly retryAfterMs = 0, readonly status = 0,
+  constructor(message: string, public mayBeDone: boolean, readonly retryAfterMs = 0, readonly status = 0,
               options?: ErrorOptions) { super(message, options); }
 }
 /** The answer is not one of queend, for example a page of a proxy. */

@@ -2,21 +2,10 @@ import type { components } from "./api.js";
 
 export type Schemas = components["schemas"];
 /** A message to be stored. id: its transactionId, by which the partition recognises a duplicate; made if not given. */
-export interface Push {
-  queue: string;
-  payload: unknown;
-  partition?: string;
-  id?: string;
-  delayMs?: number;
-  deliverAt?: Date;
-  traceparent?: string;
-}
+export type Push = Pick<Schemas["PushItem"], "queue" | "partition" | "delayMs" | "traceparent">
+  & { payload: unknown; id?: string; deliverAt?: Date };
 /** What became of a pushed message. */
-export interface Stored extends Pick<Schemas["PushResult"], "status" | "error"> {
-  queue: string;
-  partition: string;
-  id: string;
-}
+export type Stored = Pick<Schemas["PushResult"], "status" | "error"> & { queue: string; partition: string; id: string };
 /** A delivered message. key: its id, or after a redrive that of the first message, for what must be done once. */
 export type Message<T = any> = Omit<Schemas["Message"], "data"> & { data: T; queue: string; partition: string;
                                                                     key: string };

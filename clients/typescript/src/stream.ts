@@ -1,11 +1,7 @@
-import { onAbort, pause, segment, type Call, type Link } from "./attempts.js";
-import type { ReadOptions } from "./client.js";
-import { BadAnswer, Refused } from "./errors.js";
+import { onAbort, parsed, pause, segment, type Call, type Link } from "./attempts.js";
+import type { ReadOptions, StreamOptions } from "./client.js";
+import { Refused } from "./errors.js";
 import { message, type Message } from "./message.js";
-
-/** credit: messages that may be out without an acknowledgment; release: the leases end with the stream; heartbeat:
- * seconds of silence before the server gives a sign of life (15). A stream is broken after three of them. */
-export interface StreamOptions extends ReadOptions { credit?: number; release?: boolean; heartbeat?: number }
 
 const SILENT = 3; // heartbeats that may be missing
 
@@ -24,28 +20,26 @@ export async function* stream<T>(link: Link, queue: string, options: StreamOptio
   const call = reading("stream", queue, options, { credit, release, heartbeat });
   for (let retryMs = 2000; ; await pause(retryMs, signal)) {
     const { value: body } = await link.send(call, async (answer) => answer.body!);
-    const reader = body.getReader(), decoder = new TextDecoder();
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     const cancel = (): void => void reader.cancel().catch(() => {}), forget = onAbort(signal, cancel);
     try {
-      for (let rest = "", name = "", data = ""; ;) {
-        signal?.throwIfAborted();
+      for (let rest = "", event: Record<string, string> = {}; ;) {
         const silent = setTimeout(cancel, SILENT * heartbeat * 1000);
         const { value } = await reader.read().catch(() => ({ value: undefined })).finally(() => clearTimeout(silent));
         if (!value) break;
-        const lines = decoder.decode(value, { stream: true }).split("\n");
+        const lines = value.split("\n");
         lines[0] = rest + lines[0];
         rest = lines.pop()!;
         for (const line of lines) {
-          const [, field, text = ""] = /^([^:\r]*)(?:: ?(.*?))?\r?$/s.exec(line)!;
-          if (field === "event") name = text;
-          else if (field === "data") data += text;
-          else if (field === "retry" && /^\d+$/.test(text)) retryMs = Number(text);
-          if (!/^\r?$/.test(line)) continue;
-          const said = data ? parsed(data) : undefined, kind = name;
-          name = data = "";
-          if (said && kind === "end" && said.reason === "refused") throw new Refused(said.error);
-          if (said && (kind === "" || kind === "message")) yield message<T>(said);
+          const [, field = "", text] = /^([^:\r]*)(?:: ?(.*?))?\r?$/s.exec(line)!;
+          event[field] = (event[field] ?? "") + (text ?? "");
+          if (field || text !== undefined) continue;
+          const { event: kind = "message", data = "", retry } = event, said = parsed(data);
+          event = {};
+          retryMs = Number(retry ?? retryMs) || retryMs;
+          if (kind === "end" && said?.reason === "refused") throw new Refused(said.error);
           signal?.throwIfAborted();
+          if (kind === "message" && said) yield message<T>(said);
         }
       }
     } finally {
@@ -53,9 +47,4 @@ export async function* stream<T>(link: Link, queue: string, options: StreamOptio
       cancel();
     }
   }
-}
-
-function parsed(data: string): any {
-  try { return JSON.parse(data); }
-  catch { throw new BadAnswer(`an event is no JSON: ${data.slice(0, 200)}`); }
 }

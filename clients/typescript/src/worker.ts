@@ -1,4 +1,4 @@
-import { backoff, onAbort, orAborted, pause, within } from "./attempts.js";
+import { backoff, FOREVER, onAbort, pause, within } from "./attempts.js";
 import type { Options, Queend, ReadOptions, SettleOptions, Status } from "./client.js";
 import { Dead, Later, LeaseLost, Unavailable } from "./errors.js";
 import type { Message } from "./message.js";
@@ -19,74 +19,68 @@ export interface WorkerOptions extends Options, Pick<ReadOptions, "group" | "lea
   backoffMs?: number;
   onError?: (error: unknown, message?: Message) => void;
 }
+/** lost: aborted if the messages go to another consumer; end: when that happens, on the clock of performance.now(). */
+interface Lease { lost: AbortController; end: number }
+const isLive = (lease: Lease): boolean => performance.now() < lease.end;
 const LAST = 5000; // ms: to give messages back after handlers were cut off
 const LONGEST = 4096; // characters of an error
 
 /** Handles messages of a queue until the signal. Returns the number of handlers that were not waited for. */
 export async function work(client: Queend, queue: string, handler: Handler, options: WorkerOptions): Promise<number> {
-  const { concurrency = 1, prefetch = 10, pollMs = 3000, graceMs = 25_000, leaseSeconds = 30, signal, group, start,
-          backoffMs, onError = console.error } = options;
-  const stop = new AbortController(), cut = new AbortController(), end = new AbortController();
-  const timers: ReturnType<typeof setTimeout>[] = [], jobs = new Set<Promise<void>>();
-  const stopped = (): void => {
-    stop.abort();
+  const { concurrency = 1, prefetch = 10, pollMs = 3000, graceMs = 25_000, leaseSeconds = 30, group, start,
+          backoffMs, onError = console.error, signal = new AbortController().signal } = options;
+  const cut = new AbortController(), end = new AbortController(), timers: ReturnType<typeof setTimeout>[] = [];
+  let busy = 0, cuts = 0, failures = 0, answered = false, jobEnded = (): void => {};
+  const forget = onAbort(signal, () => {
     timers.push(setTimeout(() => cut.abort(), graceMs), setTimeout(() => end.abort(), graceMs + LAST));
-  };
-  let cuts = 0, room = (): void => {};
-  const forget = onAbort(signal, stopped);
+  });
   try {
-    for (let failures = 0, answered = false; !stop.signal.aborted;) {
-      const free = concurrency - jobs.size, sent = performance.now();
-      if (free <= 0) {
-        await new Promise<void>((resolve) => { room = resolve; });
-        continue;
-      }
-      try {
+    while (busy || !signal.aborted) {
+      const free = concurrency - busy, sent = performance.now();
+      if (free <= 0 || signal.aborted) await new Promise<void>((resolve) => { jobEnded = resolve; });
+      else try {
         const messages = await client.pop(queue, { group, start, leaseSeconds, batch: Math.max(free, prefetch),
           partitions: free, waitMs: pollMs, once: true, signal: end.signal });
         failures = 0;
         answered = true;
-        if (messages.length) begin(messages, sent);
+        if (messages.length) void handleAll(messages, sent);
       } catch (error) {
         if (!answered && !(error instanceof Unavailable)) throw error;
         onError(error);
         const asked = error instanceof Unavailable ? error.retryAfterMs : 0;
-        await pause(asked + backoff(failures++, 500, 30_000), stop.signal);
+        await pause(asked + backoff(failures++, 500, 30_000), signal);
       }
     }
-    await Promise.all(jobs);
   } finally {
     timers.forEach(clearTimeout);
     forget();
   }
   return cuts;
 
-  /** Begins a job for each partition of what one request brought. Their lease is kept until the last of them ends. */
-  function begin(messages: Message[], sent: number): void {
-    const lease = new Lease(client, messages[0]!, leaseSeconds, sent, onError);
-    const forget = onAbort(cut.signal, () => lease.cut());
-    const partitions = new Set(messages.map((one) => one.partitionId));
-    let left = partitions.size;
-    for (const id of partitions) {
-      const job = handleAll(messages.filter((one) => one.partitionId === id), lease).catch(onError).finally(() => {
-        jobs.delete(job);
-        room();
-        if (--left) return;
-        lease.close();
-        forget();
-      });
-      jobs.add(job);
-    }
+  /** Handles the messages of one answer, partitions side by side. Keeps their lease until the last one is done. */
+  async function handleAll(messages: Message[], sent: number): Promise<void> {
+    const lease = { lost: new AbortController(), end: sent + leaseSeconds * 1000 }, closed = new AbortController();
+    const forget = onAbort(cut.signal, () => lease.lost.abort());
+    const partitions = [...new Set(messages.map((one) => one.partitionId))];
+    busy += partitions.length;
+    void keep(lease, messages[0]!, closed.signal);
+    await Promise.all(partitions.map((id) =>
+      handlePartition(messages.filter((one) => one.partitionId === id), lease).catch(onError).finally(() => {
+        busy--;
+        jobEnded();
+      })));
+    closed.abort();
+    forget();
   }
 
   /** Handles the messages of a partition one after another, until one has to be delivered again. */
-  async function handleAll(messages: Message[], lease: Lease): Promise<void> {
+  async function handlePartition(messages: Message[], lease: Lease): Promise<void> {
     for (const [place, one] of messages.entries()) {
-      if (!lease.live) return;
-      if (stop.signal.aborted) return void await settle(lease, messages.slice(place), "retry");
-      const handling = (async () => handler(one, { signal: lease.signal, stopping: stop.signal }))();
-      const error = await orAborted(handling, cut.signal).then(() => undefined, (thrown: unknown) => thrown ?? "");
-      if (!lease.live) return;
+      if (!isLive(lease)) return;
+      if (signal.aborted) return void await settle(lease, messages.slice(place), "retry");
+      const handling = within(FOREVER, cut.signal, () => handler(one, { signal: lease.lost.signal, stopping: signal }));
+      const error = await handling.then(() => undefined, (thrown: unknown) => thrown ?? "");
+      if (!isLive(lease)) return;
       if (cut.signal.aborted) cuts++;
       if (!await (cut.signal.aborted ? settle(lease, [one], "retry") : conclude(lease, one, error))) return;
     }
@@ -104,57 +98,34 @@ export async function work(client: Queend, queue: string, handler: Handler, opti
 
   /** Says what becomes of messages, again and again while their lease lasts. Returns whether the lease goes on. */
   async function settle(lease: Lease, messages: Message[], status: Status, more: SettleOptions = {}): Promise<boolean> {
-    for (let doubted = false; lease.live && !end.signal.aborted;) {
-      try {
-        const settled = await client.settle(messages, status, { ...more, doubted, signal: end.signal });
-        return !settled.some((one) => one.leaseReleased);
-      } catch (error) {
-        onError(error, messages[0]);
-        if (!(error instanceof Unavailable)) return false;
-        doubted ||= error.mayBeDone;
-      }
+    if (!isLive(lease) || end.signal.aborted) return false;
+    try {
+      const settled = await client.settle(messages, status, { ...more, signal: end.signal });
+      return !settled.some((one) => one.leaseReleased);
+    } catch (error) {
+      onError(error, messages[0]);
+      if (!(error instanceof Unavailable)) return false;
+      return settle(lease, messages, status, { ...more, doubted: more.doubted || error.mayBeDone });
     }
-    return false;
-  }
-}
-
-/** Extends the lease of a message, and of all that came with it, after each third of its length. Its end is reckoned
- * from the moment at which the latest request was sent, so that it is never later than the server's. */
-class Lease {
-  readonly #lost = new AbortController();
-  readonly #closed = new AbortController();
-  readonly signal = this.#lost.signal;
-  #end: number;
-
-  constructor(client: Queend, one: Message, seconds: number, sent: number, onError: (error: unknown) => void) {
-    this.#end = sent + seconds * 1000;
-    void this.#keep(client, one, seconds, onError);
   }
 
-  get live(): boolean { return performance.now() < this.#end; }
-
-  cut(): void { this.#lost.abort(); }
-  close(): void { this.#closed.abort(); }
-
-  async #keep(client: Queend, one: Message, seconds: number, onError: (error: unknown) => void): Promise<void> {
-    const closed = this.#closed.signal;
-    for (let failed = false; ;) {
-      await pause(failed ? Math.min(1000, this.#end - performance.now()) : seconds * 1000 / 3, closed);
+  /** Extends a lease after each third of its length. Its end is reckoned from the moment at which the latest request
+   * was sent, so that it is never later than the server's. */
+  async function keep(lease: Lease, one: Message, closed: AbortSignal): Promise<void> {
+    const lengthMs = leaseSeconds * 1000;
+    for (let pauseMs = lengthMs / 3; !closed.aborted;) {
+      await pause(Math.min(pauseMs, lease.end - performance.now()), closed);
       const sent = performance.now();
-      if (closed.aborted) return;
-      if (!this.live) break;
+      if (sent >= lease.end) return lease.lost.abort(new LeaseLost("the lease has ended", [one]));
       try {
-        await within(this.#end - sent, closed, (signal) => client.extend(one, seconds, { signal }));
-        this.#end = sent + seconds * 1000;
-        failed = false;
+        await within(lease.end - sent, closed, (own) => client.extend(one, leaseSeconds, { signal: own }));
+        lease.end = sent + lengthMs;
+        pauseMs = lengthMs / 3;
       } catch (error) {
-        if (closed.aborted) return;
-        onError(error);
-        if (error instanceof LeaseLost) break;
-        failed = true;
+        if (!closed.aborted) onError(error);
+        if (error instanceof LeaseLost) lease.end = 0;
+        pauseMs = 1000;
       }
     }
-    this.#end = 0;
-    this.#lost.abort(new LeaseLost("the lease has ended", [one]));
   }
 }

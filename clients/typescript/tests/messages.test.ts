@@ -210,9 +210,10 @@ test("another server is asked when one does not answer", async () => {
   assert.throws(() => new Queend({ url: [] }), TypeError);
 });
 
-test("names that a URL cannot have are refused", async () => {
+test("names that a URL cannot have and payloads that JSON cannot have are refused", async () => {
   await assert.rejects(q.pop(".."), TypeError);
   await assert.rejects(q.push(name(), undefined), TypeError);
+  await assert.rejects(q.push(name(), 1n), TypeError);
 });
 
 test("payloads of events may be bytes", async () => {
