@@ -67,6 +67,22 @@ def test_every_object_has_a_name_that_a_generator_can_use():
     assert {"Queue", "QueueOptions", "QueuePartition", "ConfigureQueueRequest", "ListQueuesResponse"} <= used
 
 
+def test_generators_find_a_type_everywhere_and_no_class_twice():
+    """openapi-generator names the choice in a property by object and property: no object may have that name."""
+    models = DOCUMENT["components"]["schemas"]
+    parameters = [one["schema"] for _, _, operation in OPERATIONS for one in operation.get("parameters", [])]
+    for schema in (part for whole in [*models.values(), *parameters] for part in inner(whole)):
+        assert "type" in schema or not {"const", "enum"} & set(schema), schema
+        assert schema.get("type") != "object" or {"properties", "additionalProperties"} & set(schema), schema
+    choices = {name + key[:1].upper() + key[1:] for name, model in models.items()
+               for key, one in model.get("properties", {}).items()
+               if len([part for part in one.get("oneOf", []) if part != {"type": "null"}]) > 1}
+    assert not choices & set(models)
+    links = [link for _, _, operation in OPERATIONS for answer in operation["responses"].values()
+             for link in answer.get("links", {}).values()]
+    assert all(isinstance(link.get("requestBody", ""), str) for link in links) and "Error" not in models
+
+
 def test_every_route_of_both_planes_is_there():
     # the control plane's come from its routers; of the compiled routes those of its own list
     known = {core.probe_route(method, f"/{path}".encode()) for _, method, path in core.hot_routes_of_core()}

@@ -1,9 +1,23 @@
-"""What schemathesis must not do with a daemon: wait for minutes. Loaded by it (SCHEMATHESIS_HOOKS)."""
+"""What schemathesis is told of a daemon: to wait only for a short time, and the requests of links. Loaded by it
+(SCHEMATHESIS_HOOKS)."""
+import json
 from typing import Any
 
 import schemathesis
 
 WAIT_MS = 20
+
+
+@schemathesis.hook
+def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
+    """Makes objects of the requests of links: schemathesis does not read them as texts."""
+    for methods in raw_schema["paths"].values():
+        for operation in methods.values():
+            for answer in operation["responses"].values():
+                for link in answer.get("links", {}).values():
+                    if "requestBody" in link:
+                        link["requestBody"] = {name: value.strip("{}")
+                                               for name, value in json.loads(link["requestBody"]).items()}
 
 
 @schemathesis.hook

@@ -14,7 +14,7 @@ ACK_OF = record(["transactionId", "partitionId"], transactionId=NAME, partitionI
                 **VERDICT)
 SOMETHING = {**TEXT, "minLength": 1}
 SCHEMAS = {
-    "Error": record(["error"], error=TEXT, code=TEXT),
+    "ErrorResponse": record(["error"], error=TEXT, code=TEXT),
     "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
                       detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
     "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
@@ -73,7 +73,7 @@ def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str)
     for code in (*errors, "default"):
         described[code] = {"description": meanings[code]}
         if code != "204":
-            described[code]["content"] = {"application/json": {"schema": ref("Error")},
+            described[code]["content"] = {"application/json": {"schema": ref("ErrorResponse")},
                                           "application/problem+json": {"schema": ref("Problem")}}
         if code == "503":
             described[code]["headers"] = {"Retry-After": {"description": "seconds", "schema": INTEGER}}

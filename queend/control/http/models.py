@@ -12,6 +12,7 @@ from typing import Any
 from .schema import ref
 
 Schema = dict[str, Any]
+KINDS = {str: "string", bool: "boolean", int: "integer"}
 
 
 class Models:
@@ -29,7 +30,8 @@ class Models:
         title = pascal(operation["operationId"].removesuffix("ByName"))
         answer = title.removeprefix("Get") if title.startswith("Get") else f"{title}Response"
         responses = {status: self._content(response, answer) for status, response in operation["responses"].items()}
-        named = {**operation, "responses": responses}
+        parameters = [{**one, "schema": self._inside(one["schema"], title)} for one in operation.get("parameters", [])]
+        named = {**operation, "responses": responses, **({"parameters": parameters} if parameters else {})}
         if "requestBody" in operation:
             named["requestBody"] = self._content(operation["requestBody"], f"{title}Request")
         return named
@@ -55,8 +57,13 @@ class Models:
         return ref(title)
 
     def _inside(self, schema: Schema, name: str) -> Schema:
-        """Returns the schema with references instead of the objects inside of it."""
+        """Returns the schema with references instead of the objects inside of it. States the type of a constant and of
+        an enumeration, and that an object without properties may have any."""
         found = dict(schema)
+        if "const" in schema or "enum" in schema:
+            found = {"type": KINDS[type(schema.get("const", schema.get("enum", [None])[0]))], **schema}
+        if schema.get("type") == "object" and "properties" not in schema:
+            found.setdefault("additionalProperties", True)
         if "properties" in schema:
             found["properties"] = {
                 key: self._named(one, name + pascal(singular(key) if one.get("type") == "array" else key))

@@ -2,6 +2,7 @@
 itself (`hot_routes`)."""
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import Request
@@ -79,9 +80,10 @@ EXAMPLES = {"queue": "orders", "partition": "customer-7", "group": "billing", "t
             "name": "order-17", "leaseId": MESSAGE["leaseId"]}
 WITH_IDS = ("/api/v1/messages/", "/api/v1/traces/")
 ADDRESS = {"partition": "$response.body#/0/partition_id", "transaction_id": "$response.body#/0/transaction_id"}
-DELIVERED = {"transactionId": "$response.body#/messages/0/transactionId",
-             "partitionId": "$response.body#/messages/0/partitionId", "leaseId": "$response.body#/leaseId",
-             "consumerGroup": "$response.body#/consumerGroup"}
+# Generators of clients accept a text only: JSON with expressions inside.
+DELIVERED = json.dumps({"transactionId": "{$response.body#/messages/0/transactionId}",
+                        "partitionId": "{$response.body#/messages/0/partitionId}",
+                        "leaseId": "{$response.body#/leaseId}", "consumerGroup": "{$response.body#/consumerGroup}"})
 
 
 def link(method: str, path: str, **more: Any) -> dict[str, Any]:
