@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh peers`: what `make bench-peers` compares
+# the tests and the benchmark need besides; `system.sh generated`: what openapi-generator needs; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh peers`: what `make bench-peers` compares
 # with, none of it started; `system.sh patroni`: etcd and HAProxy, not started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
@@ -38,6 +38,8 @@ elif test "${1:-}" = dashboard; then
 elif test "${1:-}" = packages; then
     have debootstrap || need debootstrap
     have systemd-nspawn || need systemd-container
+elif test "${1:-}" = generated; then
+    have java || need openjdk-17-jre-headless # openapi-generator
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables
