@@ -1,0 +1,95 @@
+"""The types of the Python client: mypy --strict finds nothing in its files, nor in the programs that use it, which see
+it as an installed package. Pyright finds nothing either, but needs 280 MB with its Node: too much for this test."""
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("docs/client.md",)
+
+
+@dataclass(frozen=True)
+class Checker:
+    """mypy for an environment. python: the interpreter of it; cache: what mypy remembers from one run to the next."""
+
+    python: Path
+    cache: Path
+
+    def told(self, folder: Path, *paths: str) -> list[str]:
+        """Returns the lines that mypy prints of files in a folder."""
+        words = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(self.cache),
+                 "--config-file", "", "--python-executable", str(self.python), *paths]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        return (done.stdout + done.stderr).splitlines()
+
+
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory: pytest.TempPathFactory) -> Checker:
+    """mypy for an environment in which queend is installed as a wheel installs it."""
+    folder = tmp_path_factory.mktemp("types")
+    venv.create(folder / "venv")
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "queend").symlink_to(ROOT / "queend")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return Checker(folder / "venv/bin/python", folder / "cache")
+
+
+def programs(page: str) -> dict[str, str]:
+    """Returns the programs of a page: those that begin with the name of a file, and the others as one."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+    named = {block.splitlines()[0].removeprefix("# "): block for block in blocks if block.startswith("# ")}
+    return {**named, "shown.py": "\n".join(block for block in blocks if not block.startswith("# "))}
+
+
+@pytest.mark.parametrize("package", ["queend/client", "queend/testing"])
+def test_the_types_of_a_package_are_true(mypy: Checker, package: str) -> None:
+    assert mypy.told(ROOT, package) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_programs_of_a_page_have_true_types(mypy: Checker, page: str, tmp_path: Path) -> None:
+    found = programs(page)
+    assert len(found) > 3
+    for name, text in found.items():
+        (tmp_path / name).write_text(text)
+    assert mypy.told(tmp_path, ".") == []
+
+
+WRONG = """
+from dataclasses import dataclass
+from queend.client import App, AsyncClient, Client, Context, Message, TypedMessage
+client = Client(token=7)
+client.push("orders", 7, partition=7)
+client.push("orders", 7).partition + 1
+for message in client.pop("orders", wait="20"):
+    message.lost
+@dataclass
+class Parcel:
+    weight: float
+app = App()
+@app.worker("parcels")
+def weigh(message: TypedMessage[Parcel], context: Context) -> None:
+    message.payload.height
+    context.push("scale", message.payload.weight, delay="1")
+@app.middleware
+def told(message: Message) -> None: ...
+async def main() -> None:
+    client = AsyncClient()
+    client.push("orders", 7).id
+    (await client.push("orders", 7)).id + 1
+"""
+
+
+def test_mistakes_of_a_program_are_found(mypy: Checker, tmp_path: Path) -> None:
+    """Each line that is wrong, and no other: what the package declares is not Any."""
+    (tmp_path / "wrong.py").write_text(WRONG)
+    told = mypy.told(tmp_path, "wrong.py")
+    assert sorted({int(line.split(":")[1]) for line in told}) == [4, 5, 6, 7, 8, 15, 16, 17, 21, 22], told
