@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True,
                               check=True).stdout.split())
 # Names of PostgreSQL, of a client, of a route; any file; a text that is sealed.
-FOREIGN = {"transaction_timeout", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql", "queend seal 1:"}
+FOREIGN = {"transaction_timeout", "on_commit", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql",
+           "queend seal 1:"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

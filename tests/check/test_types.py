@@ -63,6 +63,11 @@ def test_the_programs_of_a_page_have_true_types(mypy: Checker, page: str, tmp_pa
     assert mypy.told(tmp_path, ".") == []
 
 
+def test_an_example_has_true_types(mypy: Checker) -> None:
+    """That of Django is not asked: Django has no types."""
+    assert mypy.told(ROOT / "examples", "fastapi_orders.py") == []
+
+
 WRONG = """
 from dataclasses import dataclass
 from queend.client import App, AsyncClient, Client, Context, Message, TypedMessage

@@ -1,27 +1,29 @@
 """Pages for developers of applications: their commands and programs, run as they stand there."""
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import runpy
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from tempfile import TemporaryDirectory
 
 import httpx
 import psycopg
 import pytest
 from support.callers import Caller
-from support.daemon import PACKAGE
+from support.daemon import PACKAGE, ROOT
 from support.guides import blocks, environment, like, named, sessions, type_in
 from support.ports import free_port
 from support.tokens import SECRET, writer
 from support.wait import PATIENCE, until
 
+EXAMPLES = ROOT / "examples"
 LOOKS = re.compile(r"curl (localhost|127\.0\.0\.1)|queend dlq list")         # commands that change nothing
 
 
@@ -126,19 +128,70 @@ def ordered(daemon, order):
         return rows == [tuple(order.values())] and [job["data"] for job in jobs] == [order]
 
 
+def placed(port, path, body):
+    """Sends a request twice, as a caller without an answer does. Returns both answers."""
+    asked = [httpx.post(f"http://127.0.0.1:{port}{path}", json=body) for _ in range(2)]
+    return [(one.status_code, one.json()) for one in asked]
+
+
 def test_fastapi(shop, tmp_path):
-    app = runpy.run_path(tmp_path / "fastapi_app.py")["app"]
-    order = {"id": "o-1", "customer": "anna", "cents": 500}
-
-    async def ask():
-        async with (app.router.lifespan_context(app),
-                    httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as web):
-            asked = [("/orders", {"json": order}), ("/mails/m-1", {"params": {"to": "anna@example.org"}})]
-            return [await web.post(path, **more) for path, more in asked for _ in range(2)]
-
-    told = [(one.status_code, one.json()) for one in asyncio.run(ask())]
-    assert told == [(201, {"id": "o-1"})] * 2 + [(202, {"status": "queued"}), (202, {"status": "duplicate"})]
+    """Requests to a web server, and workers, each a process of its own."""
+    shutil.copy(EXAMPLES / "fastapi_orders.py", tmp_path)
+    port, order = free_port(), {"id": "o-1", "customer": "anna", "cents": 500}
+    with (program(shop, tmp_path, "-m", "uvicorn", "fastapi_orders:app", "--port", str(port)),
+          program(shop, tmp_path, "-m", "queend", "worker", "fastapi_orders:workers") as worker):
+        until(lambda: listens(port), "uvicorn listens")
+        assert placed(port, "/orders", order) == [(201, {"id": "o-1"})] * 2
+        assert placed(port, "/mails/m-1", {"to": "bert", "text": "hello"}) == [
+            (202, {"status": "queued"}), (202, {"status": "duplicate"})]
+        log = tmp_path / "fastapi_orders:workers.log"
+        until(lambda: {"anna: 500 cents", "bert: hello"} <= set(log.read_text().splitlines()), "both mails are sent")
+    assert worker.returncode == 0 and log.read_text().count("anna: 500 cents") == 1
     assert ordered(shop, order)
+    with psycopg.connect(shop.conninfo) as database:
+        assert database.execute("SELECT * FROM invoices").fetchall() == [("o-1", 500)]
+
+
+def test_django(shop, tmp_path):
+    """Pushes after commits, one of them while the daemon is away."""
+    pytest.importorskip("django", reason="make venv")
+    folder = tmp_path / "project"
+    shutil.copytree(EXAMPLES / "django_orders", folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def manage(*words):
+        return subprocess.run([sys.executable, "manage.py", *words], cwd=folder, env=environment(shop, folder),
+                              check=True, capture_output=True, text=True)
+
+    def invoiced():
+        with closing(sqlite3.connect(folder / "shop.db")) as database:
+            return database.execute("SELECT id, invoiced FROM shop_order ORDER BY id").fetchall()
+
+    def server(port, **settings):
+        return program(shop, folder, "manage.py", "runserver", "--noreload", str(port), **settings)
+
+    manage("migrate", "--run-syncdb")
+    ports = free_port(), free_port()
+    with (server(ports[0]), server(ports[1], QUEEND_URL=f"http://127.0.0.1:{free_port()}"),
+          program(shop, folder, "manage.py", "work") as worker):
+        until(lambda: all(map(listens, ports)), "both servers listen")
+        assert placed(ports[0], "/orders", {"id": "o-1", "customer": "anna", "cents": 5}) == [(201, {"id": "o-1"})] * 2
+        assert placed(ports[1], "/orders", {"id": "o-2", "customer": "bert", "cents": 7}) == [(201, {"id": "o-2"})] * 2
+        until(lambda: invoiced() == [("o-1", 1), ("o-2", 0)], "the first order is invoiced")
+        for _ in range(2):
+            manage("push_again")
+        until(lambda: invoiced() == [("o-1", 1), ("o-2", 1)], "the second order is invoiced")
+    assert worker.returncode == 0
+    with shop.client() as client:
+        jobs = client.pop("orders", consumerGroup="look", autoAck=True, batch=10, partitions=10)
+    assert sorted(job["transactionId"] for job in jobs) == ["order-o-1", "order-o-2"]
+
+
+def test_the_page_shows_the_examples():
+    """Code of the page without the name of a file is a part of an example, word for word."""
+    texts = [file.read_text() for file in EXAMPLES.rglob("*.py")]
+    shown = set(blocks("frameworks.md", "python")) - set(named("frameworks.md").values())
+    assert len(shown) == 4
+    assert [one for one in shown if not any(one in text for text in texts)] == []
 
 
 def test_flask(shop, tmp_path):
