@@ -25,7 +25,6 @@ def refused(client: Client, method: str, target: str, body: Any = None) -> str:
     ("btach=5", "btach is no parameter; batch is one"), ("Batch=5", "Batch is no parameter; batch is one"),
     ("batchh=5", "batch is one"), ("atch=5", "batch is one"),
     ("consumergroup=g", "consumerGroup is one"), ("autoack=true", "autoAck is one"), ("waiT=true", "wait is one"),
-    ("partition=a", "partitions is one"),
     ("partitions=1001", "partitions must be a whole number from 1 to 1000"), ("partitions=0", "partitions must"),
     ("batch=10001", "batch must be a whole number from 1 to 10000"),
     ("timeout=115001", "timeout must be a whole number from 0 to 115000"),
@@ -40,6 +39,12 @@ def test_of_a_pop(client: Client, queue: str, query: str, words: str) -> None:
     client.push("slips", 1)
     for path in ("/api/v1/pop/queue/slips", "/api/v1/pop/queue/slips/partition/Default", "/api/v1/pop"):
         assert words in refused(client, "GET", f"{path}?{'namespace=n&' if path.endswith('pop') else ''}{query}")
+
+
+def test_a_partition_in_the_query_of_a_pop_that_has_its_queue_elsewhere(client: Client, queue: str) -> None:
+    for path in (f"queue/{queue}", f"queue/{queue}/partition/p"):
+        assert "partitions is one" in refused(client, "GET", f"/api/v1/pop/{path}?partition=a")
+    assert "queue is required with partition" in refused(client, "GET", "/api/v1/pop?namespace=n&partition=a")
 
 
 def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
