@@ -120,7 +120,7 @@ def test_a_queue_in_the_query():
             == probe_pop(b"/api/v1/pop/queue/q/partition/a%2Fb", b"partitions=7"))
     assert probe_pop(ANY, b"queue=&partition=&task=t")["queue"] == ""
     assert refused(ANY, b"partition=p&task=t") == "queue is required with partition"
-    assert refused(ANY, b"queue=q&task=t") == "queue stands instead of namespace and task"
+    assert refused(ANY, b"queue=q&task=t") == "queue cannot be combined with namespace or task"
     assert refused(ANY, b"queue=%ff") == "queue must be valid text of at most 255 bytes"
     assert refused(ANY, b"queue=q&partition=" + b"x" * 256) == "partition must be valid text of at most 255 bytes"
 

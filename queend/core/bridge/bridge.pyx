@@ -32,7 +32,7 @@ cdef struct BridgeAnswer:
     int status                # or BRIDGE_PASSED
     size_t headers
     size_t body
-    char* block               # a large body, behind REPLY_ROOM bytes; NULL: it follows the headers
+    char* block               # REPLY_ROOM free bytes and a large body; NULL: the body is small and follows the headers
     # the bytes of the headers follow
 
 cdef Bridge bridge

@@ -296,7 +296,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         conn_read_piece(c)
 
 cdef inline void conn_read_piece(Conn* c) noexcept nogil:
-    # Ends a read that ended within a request.
+    # Counts a read that left the request incomplete.
     c.worker.turn_pieces += 1
     if worker_yields(c.worker):
         conn_yield(c)

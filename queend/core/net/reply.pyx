@@ -188,8 +188,8 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
     reply_end(r)
 
 cdef void reply_large(Request* r, int status, Slice headers, char* block, size_t n) noexcept nogil:
-    # Answers like reply_raw, without a copy of the body. block: REPLY_ROOM bytes for the head, then the n bytes of the
-    # body; it becomes the request's.
+    # Answers like reply_raw, but does not copy the body. block: room for the head (REPLY_ROOM bytes), then the n bytes
+    # of the body. The request takes over this memory.
     cdef Buf* b
     if r.feed != NULL or status >= 400:
         reply_raw(r, status, headers, slice_of(block + REPLY_ROOM, n))

@@ -101,7 +101,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
 # Requests are taken for TURN_US a turn, by the time of the last request taken: no clock is read. Then each connection
 # that has more waits for later turns, in order: a client waits for one request of each other client, not for all. Large
 # input (long bodies, bytes swallowed of refused clients) comes in slices of INPUT_SIZE, together TURN_BYTES a turn.
-# Requests that come in pieces may make TURN_PIECES reads a turn that end within one; then they wait, in order as well.
+# After TURN_PIECES reads of a turn that left a request incomplete, other incomplete requests wait, in order as well.
 
 cdef enum:
     TURN_US = 5000

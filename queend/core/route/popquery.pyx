@@ -56,7 +56,7 @@ popquery_param(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH,
 popquery_param(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
 popquery_param(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
 popquery_param(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # ignored beside a path
+popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # unused if the path has a queue
 popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
 popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
@@ -130,7 +130,7 @@ cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e)
     return True
 
 cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nogil:
-    # Reads where a pop takes from whose path names nothing: queues of a namespace or task, or one queue.
+    # Reads the source of a pop whose path names no queue: the queues of a namespace or task, or one queue.
     if not (popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
             and popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)
             and popquery_name(&pop_params[ASKED_QUEUE], &v[ASKED_QUEUE], e)
@@ -145,7 +145,7 @@ cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nog
     if q.queue.n == 0 and q.ns.n == 0 and q.task.n == 0:
         return refuse(e, b"namespace or task is required")
     if q.queue.n and (q.ns.n or q.task.n):
-        return refuse(e, b"queue stands instead of namespace and task")
+        return refuse(e, b"queue cannot be combined with namespace or task")
     if q.queue.n:
         q.route = ROUTE_POP_PARTITION if q.partition.n else ROUTE_POP_QUEUE
     return True

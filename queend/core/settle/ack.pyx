@@ -105,7 +105,7 @@ cdef inline bint ack_same_partition(const AckItem* it, const AckItem* before) no
 
 cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
     # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. The
-    # partition stays NULL if the message does not exist, and the group if the group does not. Requires catalog.lock.
+    # partition stays NULL if there is no such message, the group if there is no such group. Requires catalog.lock.
     cdef int32_t id = 0
     if it.partition_id == ACK_PARTITION_UNREAD:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:

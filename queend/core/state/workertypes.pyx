@@ -119,7 +119,7 @@ cdef struct Worker:
     int64_t turn_us           # moment of this turn's first request, 0: none yet
     int64_t taken_us          # moment of this turn's last request
     uint64_t turn_from        # counters.bytes_in when the turn began
-    int turn_pieces           # reads of this turn that ended within a request
+    int turn_pieces           # reads of this turn that left a request incomplete
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
