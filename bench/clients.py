@@ -4,7 +4,8 @@
 
 Each client is a process of its own, one after another, against one daemon. PYTHON is an interpreter that has queen-mq
 (`make test-sdk` makes one). `once` pushes one message after another, `side` pushes from 16 tasks at once, `many` pushes
-100 per request, `cycle` pops 100 and acknowledges them. One JSON line per scenario and client: messages per second, and
+100 per request, `cycle` pops 100 and acknowledges them, `work` has an empty coroutine handle messages of 16 partitions,
+each of which is acknowledged by itself. One JSON line per scenario and client: messages per second, and
 CPU of the client's process per message in µs, medians of the rounds."""
 
 import argparse
@@ -14,11 +15,12 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
-SCENARIOS = ("once", "side", "many", "cycle")
+SCENARIOS = ("once", "side", "many", "cycle", "work")
 TASKS, BATCH = 16, 100
 DATA = {"order": 7, "customer": "customer-7", "text": "x" * 200}
 
@@ -44,6 +46,27 @@ class Plain:
         assert all(one["success"] for one in answer.raise_for_status().json())
         return len(messages)
 
+    async def spread(self, queue: str, count: int) -> None:
+        for begin in range(0, count, BATCH):
+            items = [{"queue": queue, "partition": str(n % TASKS), "payload": DATA}
+                     for n in range(begin, begin + BATCH)]
+            (await self.http.post("/api/v1/push", json={"items": items})).raise_for_status()
+
+    async def work(self, queue: str, count: int) -> None:
+        async def handle(messages: list) -> int:
+            for one in messages:
+                ack = {name: one[name] for name in ("transactionId", "partitionId", "leaseId")}
+                answer = await self.http.post("/api/v1/ack", json={**ack, "status": "completed"})
+                assert answer.raise_for_status().json()[0]["success"]
+            return len(messages)
+
+        while count > 0:
+            answer = await self.http.get(f"/api/v1/pop/queue/{queue}", params={"batch": TASKS, "partitions": TASKS})
+            parts: dict[str, list] = {}
+            for one in answer.raise_for_status().json()["messages"]:
+                parts.setdefault(one["partitionId"], []).append(one)
+            count -= sum(await asyncio.gather(*map(handle, parts.values())))
+
 
 class Own:
     """queend.client for asyncio."""
@@ -63,6 +86,21 @@ class Own:
         messages = await self.client.pop(queue, batch=BATCH)
         await self.client.ack(messages)
         return len(messages)
+
+    async def work(self, queue: str, count: int) -> None:
+        from queend.client import App
+        app = App(self.client.server)
+
+        @app.worker(queue, concurrency=TASKS)
+        async def handle(message) -> None:
+            nonlocal count
+            count -= 1
+            if not count:
+                done.set()
+
+        done = threading.Event()
+        threading.Thread(target=app.run, kwargs={"signals": False}, daemon=True).start()
+        await asyncio.to_thread(done.wait)
 
 
 class Waiting(Own):
@@ -100,11 +138,23 @@ class Published:
         await self.client.ack(messages, True)
         return len(messages)
 
+    async def work(self, queue: str, count: int) -> None:
+        async def handle(message) -> None:
+            nonlocal count
+            count -= 1
+            if not count:
+                done.set()
 
+        done = asyncio.Event()
+        await self.client.queue(queue).concurrency(TASKS).batch(10).timeout_millis(1000).each().consume(
+            handle, signal=done)
+
+
+# `work` of queend-sync is that of queend.
 CLIENTS = {"httpx": Plain, "queend": Own, "queend-sync": Waiting, "queen-mq": Published}
 
 
-async def measured(name: str, url: str, queue: str, messages: int) -> dict:
+async def measured(name: str, url: str, queue: str, messages: int, scenarios: list[str]) -> dict:
     """Returns (messages, seconds, CPU seconds) of each scenario."""
     client, found = CLIENTS[name](url), {}
 
@@ -129,10 +179,14 @@ async def measured(name: str, url: str, queue: str, messages: int) -> dict:
             for _ in range(messages // BATCH):
                 await client.push(queue, BATCH)
             return messages // BATCH * BATCH
-        return await cycles()
+        if scenario == "cycle":
+            return await cycles()
+        await client.work(f"{queue}-work", messages // 5)
+        return messages // 5
 
     await client.push(queue, BATCH)
-    for scenario in SCENARIOS:
+    await Plain(url).spread(f"{queue}-work", messages // 5)
+    for scenario in scenarios:
         begin, cpu = time.monotonic(), time.process_time()
         count = await run(scenario)
         found[scenario] = (count, time.monotonic() - begin, time.process_time() - cpu)
@@ -144,20 +198,24 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--published", metavar="PYTHON", default=".venv-sdk-2/bin/python")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="these scenarios alone")
+    parser.add_argument("--name", action="append", choices=list(CLIENTS), help="these clients alone")
     parser.add_argument("--client", nargs=3, metavar=("NAME", "URL", "QUEUE"), help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.client:
         name, url, queue = words.client
-        print(json.dumps(asyncio.run(measured(name, url, queue, words.messages))), flush=True)
+        found = asyncio.run(measured(name, url, queue, words.messages, words.scenario or SCENARIOS))
+        print(json.dumps(found), flush=True)
         os._exit(0)     # queen-mq waits for its own shutdown
     from lab import Lab
     rounds: dict[tuple[str, str], list] = {}
     with Lab.opened(None) as lab:
         url = f"http://{lab.server.host}:{lab.server.port}"
         for number in range(words.rounds):
-            for name in CLIENTS:
+            for name in words.name or CLIENTS:
                 python = words.published if name == "queen-mq" else sys.executable
-                done = subprocess.run([python, str(HERE), "--messages", str(words.messages), "--client", name, url,
+                done = subprocess.run([python, str(HERE), "--messages", str(words.messages), *[
+                    word for one in words.scenario or () for word in ("--scenario", one)], "--client", name, url,
                                        f"{name}-{number}"], check=True, stdout=subprocess.PIPE, text=True)
                 for scenario, spent in json.loads(done.stdout.splitlines()[-1]).items():
                     rounds.setdefault((scenario, name), []).append(spent)
