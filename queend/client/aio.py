@@ -17,6 +17,7 @@ from .attempts import Backoff
 from .call import Call, Reply, Steps, encoded
 from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
+from .pool import async_http
 from .pop import Start, pop
 from .settle import Messages, Settled, Verdict, verdicts
 from .stream import SILENT, AsyncStream, opening
@@ -38,7 +39,7 @@ class AsyncClient:
         self.settings = Settings(url, deadline, timeout, connections, backoff, tls)
         self._servers = Servers(self.settings.urls)
         self._token = token
-        self._http = httpx.AsyncClient(verify=tls, limits=self.settings.limits)
+        self._http = async_http(self.settings)
 
     @property
     def server(self) -> str:

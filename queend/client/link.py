@@ -4,6 +4,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Union
 from urllib.parse import urlsplit
 
@@ -67,7 +68,7 @@ class Settings:
         if call.body is not None:
             headers["content-type"] = "application/json"
         limit = httpx.Timeout(seconds, read=seconds if quiet is None else quiet)
-        return http.build_request(call.method, url.rstrip("/") + call.path, params=call.parameters,
+        return http.build_request(call.method, located(url.rstrip("/") + call.path), params=call.parameters or None,
                                   content=call.body, headers=headers, timeout=limit)
 
 
@@ -82,6 +83,12 @@ class Servers:
         """Has the next server asked from now on, unless that was done already. status: of the answer, None for none."""
         if self.url == url and status != LIMITED:
             self.url = self._urls[(self._urls.index(url) + 1) % len(self._urls)]
+
+
+@lru_cache(maxsize=256)
+def located(url: str) -> httpx.URL:
+    """Returns a URL in parts. httpx takes longer to find them than this package takes for the rest of a request."""
+    return httpx.URL(url)
 
 
 def reply(answer: httpx.Response, may_be_done: bool) -> Reply:
