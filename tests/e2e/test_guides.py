@@ -186,6 +186,37 @@ def test_django(shop, tmp_path):
     assert sorted(job["transactionId"] for job in jobs) == ["order-o-1", "order-o-2"]
 
 
+IN_DJANGO = """
+import json, os
+import django
+from django.conf import settings
+from psycopg.conninfo import conninfo_to_dict
+words = conninfo_to_dict(os.environ["SHOP_DSN"])
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": words.pop("dbname"),
+    "USER": words.pop("user", ""), "PASSWORD": words.pop("password", ""), "HOST": words.pop("host", ""),
+    "PORT": words.pop("port", ""), "OPTIONS": words}})
+django.setup()
+from django.db import connection, transaction
+for number in (1, 2):
+    queue, partition, payload = "orders", "anna", {"id": f"o-{number}", "customer": "anna", "cents": 5}
+    job_id = f"order-{number}"
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO orders VALUES (%s, %s, %s)", list(payload.values()))
+            PUSH
+        transaction.set_rollback(number == 1)
+"""
+
+
+def test_django_in_the_database_of_the_daemon(shop, tmp_path):
+    """One transaction is rolled back, the next one commits."""
+    pytest.importorskip("django", reason="make venv")
+    (push,) = re.findall(r"`(cursor\.execute\(.*?\))`", (ROOT / "docs/frameworks.md").read_text())
+    subprocess.run([sys.executable, "-c", IN_DJANGO.replace("PUSH", push)], cwd=tmp_path, check=True,
+                   env=environment(shop, tmp_path, SHOP_DSN=shop.conninfo))
+    assert ordered(shop, {"id": "o-2", "customer": "anna", "cents": 5})
+
+
 def test_the_page_shows_the_examples():
     """Code of the page without the name of a file is a part of an example, word for word."""
     texts = [file.read_text() for file in EXAMPLES.rglob("*.py")]
