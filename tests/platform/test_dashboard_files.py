@@ -109,6 +109,10 @@ def test_queues_are_searched_and_sorted(client: Client, queue: str) -> None:
     assert names(f"search={queue}-&sort=pending") == [f"{queue}-beta_", f"{queue}-Alpha%"]
     assert names(f"search={queue}-b%25") == []
     assert client.get("/api/v1/resources/queues?sort=colour").status == 400
+    assert names(f"search={queue}-&paused=true") == []
+    client.post(f"/api/v1/queues/{queue}-beta_/pause", {})
+    assert names(f"search={queue}-&paused=true") == names("paused=true") == [f"{queue}-beta_"]
+    assert names(f"search={queue}-&sort=name&paused=false") == [f"{queue}-Alpha%", f"{queue}-beta_"]
 
 
 def test_partitions_are_paged_by_name(client: Client, queue: str) -> None:

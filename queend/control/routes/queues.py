@@ -17,7 +17,7 @@ from ..http.moments import ts3
 from ..http.paged import Page
 from ..http.query import Query
 from ..http.route import Paged, Routes
-from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, titled, whole
+from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter, titled, whole
 from ..http.schemas import DONE, HEAD, MESSAGES, PARTITION, SIX_COUNTS
 from ..options import BY_NAME, shown
 from .groups import tell
@@ -35,9 +35,11 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
 LIST = f"""{ROW}
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
-# Over all queues: each is read.
+# Over all queues, or over all paused ones: each is read.
+EVERY = "queend.queues q"
+PAUSED = "queend.paused x JOIN queend.queues q ON q.id = x.queue_id AND x.group_id = 0"
 SEARCH = ROW + """
- FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ FROM {} LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
 SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}
 
@@ -80,18 +82,20 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 @router.declare("GET /api/v1/resources/queues", READ,
                 whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES,
                                    deadLetters=INTEGER))),
+                [parameter("paused", FLAG, "true: only paused queues")],
                 page=Paged(search="the name", sorts=tuple(SORTS)))
 async def queue_list(request: Request) -> Json:
-    """Lists queues, newest first; with `sort=pending` those with the largest backlog first. The header `Link` names the
-    next page, if there is one."""
+    """Lists queues, newest first; with `sort=pending` those with the largest backlog first; with `paused=true` only
+    paused queues. The header `Link` names the next page, if there is one."""
     page = Page(request)
+    paused = page.flag("paused", False)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    if page.search is None and page.sort == "newest":
+    if page.search is None and page.sort == "newest" and not paused:
         found, headers = page.of(await rows(request, LIST, *page.asked))
     else:
-        found, headers = page.of(await rows(request, SEARCH.format(SORTS[page.sort]), page.search, page.search,
-                                            *page.asked, prepare=False))
+        found, headers = page.of(await rows(request, SEARCH.format(PAUSED if paused else EVERY, SORTS[page.sort]),
+                                            page.search, page.search, *page.asked, prepare=False))
     return Json({"queues": [{**queue_line(row, seed), "deadLetters": row.dead} for row in found]}, headers=headers)
 
 
