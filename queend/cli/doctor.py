@@ -25,6 +25,8 @@ def doctor(server: Server, output: Output = Format.table) -> None:
             say(f"{one['level']}: {one['title']}", fg=COLOURS.get(one["level"]), bold=True)
             for text in (one["evidence"], one["advice"]):
                 say(*textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    "))
+            if "run" in one:
+                say(f"    $ {one['run']}" if one["run"].startswith("queend ") else f"    =# {one['run']}")
         if not findings:
             say(f"no problems found; checked {', '.join(answer['checks'])}")
     if answer["status"] == "critical":

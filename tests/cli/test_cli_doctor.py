@@ -27,6 +27,7 @@ def waiting(cli):
 def test_nothing_is_wrong_with_a_new_one_but_the_cluster_of_tests(cli):
     done = cli("doctor")
     assert done.status == 1 and "fsync is not on" in done.out, done
+    assert "=# ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()" in done.out
     assert {one["evidence"] for check in CHECKS for one in found(cli, check)} == {"fsync is not on"}
     assert not [one for check in CHECKS for one in found(cli, check) if one["title"].startswith("the check ")]
 
@@ -40,6 +41,8 @@ def test_who_waits_for_a_lock(cli, daemon):
         waiter.pgconn.send_query(b"BEGIN; LOCK TABLE public.held")
         (one,) = until(lambda: found(cli, "locks"), "the wait is long enough to be told")
         assert str(holder.info.backend_pid) in one["evidence"] and one["level"] == "warning"
+        with psycopg.connect(daemon.conninfo) as other:
+            assert other.execute(one["run"]).fetchone()[0] == holder.info.backend_pid
         holder.rollback()
     waiter.close()
     assert not found(cli, "locks")

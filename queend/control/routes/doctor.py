@@ -4,6 +4,7 @@ A check is a function that yields findings. Each queries the database once, for 
 that fails is a finding itself, and the others go on."""
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +31,9 @@ from .standbys import standbys
 router = Routes("system")
 LEVELS = ("ok", "notice", "warning", "critical")
 Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
-Finding = tuple[str, str, str, str]      # level, title, observation, remedy
+Finding = tuple[str, ...]      # values of MEMBERS; `run` may be absent
+MEMBERS = ("level", "title", "evidence", "advice", "run")
+RELOAD = "SELECT pg_reload_conf()"
 FORGOTTEN_S, SKEW_S = 3600, 1.0
 MOST = 20      # findings of one check
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
@@ -43,12 +46,12 @@ TITLES = {"away": "the database is not reachable", "silent": "the database does 
 HORIZON = """
 SELECT 'session ' || a.pid || coalesce(' of ' || nullif(a.application_name, ''), '') || ', '
        || coalesce(a.state, 'unknown') AS who, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
-       age(a.backend_xmin)::bigint AS xids
+       age(a.backend_xmin)::bigint AS xids, 'SELECT pg_terminate_backend(' || a.pid || ')' AS run
   FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
    AND a.backend_type <> 'autovacuum worker' AND clock_timestamp() - a.xact_start > make_interval(secs => 300)
 UNION ALL
 SELECT 'prepared transaction ' || p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::float8,
-       age(p.transaction)::bigint
+       age(p.transaction)::bigint, 'ROLLBACK PREPARED ' || quote_literal(p.gid)
   FROM pg_prepared_xacts p WHERE clock_timestamp() - p.prepared > make_interval(secs => 300)
  ORDER BY 2 DESC LIMIT 20"""
 SLOTS = """
@@ -99,7 +102,7 @@ async def horizon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                f"{row['who']} keeps PostgreSQL from removing dead rows",
                f"open for {span(row['seconds'])}, {row['xids'] or 0} transactions old",
                "End it (pg_terminate_backend, ROLLBACK PREPARED). Set idle_in_transaction_session_timeout to end "
-               "forgotten transactions")
+               "forgotten transactions", row["run"])
 
 
 async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -109,7 +112,8 @@ async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             yield ("critical" if lost or row["kept"] > 16 << 30 else "warning",
                    f"the replication slot {row['name']} {'has lost its WAL' if lost else 'has no reader'}",
                    f"{size(row['kept'])} of WAL retained{', dead rows too' if row['holds'] else ''}",
-                   "Start its reader, or drop it: SELECT pg_drop_replication_slot(…)")
+                   "Start its reader, or drop it: SELECT pg_drop_replication_slot(…)",
+                   f"SELECT pg_drop_replication_slot('{row['name']}')")
 
 
 async def tables(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -118,7 +122,7 @@ async def tables(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             yield ("warning", f"the table {row['name']} has many dead rows",
                    f"{row['dead']} dead and {row['live']} live rows, {size(row['bytes'])}, vacuumed {row['vacuumed']}",
                    "Look for old transactions and replication slots that hold the xmin horizon, and for cancelled "
-                   "vacuums in the log of PostgreSQL")
+                   "vacuums in the log of PostgreSQL", f"VACUUM (VERBOSE, ANALYZE) queend.{row['name']}")
         if row["updates"] > 100_000 and row["hot"] < 0.8 * row["updates"] and row["name"] == "cursors":
             yield ("notice", f"updates of the table {row['name']} write its indexes",
                    f"{100 * row['hot'] // row['updates']} % of {row['updates']} were HOT",
@@ -132,7 +136,7 @@ async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     middle = (before + time.time()) / 2
     if not row["autovacuum"]:
         yield ("critical", "autovacuum is off", "autovacuum = off", "Turn it on: without it the tables grow "
-               "without limit")
+               "without limit", f"ALTER SYSTEM SET autovacuum = on; {RELOAD}")
     if row["used"] > 0.8 * row["most"]:
         yield ("critical" if row["used"] >= row["most"] - 3 else "warning", "connections are running out",
                f"{row['used']} of {row['most']} in use", "Raise max_connections, or lower QUEEND_SLOTS and NUM_WORKERS")
@@ -142,7 +146,8 @@ async def server(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     if row["age"] > 1_000_000_000:
         yield ("critical", "transaction ids are running out", f"the oldest is {row['age']} transactions old; the limit "
                "is 2 000 000 000",
-               "Run VACUUM FREEZE, and look for old transactions and replication slots that hold the xmin horizon")
+               "Run VACUUM FREEZE, and look for old transactions and replication slots that hold the xmin horizon",
+               "VACUUM (FREEZE)")
     (count,) = await ask(CHECKPOINTS if row["major"] >= 17 else CHECKPOINTS_OLD)
     if count["requested"] > 20 and count["requested"] > count["timed"]:
         yield ("notice", "checkpoints are requested too often",
@@ -161,7 +166,9 @@ async def numbers(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(LOCKED):
         yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
-               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic")
+               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic",
+               "SELECT pid, usename, application_name, state, query FROM pg_stat_activity "
+               f"WHERE pid = ANY ('{row['by']}')")
 
 
 async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -174,7 +181,8 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
         yield ("critical", "a crash may lose messages that were answered as queued",
-               f"{name} is {'not on' if name == risk else 'local'}", f"Set {name} to on")
+               f"{name} is {'not on' if name == risk else 'local'}", f"Set {name} to on",
+               f"ALTER SYSTEM SET {name} = on; {RELOAD}")
     buffer = control.core.buffer() or NONE
     if buffer["pending"]:
         age = time.time() - buffer["oldest"]
@@ -187,7 +195,7 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     if control.folder.foreign:
         yield ("warning", "the failover buffer holds messages for other databases",
                ", ".join(map(str, control.folder.foreign[:MOST])), "Run queend failover adopt to store them in this "
-                                                                   "database")
+                                                                   "database", "queend failover adopt")
 
 
 async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -220,7 +228,8 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "has never consumed a "
                   "message"),
                f"Start its consumers, or delete the group: queend group delete {row['name']} --queue {row['queue']}. "
-               "The group prevents the removal of messages that the other groups have completed")
+               "The group prevents the removal of messages that the other groups have completed",
+               shlex.join(["queend", "group", "delete", row["name"], "--queue", row["queue"]]))
 
 
 async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -242,8 +251,8 @@ CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server
           "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
           "unread": unread, "services": services, "surroundings": surroundings}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
-              findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
-                                   advice=TEXT)))
+              findings=array(whole("run", check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
+                                   advice=TEXT, run=TEXT)))
 
 
 async def examined(control: Any) -> list[dict[str, str]]:
@@ -256,8 +265,8 @@ async def examined(control: Any) -> list[dict[str, str]]:
 
     for name, check in CHECKS.items():
         try:
-            async for level, title, evidence, advice in check(control, ask):
-                findings.append({"check": name, "level": level, "title": title, "evidence": evidence, "advice": advice})
+            async for found in check(control, ask):
+                findings.append({"check": name, **dict(zip(MEMBERS, found, strict=False))})
         except (psycopg.Error, OSError) as error:
             findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
                              "evidence": told(error)[:200], "advice": "See /health"})
@@ -266,8 +275,8 @@ async def examined(control: Any) -> list[dict[str, str]]:
 
 @router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
 async def doctor(request: Request) -> Json:
-    """Returns problems of the server and its database, most severe first, each with evidence and advice. `checks` lists
-    the checks that ran."""
+    """Returns problems of the server and its database, most severe first, each with evidence and advice. `run`, if
+    present, is a command for psql or a shell that shows or remedies the cause. `checks` lists the checks that ran."""
     findings = await examined(request.app.state.control)
     return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(now_us()),
                  "checks": list(CHECKS), "findings": findings})

@@ -45,10 +45,10 @@ SETTINGS = "; ".join(f"SET LOCAL {name} = {value}" for name, value in (
     word.split("=") for word in HOT_PLANS.replace("-c ", "").split()))
 
 
-async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
+async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     for row in await ask(INVALID):
         yield ("critical", f"the index {row['name']} is not used", f"it is invalid; its table is {row['of']}",
-               f"REINDEX INDEX queend.{row['name']}")
+               f"REINDEX INDEX queend.{row['name']}", f"REINDEX INDEX queend.{row['name']}")
     async with control.pool.connection() as connection, connection.transaction(force_rollback=True):
         await connection.execute(SETTINGS)
         for what, types, query, values, index, table in LOOKUPS:
@@ -62,7 +62,7 @@ async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, st
                     yield ("warning", f"PostgreSQL does not use the expected index to find {what}",
                            f"{node['Node Type']} on {table}{by} instead of {index}",
                            f"Run ANALYZE queend.{table}; if that does not help, REINDEX INDEX queend.{index}. Every "
-                           "push and pop runs this query")
+                           "push and pop runs this query", f"ANALYZE queend.{table}")
 
 
 def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -73,7 +73,7 @@ def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from scans(inner)
 
 
-async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
+async def lanes(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     """Looks several times within a fifth of a second: a lane with waiting sessions in most looks is crowded. A lane
     whose holder waits for a synchronous standby does not count: the check standbys reports that."""
     seen: dict[int, int] = {}

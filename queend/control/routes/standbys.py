@@ -23,7 +23,7 @@ SELECT coalesce(nullif(r.application_name, ''), 'of session ' || r.pid) AS name,
   FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' ORDER BY r.pid LIMIT 20"""
 
 
-async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, str, str, str]]:
+async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     (setting,) = await ask(SETTING)
     if setting["standby"]:
         yield ("critical", "this server is a standby", "pg_is_in_recovery() is true",
