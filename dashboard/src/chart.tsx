@@ -1,7 +1,9 @@
-// A live chart: a bounded ring of points, drawn on a canvas; its last values stand below as text for those who do not see it.
+// A chart: a bounded ring of points, drawn on a canvas. The values of the moment under the pointer, or of the last one,
+// stand above as text; the arrow keys move that moment.
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
+import "./chart.css";
 import { theme } from "./session";
 
 /** How many points a chart keeps. */
@@ -10,7 +12,7 @@ export const POINTS = 300;
 export class Ring {
   readonly data: (number | null)[][];
 
-  constructor(readonly series: number) {
+  constructor(readonly series: number, readonly most: number = POINTS) {
     this.data = Array.from({ length: series + 1 }, () => []);
   }
 
@@ -19,8 +21,21 @@ export class Ring {
       const line = this.data[i];
       if (!line) return;
       line.push(value);
-      if (line.length > POINTS) line.shift();
+      if (line.length > this.most) line.shift();
     });
+  }
+
+  /** Puts older points, in order of time, before those of the ring. */
+  prepend(points: [number, (number | null)[]][]): void {
+    const first = this.data[0]?.[0] ?? Infinity;
+    const older = points.filter(([at]) => at < first);
+    this.data.forEach((line, i) => line.unshift(...older.map(([at, values]) => i ? values[i - 1] ?? null : at)));
+  }
+
+  /** Drops the points before a moment. */
+  trim(before: number): void {
+    const gone = this.data[0]?.findIndex((at) => at !== null && at >= before) ?? 0;
+    if (gone > 0) for (const line of this.data) line.splice(0, gone);
   }
 
   clear(): void {
@@ -36,10 +51,27 @@ export function span(moments: (number | null)[]): [number, number] {
   return [Math.min(moments[0] ?? end, end - 60), end];
 }
 
+export function clock(at: number): string {
+  return new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+}
+
 export function Chart({ title, ring, lines, write, turn }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  // The moment that the reader chose, by the pointer or by a key; null: the last one.
+  const [chosen, setChosen] = useState<number | null>(null);
+  const byKey = useRef(false);
   const look = theme.value;
+  const moments = ring.data[0] ?? [];
+  const found = chosen === null ? -1 : moments.indexOf(chosen);
+  const index = found < 0 ? moments.length - 1 : found;
+
+  const point = (wanted: number | null): void => {
+    setChosen(wanted);
+    const it = plot.current;
+    if (it) it.setCursor(wanted === null ? { left: -10, top: -10 } : { left: it.valToPos(wanted, "x"), top: 1 }, false);
+  };
+
   useEffect(() => {
     const host = box.current;
     if (!host) return undefined;
@@ -49,11 +81,18 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       const colour = (name: string): string => style.getPropertyValue(name).trim();
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
       plot.current = new uPlot({
-        width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false }, cursor: { show: false },
+        width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false },
+        cursor: { y: false, drag: { setScale: false, x: false, y: false }, points: { size: 7 } },
+        hooks: { setCursor: [(it) => {
+          if (byKey.current) return;
+          const at = it.cursor.idx;
+          setChosen(at === null || at === undefined || (it.cursor.left ?? -1) < 0 ? null : ring.data[0]?.[at] ?? null);
+        }] },
         scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((one) => new Date(one * 1000).toLocaleTimeString([], { hour12: false })) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
+        axes: [{ ...axis, space: 90, size: 30, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
         series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: () => ring.data[0]?.length === 1 }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);
+      plot.current.over.addEventListener("mousemove", () => { byKey.current = false; });
     };
     make();
     const sized = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, host.clientWidth), height: 180 }));
@@ -67,14 +106,32 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       plot.current = null;
     };
   }, [look]);
-  useEffect(() => plot.current?.setData(ring.data as uPlot.AlignedData), [turn]);
+  useEffect(() => {
+    plot.current?.setData(ring.data as uPlot.AlignedData);
+    if (byKey.current) point(found < 0 ? null : chosen);
+  }, [turn]);
+
+  const values = lines.map((_, i) => {
+    const value = ring.data[i + 1]?.[index];
+    return value === null || value === undefined ? "–" : write(value);
+  });
+  const at = moments[index];
+  const moment = at === null || at === undefined ? "" : clock(at);
+  const pressed = (event: KeyboardEvent): void => {
+    const steps: Record<string, number> = { ArrowLeft: index - 1, ArrowRight: index + 1, PageUp: index - 10, PageDown: index + 10, Home: 0, End: moments.length - 1 };
+    const wanted = steps[event.key];
+    if (wanted === undefined && event.key !== "Escape") return;
+    event.preventDefault();
+    byKey.current = wanted !== undefined;
+    point(wanted === undefined ? null : moments[Math.min(moments.length - 1, Math.max(0, wanted))] ?? null);
+  };
   return <figure class="chart">
-    <figcaption><h2>{title}</h2>
-      <ul>{lines.map((one, i) => {
-        const last = ring.data[i + 1]?.at(-1);
-        return <li key={one.label}><svg class={one.colour.slice(2)} width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" {...(one.dash ? { "stroke-dasharray": "4 3" } : {})} /></svg>{one.label} <b>{last === null || last === undefined ? "–" : write(last)}</b></li>;
-      })}</ul>
+    <figcaption><h2>{title} <span class="moment">{found < 0 ? "" : moment}</span></h2>
+      <ul>{lines.map((one, i) =>
+        <li key={one.label}><svg class={one.colour.slice(2)} width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" {...(one.dash ? { "stroke-dasharray": "4 3" } : {})} /></svg>{one.label} <b>{values[i]}</b></li>)}</ul>
     </figcaption>
-    <div ref={box} class="canvas" aria-hidden="true" />
+    <div ref={box} class="canvas" role="slider" tabIndex={0} aria-label={`${title}, by time`} aria-valuemin={0} aria-valuemax={Math.max(0, moments.length - 1)}
+      aria-valuenow={Math.max(0, index)} aria-valuetext={moment ? `${moment}: ${lines.map((one, i) => `${one.label} ${values[i]}`).join(", ")}` : "no points yet"}
+      onKeyDown={pressed} onBlur={() => { byKey.current = false; point(null); }} />
   </figure>;
 }

@@ -33,6 +33,7 @@ export function Problem({ error }: { error: unknown }): JSX.Element | null {
 export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T) => ComponentChildren }): JSX.Element {
   return <>
     <Problem error={of.error} />
+    {Boolean(of.error) && of.value !== undefined && <p class="note">The last answer is shown below. It may be old.</p>}
     {of.value !== undefined ? children(of.value) : of.error ? <button type="button" onClick={of.again}>Try again</button> : <p class="quiet" role="status">Loading…</p>}
   </>;
 }

@@ -361,7 +361,7 @@ def test_a_hidden_page_asks_nothing(busy: Daemon, visit: Callable[..., Seen]) ->
     page.wait_for_timeout(500)
     before = len(asked)
     page.wait_for_timeout(5000)
-    assert len(asked) == before and all(one.endswith(("/live", "/session")) for one in asked)
+    assert len(asked) == before
     page.evaluate("""() => { window.away = false; document.dispatchEvent(new Event("visibilitychange")); }""")
     until(lambda: page.wait_for_timeout(50) or len(asked) > before, "it polls again")
 

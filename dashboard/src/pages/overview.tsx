@@ -1,84 +1,107 @@
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
-import { get, type Answer } from "../api";
-import { Chart, Ring } from "../chart";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, getPage } from "../api";
+import { Chart, clock } from "../chart";
+import { DEAD_MIN, SILENT_S, troublesOf, verdict, type Seen, type Trouble } from "../health";
+import { past } from "../history";
+import "./overview.css";
 import { usePoll } from "../poll";
-import { count, milliseconds, seconds, short } from "../text";
+import { mayAdmin, session } from "../session";
+import { count, milliseconds, seconds, short, visible } from "../text";
 import { Facts, Heading, Shown, Tag } from "../ui";
+import { SHOWN_S, Watch } from "../watch";
+import { TopQueues } from "./top";
 
-type Live = Answer<"/api/v1/system/live", "get">;
 const EVERY_MS = 2000;
+const PROBLEMS_MS = 15_000;
+/** Seconds that a message waits until its group counts as behind. */
+const BEHIND_S = 300;
 
-/** The latency below which a part of what was counted between two looks stayed: within its bucket at a geometric middle, in ms. */
-export function quantile(now: number[], before: number[], part: number): number | null {
-  const between = now.map((value, i) => value - (before[i] ?? 0));
-  const all = between.reduce((sum, value) => sum + value, 0);
-  if (all <= 0) return null;
-  let seen = 0;
-  for (let i = 0; i < between.length; i += 1) {
-    const here = between[i] ?? 0;
-    if (here && seen + here >= part * all) return (i ? 2 ** (i - 1) * 2 ** ((part * all - seen) / here) : 1) / 1000;
-    seen += here;
-  }
-  return null;
+/** Seconds since the last answer; 0 up to SILENT_S. A hidden tab asks nothing: its time does not count. */
+function useSilence(it: Watch): number {
+  const [silence, setSilence] = useState(0);
+  useEffect(() => {
+    const look = (): void => {
+      const passed = (performance.now() - it.answered) / 1000;
+      setSilence(passed > SILENT_S && !document.hidden ? Math.round(passed) : 0);
+    };
+    const seen = (): void => { it.answered = performance.now(); };
+    const timer = window.setInterval(look, 1000);
+    document.addEventListener("visibilitychange", seen);
+    return () => { clearInterval(timer); document.removeEventListener("visibilitychange", seen); };
+  }, [it]);
+  return silence;
 }
 
-class Watch {
-  readonly rates = new Ring(3);
-  readonly latency = new Ring(3);
-  readonly backlog = new Ring(2);
-  turn = 0;
-  private last: Live | null = null;
+/** New dead letters, paused queues and groups that are behind. A token that is limited to queues may not ask for them. */
+function useSeen(): { seen: Omit<Seen, "buffered"> | undefined; error: unknown } {
+  const limited = Boolean(session.value?.queues);
+  const polled = usePoll(async (signal) => {
+    if (limited) return { dead: 0, paused: [], lagging: [] };
+    const [found, lagging, [list]] = await Promise.all([
+      get("/api/v1/analytics/worker-metrics", { signal }),
+      get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: BEHIND_S, limit: 100 }, signal }),
+      getPage("/api/v1/resources/queues", { query: { paused: true, limit: 10 }, signal })]);
+    const since = Date.parse(found.timeRange.to ?? "") - DEAD_MIN * 60_000;
+    const dead = found.timeSeries.reduce((sum, one) => sum + (Date.parse(one.timestamp) > since ? one.dlqCount : 0), 0);
+    return { dead, paused: list.queues, lagging };
+  }, `problems\n${limited}`, PROBLEMS_MS);
+  return { seen: polled.value, error: polled.error };
+}
 
-  take(now: Live): void {
-    const before = this.last;
-    this.last = now;
-    this.turn += 1;
-    const at = Date.parse(now.at) / 1000;
-    this.backlog.add(at, now.backlog ? [now.backlog.pending, now.backlog.processing] : [null, null]);
-    // Another life of the daemon, or another daemon behind the same address: no difference means anything.
-    if (!before || before.startedAt !== now.startedAt || before.host !== now.host) return;
-    const passed = at - Date.parse(before.at) / 1000;
-    if (passed <= 0) return;
-    const rate = (job: "push" | "pop" | "ack"): number => Math.max(0, (now.jobs[job].items - before.jobs[job].items) / passed);
-    this.rates.add(at, [rate("push"), rate("pop"), rate("ack")]);
-    const push = now.jobs.push.latencyBuckets;
-    const pushed = before.jobs.push.latencyBuckets;
-    this.latency.add(at, [quantile(push, pushed, 0.5), quantile(push, pushed, 0.99), quantile(now.jobs.ack.latencyBuckets, before.jobs.ack.latencyBuckets, 0.99)]);
-  }
+function Troubles({ of }: { of: Trouble[] }): JSX.Element | null {
+  if (!of.length) return null;
+  return <section aria-label="Problems"><ul class="troubles">{of.map((one) => <li key={one.title} class={one.kind}>
+    <b><bdi>{visible(one.title)}</bdi></b>. {one.text} <a href={one.link}>{one.where}<span class="unseen">: {visible(one.title)}</span></a>
+  </li>)}</ul></section>;
 }
 
 export function Overview(): JSX.Element {
   const watch = useRef<Watch | null>(null);
   watch.current ??= new Watch();
   const it = watch.current;
+  const silence = useSilence(it);
+  const { seen, error } = useSeen();
   const polled = usePoll(async (signal) => {
     const now = await get("/api/v1/system/live", { signal });
     it.take(now);
     return now;
   }, "live", EVERY_MS);
+  const host = polled.value?.host;
+  const before = usePoll(async (signal) => {
+    if (host === undefined) return null;
+    const found = past(await get("/api/v1/analytics/system-metrics", { query: { hostname: host }, signal }));
+    it.rates.prepend(found.rates);
+    it.latency.prepend(found.latency);
+    it.turn += 1;
+    return found.rates.length;
+  }, `before\n${host ?? ""}`, 0);
   return <>
     <Heading title="Overview" />
-    <Shown of={polled}>{(now) => <>
-      <p>
-        {now.ready && !now.doubts.length ? <Tag kind="good">serving</Tag> : <Tag kind="bad">{now.ready ? "serving, with database problems" : "not serving"}</Tag>}{" "}
-        {now.doubts.map((one) => <Tag key={one} kind="bad">{one}</Tag>)}
-        {now.maintenance.push && <Tag kind="warn">push maintenance</Tag>} {now.maintenance.pop && <Tag kind="warn">delivery paused</Tag>}
-        <span class="quiet"> {now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}</span>
-      </p>
-      <Facts of={{
-        Backlog: now.backlog ? count(now.backlog.pending) : "–", "In flight": now.backlog ? count(now.backlog.processing) : "–",
-        "Oldest message": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
-        Queues: now.backlog ? count(now.backlog.queues) : "–", Partitions: now.backlog ? count(now.backlog.partitions) : "–",
-        Connections: count(now.connections), "Parked pops": count(now.parked), "Failover buffer": count(now.buffer.pending),
-      }} />
-      {!now.backlog && <p class="note">The database does not answer; the backlog is unknown.</p>}
-      <div class="charts">
-        <Chart title="Messages per second" ring={it.rates} turn={it.turn} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
-        <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push p50", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
-        <Chart title="Backlog" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
-      </div>
-      <p class="quiet">Rates and latencies are of this daemon; the backlog is of the whole database{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
-    </>}</Shown>
+    <Shown of={{ ...polled, error: polled.value ? undefined : polled.error }}>{(now) => {
+      const troubles = troublesOf(now, { dead: 0, paused: [], lagging: [], ...seen, buffered: it.bufferedBefore }, mayAdmin.value);
+      const health = verdict(now, polled.error, silence, troubles);
+      const old = health.word === "no answer";
+      return <>
+        <div class={`health ${health.kind}`}><p role={old ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}</p>
+          <p class="quiet">{now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}, as of {clock(Date.parse(now.at) / 1000)}</p></div>
+        {!old && <Troubles of={troubles} />}
+        {!old && error !== undefined && <p class="note">Dead letters, groups and paused queues could not be checked.</p>}
+        <div class={old ? "old" : ""}><Facts of={{
+          Backlog: now.backlog ? count(now.backlog.pending) : "–", "In flight": now.backlog ? count(now.backlog.processing) : "–",
+          "Oldest message": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
+          Queues: now.backlog ? count(now.backlog.queues) : "–", Partitions: now.backlog ? count(now.backlog.partitions) : "–",
+          Connections: count(now.connections), "Parked pops": count(now.parked), "Failover buffer": count(now.buffer.pending),
+        }} /></div>
+        {!now.backlog && <p class="note">The database does not answer; the backlog is unknown.</p>}
+        <div class="charts three">
+          <Chart title="Messages per second" ring={it.rates} turn={it.turn} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
+          <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push mean", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
+          <Chart title="Backlog" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
+        </div>
+        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
+        {!session.value?.queues && <TopQueues />}
+      </>;
+    }}</Shown>
   </>;
 }

@@ -1,0 +1,49 @@
+// The queues with the largest backlog, and what was pushed and acknowledged in each of them in the last hour.
+import type { JSX } from "preact";
+import { get, getPage, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { to } from "../route";
+import { Spark } from "../spark";
+import { count } from "../text";
+import { Name, Shown, Table, Tag } from "../ui";
+
+type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
+const SHOWN = 5;
+
+/** Pushed and acknowledged messages per second, by the minutes of the range; 0 where none was recorded. */
+export function byMinute(done: Done): [number[], number[]] {
+  const width = done.bucketMinutes * 60;
+  const known = new Map(done.series.map((one) => [Date.parse(one.bucket) / 1000, one]));
+  const from = Date.parse(done.timeRange.from ?? "") / 1000;
+  const to = Date.parse(done.timeRange.to ?? "") / 1000;
+  const pushed: number[] = [];
+  const acknowledged: number[] = [];
+  for (let at = from - from % width; at <= to; at += width) {
+    pushed.push(known.get(at)?.pushPerSecond ?? 0);
+    acknowledged.push(known.get(at)?.ackPerSecond ?? 0);
+  }
+  return [pushed, acknowledged];
+}
+
+function Sparkline({ queue }: { queue: string }): JSX.Element {
+  const polled = usePoll((signal) => get("/api/v1/analytics/queue-ops", { query: { queue }, signal }), queue, 60_000);
+  if (!polled.value) return <span class="quiet">{polled.error ? "not available" : "Loading…"}</span>;
+  const sum = (key: "pushMessages" | "ackSuccess"): string => count(polled.value?.series.reduce((all, one) => all + one[key], 0));
+  return <Spark lines={byMinute(polled.value)} label={`${sum("pushMessages")} pushed, ${sum("ackSuccess")} acknowledged in the last hour`} />;
+}
+
+export function TopQueues(): JSX.Element {
+  const polled = usePoll((signal) => getPage("/api/v1/resources/queues", { query: { sort: "pending", limit: SHOWN }, signal }), "top", 10_000);
+  return <section class="top"><div class="heading"><h2>Largest backlogs</h2><a href={to(["queues"], { sort: "pending" })}>All queues</a></div>
+    <Shown of={polled}>{([found]) => <>
+      <Table caption="Largest backlogs" rows={found.queues} none="No queues. The first push creates one." columns={[
+        { title: "Queue", cell: (row) => <><a href={to(["queues", row.name])}><Name>{row.name}</Name></a> {row.paused && <Tag kind="warn">paused</Tag>}</> },
+        { title: "Pending", number: true, cell: (row) => count(row.messages.pending) },
+        { title: "In flight", number: true, cell: (row) => count(row.messages.processing) },
+        { title: "Dead letters", number: true, cell: (row) => row.deadLetters ? <a href={to(["dead"], { queue: row.name })}>{count(row.deadLetters)}</a> : "0" },
+        { title: "Last hour", cell: (row) => <Sparkline key={row.name} queue={row.name} /> },
+      ]} />
+      {found.queues.length > 0 && <p class="quiet">Last hour: <svg class="a" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" /></svg> pushed and <svg class="b" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" /></svg> acknowledged, by minute; each queue has its own scale.</p>}
+    </>}</Shown>
+  </section>;
+}

@@ -1,0 +1,192 @@
+"""The overview: a health line that tells the truth, a list of problems, the last hour, and the values of a chart."""
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from playwright.sync_api import Page, expect
+from support.daemon import Daemon
+from support.postgres import Postgres, running
+from support.wait import until
+
+from .conftest import Seen, findings
+
+STANDBYS = "synchronous_standby_names"
+OLD = """UPDATE queend.log SET created_at = created_at - 400000000 WHERE partition_id IN
+         (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s)"""
+# A commit that waits for a missing standby; the session itself waits for none.
+NAME_STANDBYS = f"ALTER SYSTEM SET {STANDBYS} = '{{}}'"
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    with running(request.config.getoption("--postgres"), tcp=True, synchronous_commit="on") as server:
+        yield server
+
+
+def green(page: Page) -> None:
+    expect(page.locator(".health.good")).to_contain_text("The database answers and commits.")
+
+
+def never_green(page: Page, text: str) -> None:
+    expect(page.locator(".health.bad")).to_contain_text(text)
+    expect(page.locator(".health .tag.good")).to_have_count(0)
+    assert not findings(page)
+
+
+def test_a_database_that_is_silent(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
+                                   cluster: Postgres) -> None:
+    daemon = start_daemon(cluster.database())
+    page = visit(daemon).go("overview")
+    green(page)
+    with cluster.frozen():
+        expect(page.locator(".health.bad")).to_be_visible()
+        expect(page.get_by_role("region", name="Problems")).to_contain_text(
+            "Database: silent. The database has answered no statement for 5 seconds.")
+        never_green(page, "serving")
+        expect(page.locator("dt:text-is('Backlog') + dd")).to_have_text("–")
+    green(page)
+
+
+def test_commits_that_hang(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen], cluster: Postgres) -> None:
+    daemon = start_daemon(cluster.database(), LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
+    page = visit(daemon).go("overview")
+    green(page)
+    with daemon.client() as pushing, cluster.connect() as session:
+        pushing.push("q", 0)
+        session.execute("SET synchronous_commit = local")
+        session.execute(NAME_STANDBYS.format("missing"))
+        session.execute("SELECT pg_reload_conf()")
+        until(lambda: session.execute(f"SHOW {STANDBYS}").fetchone() == ("missing",), "the server knows it")
+        pushing.send("POST", "/api/v1/push", b'{"items": [{"queue": "q", "payload": 1}]}')
+        never_green(page, "no commit has completed for 5 seconds")
+        session.execute(NAME_STANDBYS.format(""))
+        session.execute("SELECT pg_reload_conf()")
+        assert pushing.receive().status == 201
+    green(page)
+
+
+def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    page = visit(daemon).go("overview")
+    green(page)
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        never_green(page, "The daemon does not answer in time.")
+        expect(page.get_by_role("alert")).to_contain_text("The figures below are old.")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    green(page)
+
+
+def test_problems_with_a_link(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
+                              tmp_path: Path) -> None:
+    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path)
+    page = visit(daemon).go("overview")
+    green(page)
+    expect(page.get_by_role("region", name="Problems")).to_have_count(0)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
+        client.push("late", 1, 2)
+        client.pop("late", consumerGroup="billing", leaseSeconds=1)
+        session.execute(OLD, ("late",))
+        client.push("rejected", *range(3))
+        for one in client.pop("rejected", batch=3):
+            client.ack(one, "dlq")
+        client.push("stopped", 1)
+        client.post("/api/v1/queues/stopped/pause", {})
+        client.post("/api/v1/system/maintenance/pop", {"enabled": True})
+        page.reload()
+        problems = page.get_by_role("region", name="Problems")
+        for text in ("Group billing is behind in late. Messages in 1 partition have waited up to 6 min",
+                     "Dead letters are rising. 3 messages became dead letters in the last 10 minutes",
+                     "Queue stopped is paused. No group receives its messages until it is resumed; 1 pending.",
+                     "Delivery paused. No daemon delivers messages"):
+            expect(problems).to_contain_text(text)
+        expect(page.locator(".health.warn")).to_contain_text("serving, with 4 problems")
+        assert not findings(page)
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        expect(problems).to_contain_text("Push maintenance. Every daemon stores pushes in its failover buffer")
+        client.post("/api/v1/push", {"items": [{"queue": "kept", "payload": 1}]})
+        expect(problems).to_contain_text("The failover buffer is filling. 1 message wait")
+        for text, heading in (("Group billing", "billing"), ("Dead letters are", "Dead letters"),
+                              ("Queue stopped", "stopped"), ("Delivery paused", "Maintenance")):
+            page.goto(f"{daemon.url}/#/overview")
+            problems.locator("li", has_text=text).get_by_role("link").click()
+            expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+        for which in ("maintenance", "maintenance/pop"):
+            client.post(f"/api/v1/system/{which}", {"enabled": False})
+
+
+def test_the_largest_backlogs(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        for n in range(7):
+            client.push(f"q{n}", *range(10 * n + 1))
+        client.pop("q6", batch=30, autoAck="true")
+    page = visit(daemon).go("overview")
+    rows = page.get_by_role("region", name="Largest backlogs").locator("tbody tr")
+    expect(rows).to_have_count(5)
+    for row, (name, pending) in enumerate((("q5", 51), ("q4", 41), ("q6", 31), ("q3", 31), ("q2", 21))):
+        expect(rows.nth(row).locator("td").first).to_contain_text(name)
+        expect(rows.nth(row).locator("td").nth(1)).to_have_text(str(pending))
+    spark = rows.nth(2).get_by_role("img")
+    expect(spark).to_have_attribute("aria-label", "61 pushed, 30 acknowledged in the last hour")
+    rows.first.get_by_role("link", name="q5").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("q5")
+
+
+def test_the_last_hour_is_there_at_once(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    """What daemons wrote a while ago is drawn on opening, before the page has looked twice."""
+    daemon = start_daemon()
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
+        client.push("q", *range(120))
+        until(lambda: client.get("/api/v1/analytics/worker-metrics").json["summary"]["totalPushMessages"] == 120
+              and client.get("/api/v1/analytics/system-metrics").json["pointCount"], "the minute is written")
+        session.execute("UPDATE queend.metric_workers SET bucket = bucket - 1800000000")
+        pushed = sum(point["metrics"]["shared_state"]["sidecar_ops"]["push"]["items"] for replica in
+                     client.get("/api/v1/analytics/system-metrics").json["replicas"] for point in replica["timeSeries"])
+        assert pushed == 120
+        page = visit(daemon).go("overview")
+        page.route("**/api/v1/system/live", lambda route: route.abort() if page.evaluate("window.looked")
+                   else (page.evaluate("window.looked = true"), route.continue_()))
+        page.reload()
+        rates = page.get_by_role("slider", name="Messages per second, by time")
+        expect(rates).to_have_attribute("aria-valuemax", re.compile("[1-9]"))
+        rates.focus()
+        page.keyboard.press("Home")
+        expect(rates).to_have_attribute("aria-valuetext", re.compile("pushed 2, popped 0, acknowledged 0$"))
+
+
+def test_the_values_of_a_moment(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    """Under the pointer, and by keys; the text stands in the chart."""
+    daemon = start_daemon()
+    page = visit(daemon).go("overview")
+    figure = page.locator("figure", has_text="pending")
+    chart = figure.get_by_role("slider")
+    until(lambda: page.wait_for_timeout(50) or int(chart.get_attribute("aria-valuemax") or 0) >= 2, "it has points")
+    with daemon.client() as client:
+        client.push("q", *range(7))
+    expect(figure.locator("b").first).to_have_text("7")
+    expect(figure.locator(".moment")).to_have_text("")
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(figure.locator("b").first).to_have_text("0")
+    first = figure.locator(".moment").inner_text()
+    expect(chart).to_have_attribute("aria-valuetext", f"{first}: pending 0, in flight 0")
+    page.keyboard.press("ArrowRight")
+    expect(figure.locator(".moment")).not_to_have_text(first)
+    assert not findings(page)
+    page.keyboard.press("Escape")
+    expect(figure.locator(".moment")).to_have_text("")
+    expect(figure.locator("b").first).to_have_text("7")
+    box = figure.locator(".u-over").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 50)
+    expect(figure.locator(".moment")).not_to_have_text("")
+    expect(figure.locator("b").first).to_have_text("7")
+    page.mouse.move(box["x"] - 200, box["y"] + 300)
+    expect(figure.locator(".moment")).to_have_text("")
