@@ -1,5 +1,6 @@
 // Requests to the daemon, by the types of its own document (src/openapi.ts is made from it).
 import type { paths } from "./openapi";
+import { heard } from "./server";
 import { asked, session, token } from "./session";
 
 export type Path = keyof paths;
@@ -52,6 +53,7 @@ export async function send(method: string, path: string, options: Options<Record
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refused(0, "The daemon does not answer.");
   }
+  heard(response.headers.get("date"));
   if (response.ok) return response;
   const text = await response.text();
   let message = `HTTP ${response.status}`;

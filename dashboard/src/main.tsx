@@ -13,7 +13,9 @@ import { GroupList, GroupPage } from "./pages/groups";
 import { MessagePage, MessagesPage } from "./pages/messages";
 import { DeadLetters } from "./pages/dead";
 import { Traces } from "./pages/traces";
-import { Daemons, Doctor, Maintenance, Partitions, Scheduled, SettingsPage, Streams } from "./pages/system";
+import { Daemons } from "./pages/daemons";
+import { Doctor } from "./pages/doctor";
+import { Maintenance, Partitions, Scheduled, SettingsPage, Streams } from "./pages/system";
 
 interface Page { title: string; key: string; show: (rest: string[]) => JSX.Element; admin?: boolean }
 

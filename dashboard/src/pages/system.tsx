@@ -1,10 +1,11 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { get, getPage, post, Refused } from "../api";
+import { get, getPage, post } from "../api";
 import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
+import { serverNow } from "../server";
 import { mayAdmin } from "../session";
-import { bytes, count, seconds, visibleLines } from "../text";
+import { count, seconds } from "../text";
 import { Ask, Facts, Heading, Name, Pager, Search, Shown, Table, Tag, Time } from "../ui";
 import { PartitionTable } from "./partitions";
 
@@ -29,7 +30,7 @@ export function Scheduled(): JSX.Element {
     <div class="filters"><Search label="Queue (exact name)" value={queue} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
     <Shown of={polled}>{(found) => <>
       <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none="No scheduled messages." columns={[
-        { title: "Due", cell: (row) => <Time at={row.deliverAt} /> }, { title: "In", number: true, cell: (row) => seconds(Math.max(0, (Date.parse(row.deliverAt) - Date.now()) / 1000)) },
+        { title: "Due", cell: (row) => <Time at={row.deliverAt} /> }, { title: "In", number: true, cell: (row) => seconds(Math.max(0, (Date.parse(row.deliverAt) - serverNow()) / 1000)) },
         { title: "Queue", cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
         { title: "Messages", number: true, cell: (row) => count(row.messages) },
         { title: "First", cell: (row) => row.transactionId === null ? "" : <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> }]} />
@@ -51,48 +52,6 @@ export function Streams(): JSX.Element {
         { title: "State keys", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },
         { title: "Registered", cell: (row) => <Time at={row.created_at} /> }, { title: "Last registered", cell: (row) => <Time at={row.updated_at} /> }]} />
       <Pager offset={offset} shown={found.queries.length} page={PAGE} more={more} />
-    </>}</Shown>
-  </>;
-}
-
-export function Daemons(): JSX.Element {
-  const now = usePoll((signal) => get("/api/v1/system/live", { signal }), "live", 5000);
-  const past = usePoll((signal) => get("/api/v1/analytics/worker-metrics", { signal, query: { from: new Date(Date.now() - 6e5).toISOString() } }), "workers", 15_000);
-  return <>
-    <Heading title="Daemons" />
-    <section><h2>This daemon</h2><Shown of={now}>{(one) => <Facts of={{
-      Host: <Name>{one.host}</Name>, Version: one.version, State: one.ready ? <Tag kind="good">serving</Tag> : <Tag kind="bad">not serving</Tag>,
-      Database: one.doubts.length ? one.doubts.join(", ") : "healthy", "Running since": <Time at={one.startedAt} />, Memory: bytes(one.residentBytes),
-      "CPU time": seconds(one.cpuSeconds), Connections: count(one.connections), "Parked pops": count(one.parked), "Database errors": count(one.dbErrors),
-    }} />}</Shown></section>
-    <section><h2>Workers of all daemons</h2><Shown of={past}>{(found) => <Table caption="Workers" rows={found.workers} none="No metrics yet. The first are written a minute after the start." columns={[
-      { title: "Host", cell: (row) => <Name>{row.hostname}</Name> }, { title: "Worker", number: true, cell: (row) => count(row.workerId) },
-      { title: "Loop lag, ms", number: true, cell: (row) => `${row.avgEventLoopLagMs} (max ${row.maxEventLoopLagMs})` }, { title: "Free connections", number: true, cell: (row) => `${row.freeSlots} of ${row.dbConnections}` },
-      { title: "Jobs waiting", number: true, cell: (row) => count(row.jobQueueSize) }, { title: "Messages", number: true, cell: (row) => count(row.messagesProcessed) }, { title: "Last seen", cell: (row) => <Time at={row.lastSeen} /> }]} />}</Shown></section>
-  </>;
-}
-
-const LEVELS: Record<string, "good" | "bad" | "warn" | "plain"> = { ok: "good", warning: "warn", critical: "bad", error: "bad" };
-
-/** What the doctor says, worst first; a daemon of before has none. */
-export function Doctor(): JSX.Element {
-  const polled = usePoll(async (signal) => {
-    try {
-      return await get("/api/v1/system/doctor", { signal });
-    } catch (error) {
-      if (error instanceof Refused && error.status === 404) return null;
-      throw error;
-    }
-  }, "doctor", 60_000);
-  return <>
-    <Heading title="Doctor"><button type="button" onClick={polled.again}>Check again</button></Heading>
-    <Shown of={polled}>{(found) => found === null ? <p class="note">This daemon has no doctor: <code>GET /api/v1/system/doctor</code> answers 404.</p> : <>
-      <p><Tag kind={LEVELS[found.status] ?? "plain"}>{found.status}</Tag> <span class="quiet">checked <Time at={found.timestamp} />: {found.checks.join(", ")}</span></p>
-      {!found.findings.length && <p>No problems found.</p>}
-      {found.findings.map((one, at) => <section key={at} class="chart">
-        <h2><Tag kind={LEVELS[one.level] ?? "plain"}>{one.level}</Tag> <Name>{one.title}</Name></h2>
-        <p>{visibleLines(one.evidence)}</p><p><b>Advice:</b> {visibleLines(one.advice)}</p>
-      </section>)}
     </>}</Shown>
   </>;
 }

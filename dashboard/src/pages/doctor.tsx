@@ -1,0 +1,71 @@
+// The findings of the doctor, worst first: what is wrong, what shows it, and what to run.
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { get, Refused, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { count, many, visibleLines } from "../text";
+import { Heading, Name, Shown, Tag, Time } from "../ui";
+import "./doctor.css";
+
+type Report = Answer<"/api/v1/system/doctor", "get">;
+type Finding = Report["findings"][number];
+const KINDS: Record<string, "good" | "bad" | "warn" | "plain"> = { ok: "good", notice: "plain", warning: "warn", critical: "bad" };
+const LEVELS: Finding["level"][] = ["critical", "warning", "notice"];
+
+/** A command, and a button that copies it. Without the right to the clipboard, it selects the command. */
+function Command({ text }: { text: string }): JSX.Element {
+  const box = useRef<HTMLPreElement>(null);
+  const [said, setSaid] = useState("");
+  const select = (): void => {
+    if (box.current) getSelection()?.selectAllChildren(box.current);
+    setSaid("selected: press Ctrl+C or ⌘C");
+  };
+  const copy = (): void => {
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => setSaid("copied"), select);
+    else select();
+  };
+  return <>
+    <pre ref={box}>{visibleLines(text)}</pre>
+    <button type="button" class="small" onClick={copy}>Copy<span class="unseen"> {visibleLines(text)}</span></button> <span class="quiet" role="status">{said}</span>
+  </>;
+}
+
+function Card({ of }: { of: Finding }): JSX.Element {
+  return <article class={`finding ${KINDS[of.level] ?? "plain"}`}>
+    <h2><Tag kind={KINDS[of.level] ?? "plain"}>{of.level}</Tag> <Name>{of.title}</Name></h2>
+    <dl>
+      <dt>Evidence</dt><dd>{visibleLines(of.evidence)}</dd>
+      <dt>Advice</dt><dd>{visibleLines(of.advice)}</dd>
+      {of.run !== undefined && <><dt>{of.run.startsWith("queend ") ? "In a shell" : "In psql"}</dt><dd><Command text={of.run} /></dd></>}
+      <dt>Check</dt><dd><code>{of.check}</code></dd>
+    </dl>
+  </article>;
+}
+
+function Summary({ of }: { of: Report }): JSX.Element {
+  const counts = LEVELS.map((level) => [level, of.findings.filter((one) => one.level === level).length] as const).filter(([, n]) => n);
+  return <article class={`finding ${KINDS[of.status] ?? "plain"}`}>
+    <p role="status">{counts.length ? counts.map(([level, n]) => <><Tag kind={KINDS[level] ?? "plain"}>{count(n)} {level}</Tag> </>)
+      : <><Tag kind="good">ok</Tag> <b>No problems found.</b></>}</p>
+    <p class="quiet">{many(of.checks.length, "check")} ran at <Time at={of.timestamp} />: {of.checks.join(", ")}.</p>
+  </article>;
+}
+
+/** What the doctor says; daemons of former versions have none. */
+export function Doctor(): JSX.Element {
+  const polled = usePoll(async (signal) => {
+    try {
+      return await get("/api/v1/system/doctor", { signal });
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) return null;
+      throw error;
+    }
+  }, "doctor", 60_000);
+  return <>
+    <Heading title="Doctor"><button type="button" onClick={polled.again}>Check again</button></Heading>
+    <Shown of={polled}>{(found) => found === null ? <p class="note">This daemon has no doctor: <code>GET /api/v1/system/doctor</code> answers 404.</p> : <>
+      <Summary of={found} />
+      {found.findings.map((one) => <Card key={`${one.check}\n${one.title}`} of={one} />)}
+    </>}</Shown>
+  </>;
+}
