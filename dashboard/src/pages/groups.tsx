@@ -6,8 +6,11 @@ import { alter, go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
 import { Ask, Choice, Field, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { byLag } from "./topology";
 
 const PAGE = 50;
+/** Groups that are compared by their lag: the first ones by name. */
+const COMPARED = 1000;
 
 type Row = Answer<"/api/v1/consumer-groups", "get">[number];
 
@@ -19,9 +22,12 @@ function State({ row }: { row: Row }): JSX.Element {
 
 export function GroupTable({ queue, search }: { queue: string; search: string }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
-  const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, limit: PAGE, offset }, signal }), `${queue}\n${search}\n${offset}`, 5000);
-  return <Shown of={polled}>{([found, more]) => <>
-    <Table caption="Consumer groups" rows={found} none="No consumer groups." columns={[
+  const lag = place.value.query.get("sort") === "lag";
+  const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, ...(lag ? { limit: COMPARED } : { limit: PAGE, offset }) }, signal }), `${queue}\n${search}\n${offset}\n${lag}`, 5000);
+  return <>
+  <div class="filters"><Choice label="Sort groups by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
+  <Shown of={polled}>{([found, more]) => <>
+    <Table caption="Consumer groups" rows={lag ? byLag(found).slice(0, PAGE) : found} none="No consumer groups." columns={[
       { title: "Group", cell: (row) => <a href={to(["groups", row.name])}>{row.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{row.name}</Name>}</a> },
       { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
       { title: "State", cell: (row) => <State row={row} /> },
@@ -31,8 +37,8 @@ export function GroupTable({ queue, search }: { queue: string; search: string })
       { title: "Partitions", number: true, cell: (row) => count(row.members) },
       { title: "Subscription mode", cell: (row) => row.subscriptionMode ?? "" },
     ]} />
-    <Pager offset={offset} shown={found.length} page={PAGE} more={more} />
-  </>}</Shown>;
+    {lag ? found.length > PAGE && <p class="quiet">The {PAGE} with the largest lag of {more ? `the first ${count(COMPARED)} groups by name` : many(found.length, "group")}.</p> : <Pager offset={offset} shown={found.length} page={PAGE} more={more} />}
+  </>}</Shown></>;
 }
 
 export function GroupList(): JSX.Element {

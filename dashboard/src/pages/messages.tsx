@@ -4,6 +4,7 @@ import { get, getText, post, remove, send, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
+import { serverNow } from "../server";
 import { mayWrite } from "../session";
 import { bytes, count, visibleLines } from "../text";
 import { FoundTable } from "./search";
@@ -32,7 +33,7 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
 export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
   const key = JSON.stringify([queue, partition, status, hours, offset]);
-  const polled = usePoll((signal) => get("/api/v1/messages", { query: { queue, partition, status, from: new Date(Date.now() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal }), key, 5000);
+  const polled = usePoll((signal) => get("/api/v1/messages", { query: { queue, partition, status, from: new Date(serverNow() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal }), key, 5000);
   return <Shown of={polled}>{(found) => <>
     <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="No messages." columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },

@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { get, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
+import { serverNow } from "../server";
 import { mayAdmin, mayWrite } from "../session";
 import { count, many } from "../text";
 import { Ask, Facts, Heading, Name, Press, Shown, Tag } from "../ui";
@@ -11,6 +12,7 @@ import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
 import { PartitionTable } from "./partitions";
 import { QueueCharts } from "./queuecharts";
+import { Topology } from "./topology";
 
 type Queue = Answer<"/api/v1/resources/queues/{queue}", "get">;
 const TABS: Record<string, string> = { partitions: "Partitions", charts: "Charts", messages: "Messages", groups: "Groups", options: "Options" };
@@ -22,7 +24,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
   const backlog = watch.current;
   const polled = usePoll(async (signal) => {
     const found = await get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal });
-    backlog.ring.add(Date.now() / 1000, [found.totals.pending, found.totals.processing]);
+    backlog.ring.add(serverNow() / 1000, [found.totals.pending, found.totals.processing]);
     backlog.turn += 1;
     return found;
   }, queue, 5000);
@@ -44,6 +46,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
         "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
         Namespace: found.namespace ? <Name>{found.namespace}</Name> : "–", Task: found.task ? <Name>{found.task}</Name> : "–",
       }} />
+      <Topology queue={queue} paused={Boolean(found.paused)} />
       <nav class="tabs" aria-label="Queue sections">{Object.entries(TABS).map(([name, title]) =>
         <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
       {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={24 * 365} />
@@ -72,10 +75,10 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
   const written = (value: unknown): string => value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
   return <div class="wide" role="region" aria-label="Options" tabIndex={0}>
     <table><caption class="unseen">Options of the queue</caption>
-      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">Effective</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
+      <thead><tr><th scope="col">Option</th><th scope="col">In force</th><th scope="col">Set</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
       <tbody>{options.map(([name, option]) => <tr key={name}>
-        <th scope="row">{name}</th><td>{written(option.value)} {option.value !== null && option.unit} {option.asked && <Tag kind="plain">set</Tag>}</td>
-        <td>{option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</>}</td><td>{written(option.default)}</td>
+        <th scope="row">{name}</th><td>{option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</>}</td>
+        <td>{option.asked ? <><Tag kind="plain">set</Tag> {written(option.value)} {option.value !== null && option.unit}</> : <span class="quiet">–</span>}</td><td>{written(option.default)} {option.default !== null && option.unit}</td>
         <td>{mayWrite.value && <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button>}</td>
       </tr>)}</tbody></table>
     {changing !== null && one && <Ask title={`Change ${changing}`} verb="Save" onClose={close} onDo={async (form) => {

@@ -5,11 +5,12 @@ import { get, type Answer } from "../api";
 import { Chart, Ring } from "../chart";
 import { usePoll } from "../poll";
 import { alter, place } from "../route";
+import { serverNow } from "../server";
 import { many, short } from "../text";
 import { Choice, Shown } from "../ui";
 
 type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
-const EVERY_MS = 15_000;
+const EVERY_MS = 5000;
 const RANGES: Record<string, string> = { 1: "Last hour", 6: "Last 6 hours", 24: "Last day", 168: "Last week" };
 
 /** A point for each bucket of the range: where nothing was done, none was written. */
@@ -30,7 +31,7 @@ export function QueueCharts({ queue, backlog, turn }: { queue: string; backlog: 
   const rates = useRef(new Ring(3));
   const looks = useRef(0);
   const polled = usePoll(async (signal) => {
-    const now = Date.now();
+    const now = serverNow();
     const done = await get("/api/v1/analytics/queue-ops", { query: { queue, from: new Date(now - (Number(hours) || 1) * 3.6e6).toISOString(), to: new Date(now).toISOString() }, signal });
     fill(rates.current, done);
     looks.current += 1;

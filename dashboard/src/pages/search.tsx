@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type Answer } from "../api";
 import { to } from "../route";
+import { serverNow } from "../server";
 import { token } from "../session";
 import { count, many } from "../text";
 import { Name, Problem, State, Table, Time } from "../ui";
@@ -49,7 +50,7 @@ export function FoundTable({ queue, partition, text, hours }: { queue: string; p
   };
   useEffect(() => {
     setSearch(undefined);
-    from.current = new Date(Date.now() - hours * 3.6e6).toISOString();
+    from.current = new Date(serverNow() - hours * 3.6e6).toISOString();
     if (queue) void go(undefined);
     return () => abort.current?.abort();
   }, [key]);

@@ -1,0 +1,53 @@
+// How messages pass through a queue: what is pushed, where it waits, and how far behind each group is.
+import type { JSX } from "preact";
+import { get, getPage, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { to } from "../route";
+import { count, many, seconds, short } from "../text";
+import { Name, Shown, Tag } from "../ui";
+import "./topology.css";
+
+type Group = Answer<"/api/v1/consumer-groups", "get">[number];
+type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
+const SHOWN = 4;
+/** Partitions whose backlogs are compared: those whose messages wait longest. */
+const COMPARED = 500;
+const EVERY_MS = 5000;
+
+/** The messages pushed per second in the newest minute that is over, or that runs if it is the only one. */
+export function pushed(done: Done): number {
+  const now = Date.parse(done.timeRange.to ?? "");
+  const last = done.series.filter((one) => one.pushMessages > 0).at(-1);
+  return last && now - Date.parse(last.bucket) < 2 * done.bucketMinutes * 60_000 ? last.pushPerSecond : 0;
+}
+
+/** The groups with the largest lag first. */
+export function byLag(groups: Group[]): Group[] {
+  return [...groups].sort((a, b) => b.totalLag - a.totalLag || b.maxTimeLag - a.maxTimeLag);
+}
+
+export function Topology({ queue, paused }: { queue: string; paused: boolean }): JSX.Element {
+  const polled = usePoll(async (signal) => {
+    const [done, [rows, more]] = await Promise.all([
+      get("/api/v1/analytics/queue-ops", { query: { queue }, signal }),
+      getPage("/api/v1/consumer-groups", { query: { queue, limit: 1000 }, signal })]);
+    const groups = byLag(rows);
+    const slowest = groups[0];
+    const hot = await get("/api/v1/resources/queues/{queue}/depth", { names: { queue }, query: { group: slowest?.name ?? "__QUEUE_MODE__", limit: COMPARED }, signal });
+    return { rate: pushed(done), groups, more, hot: [...hot.partitions].sort((a, b) => b.pending - a.pending).slice(0, SHOWN), waiting: hot.partitionsPending };
+  }, queue, EVERY_MS);
+  return <Shown of={polled}>{({ rate, groups, more, hot, waiting }) => <section class="topology" aria-label="Topology">
+    <div><h2>Producers</h2><p>{rate ? `${short(rate)} messages per second` : "no pushes in the last minute"}</p></div>
+    <span class="arrow" aria-hidden="true">→</span>
+    <div><h2>{hot.length ? "Partitions with the largest backlog" : "Partitions"} {paused && <Tag kind="warn">paused</Tag>}</h2>
+      {hot.length ? <ul>{hot.map((one) => <li key={one.partition}>
+        <a href={to(["queues", queue, "messages"], { partition: one.partition })}><Name>{one.partition}</Name></a><span>{count(one.pending)} pending</span></li>)}</ul> : <p class="quiet">No messages wait.</p>}
+      {waiting > hot.length && <p class="quiet"><a href={to(["queues", queue, "partitions"], { sort: "backlog" })}>and {many(waiting - hot.length, "partition")} more</a></p>}</div>
+    <span class="arrow" aria-hidden="true">→</span>
+    <div><h2>Groups</h2>
+      {groups.length ? <ul>{groups.slice(0, SHOWN).map((one) => <li key={one.name}>
+        <a href={to(["groups", one.name])}>{one.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{one.name}</Name>}</a>
+        <span>{one.totalLag ? `lag ${count(one.totalLag)}, ${seconds(one.maxTimeLag)}` : "no lag"} {one.paused && <Tag kind="warn">paused</Tag>}</span></li>)}</ul> : <p class="quiet">No group has consumed messages of this queue.</p>}
+      {groups.length > SHOWN && <p class="quiet"><a href={to(["queues", queue, "groups"])}>and {more ? "more groups" : many(groups.length - SHOWN, "group")}{more ? "" : " more"}</a></p>}</div>
+  </section>}</Shown>;
+}

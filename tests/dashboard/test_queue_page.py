@@ -1,0 +1,107 @@
+"""The page of a queue: topology, order by backlog, options in force, and the daemon's clock."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+from support.daemon import Daemon
+
+from .conftest import Seen, findings
+
+# The clock of this browser is three days ahead.
+WRONG = "const real = Date.now.bind(Date); Date.now = () => real() + 3 * 86400e3;"
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
+    return start_daemon()
+
+
+def test_topology(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        page = visit(daemon).go("queues")
+        client.push("flow", 0, partition="p0")
+        page.goto(f"{daemon.url}/#/queues/flow")
+        strip = page.get_by_role("region", name="Topology")
+        expect(strip).to_contain_text("No group has consumed messages of this queue.")
+        for n in range(6):
+            client.push("flow", *range(n + 1), partition=f"p{n}")
+        for group, batch in (("ahead", 100), ("behind", 1)):
+            client.get(f"/api/v1/pop/queue/flow?consumerGroup={group}&batch={batch}&partitions=10&autoAck=true"
+                       "&subscriptionMode=all")
+        expect(strip).to_contain_text("messages per second")
+        boxes = strip.locator("> div")
+        expect(boxes.nth(2).locator("li").nth(0)).to_contain_text("behind")
+        expect(boxes.nth(2).locator("li").nth(0)).to_contain_text("lag 21")
+        expect(boxes.nth(2).locator("li").nth(1)).to_have_text(re.compile("ahead.*no lag"))
+        expect(boxes.nth(1).locator("li")).to_have_count(4)
+        expect(boxes.nth(1).locator("li").nth(0)).to_have_text(re.compile("^p5.*6 pending$"))
+        expect(boxes.nth(1)).to_contain_text("and 2 partitions more")
+        assert not findings(page)
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        boxes.nth(2).get_by_role("link", name="behind").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("behind")
+        page.go_back()
+        name = boxes.nth(1).get_by_role("link").first.inner_text()
+        boxes.nth(1).get_by_role("link").first.click()
+        expect(page.get_by_label("Queue sections").get_by_role("link", name="Messages")).to_have_attribute(
+            "aria-current", "page")
+        assert f"partition={name}" in page.url
+
+
+def test_partitions_and_groups_by_backlog(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        for n in range(60):
+            client.push("sorted", *range(1 + (n == 57) * 3 + (n == 58)), partition=f"p{n:02}")
+        for group in ("a", "b"):
+            client.get(f"/api/v1/pop/queue/sorted?consumerGroup={group}&batch=5&partitions=10&autoAck=true"
+                       "&subscriptionMode=all")
+        client.get("/api/v1/pop/queue/sorted?consumerGroup=a&batch=50&partitions=50&autoAck=true")
+    page = visit(daemon).go("queues/sorted")
+    rows = page.locator("tbody tr")
+    expect(rows.first).to_contain_text("p00")
+    page.get_by_label("Sort by").select_option("Largest backlog first")
+    expect(rows.nth(0)).to_contain_text("p57")
+    expect(rows.nth(1)).to_contain_text("p58")
+    expect(page.get_by_text("The 50 largest of 60 partitions.")).to_be_visible()
+    assert not findings(page)
+    page.goto(f"{daemon.url}/#/queues/sorted/groups")
+    expect(rows.nth(0).locator("td").first).to_have_text("a")
+    page.get_by_label("Sort groups by").select_option("Largest lag first")
+    expect(rows.nth(0).locator("td").first).to_have_text("b")
+    assert not findings(page)
+
+
+def test_options_in_force(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        client.configure("chosen", leaseTime=45)
+    page = visit(daemon).go("queues/chosen/options")
+    table = page.get_by_role("region", name="Options")
+    lease = table.locator("tr", has=page.get_by_role("rowheader", name="leaseTime", exact=True)).locator("td")
+    expect(lease.nth(0)).to_have_text("45 s")
+    expect(lease.nth(1)).to_have_text("set 45 s")
+    retry = table.locator("tr", has=page.get_by_role("rowheader", name="retryLimit", exact=True)).locator("td")
+    expect(retry.nth(0)).to_have_text("3 failures")
+    expect(retry.nth(1)).to_have_text("–")
+    ttl = table.locator("tr", has=page.get_by_role("rowheader", name="ttl", exact=True)).locator("td")
+    expect(ttl.nth(0)).to_have_text("no effect")
+    expect(table.get_by_text("set", exact=True)).to_have_count(1)
+
+
+def test_a_browser_with_a_wrong_clock(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    """Its charts and lists ask for times of the daemon's clock."""
+    with daemon.client() as client:
+        client.push("timed", *range(120))
+        client.push_items([{"queue": "timed", "payload": 1, "delayMs": 3_600_000}])
+    seen = visit(daemon)
+    seen.page.add_init_script(WRONG)
+    page = seen.go("queues/timed/charts")
+    page.get_by_label("Time range").select_option("Last day")
+    expect(page.locator("figure", has_text="pushed").locator("b").first).not_to_have_text(re.compile("^(0|–)$"))
+    page.goto(f"{daemon.url}/#/scheduled?queue=timed")
+    expect(page.locator("tbody tr").locator("td").nth(1)).to_have_text(re.compile(r"^(59 min \d+ s|1 h 0 min)$"))
+    page.goto(f"{daemon.url}/#/messages?queue=timed&hours=1")
+    expect(page.locator("tbody tr").first).to_be_visible()
