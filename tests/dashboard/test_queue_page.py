@@ -105,3 +105,22 @@ def test_a_browser_with_a_wrong_clock(daemon: Daemon, visit: Callable[..., Seen]
     expect(page.locator("tbody tr").locator("td").nth(1)).to_have_text(re.compile(r"^(59 min \d+ s|1 h 0 min)$"))
     page.goto(f"{daemon.url}/#/messages?queue=timed&hours=1")
     expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def test_lists_without_the_daemon(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    """Empty, then with an old answer, then without any."""
+    daemon = start_daemon()
+    page = visit(daemon).go("queues")
+    expect(page.get_by_text("No queues. The first push creates one.")).to_be_visible()
+    with daemon.client() as client:
+        client.push("kept", 1)
+    expect(page.get_by_role("link", name="kept")).to_be_visible()
+    daemon.stop()
+    expect(page.get_by_role("alert")).to_contain_text("The daemon does not answer.")
+    expect(page.get_by_text("The last answer is shown below. It may be old.")).to_be_visible()
+    expect(page.get_by_role("link", name="kept")).to_be_visible()
+    assert not findings(page)
+    page.get_by_label("Search names").fill("other")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    expect(page.get_by_role("link", name="kept")).to_have_count(0)
+    expect(page.get_by_text("No matching queues.")).to_have_count(0)
