@@ -28,6 +28,7 @@ OPERATIONS: dict[str, str] = {      # by "METHOD /path"
     "POST /api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}/dlq": "deadLetterMessageByName",
     "POST /api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}/retry": "retryMessageByName",
     "GET /api/v1/dlq": "listDeadLetters",
+    "GET /api/v1/dlq/errors": "listDeadLetterErrors",
     "DELETE /api/v1/dlq": "purgeDeadLetters",
     "POST /api/v1/dlq/redrive": "redriveDeadLetters",
     # bulk reading

@@ -13,7 +13,7 @@ from ..http.answer import Json, Refusal, is_whole, not_found
 from ..http.body import body_object
 from ..http.moments import ts3
 from ..http.paged import Page
-from ..http.query import Query, moment_of
+from ..http.query import WHOLE, Query, moment_of
 from ..http.route import Paged, Routes
 from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, parameter, record, whole
 from ..http.schemas import DONE, FROM, GROUP, ORIGIN, PAGINATION, PARTITION, QUEUE, TO
@@ -29,6 +29,8 @@ CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
 
 ERROR = parameter("error", TEXT, "a text that the error has in it")
+PARTITION_ID = parameter("partitionId", TEXT, "of one dead letter")
+OFFSET = parameter("offset", {**INTEGER, "minimum": 0}, "of one dead letter")
 FILTERS = (GROUP, PARTITION, FROM, TO, ERROR)
 
 QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
@@ -58,6 +60,12 @@ def _filters(query: Query) -> tuple[str | None, str | None, int | None, int | No
     return query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to")
 
 
+async def dead_wanted(request: Request, query: Query) -> tuple[tuple[Any, ...], str | None]:
+    """Returns the filters of a query, as dead_find and dead_count take them, and the text that errors must contain."""
+    name = query.text("queue")
+    return (None if name is None else await _queue(request, name), *_filters(query)), query.text("error")
+
+
 class Letter:
     """A row of dead_show in the form that `opened` takes."""
 
@@ -76,8 +84,7 @@ async def dead_list(request: Request) -> Json:
     """Lists dead letters with their payloads, newest failure first. `from` and `to` filter by the time of the failure.
     `total` counts up to 100 000."""
     page = Page(request)
-    name, error = page.text("queue"), page.text("error")
-    wanted = (None if name is None else await _queue(request, name), *_filters(page))
+    wanted, error = await dead_wanted(request, page)
     found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset, error)]
     ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST, error)
     seed = await seed_of(request)
@@ -94,10 +101,11 @@ async def dead_list(request: Request) -> Json:
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
-                [{**QUEUE, "required": True}, *FILTERS], where="query", exact=True)
+                [{**QUEUE, "required": True}, *FILTERS, PARTITION_ID, OFFSET], where="query", exact=True)
 async def dead_purge(request: Request) -> Json:
     """Deletes the dead letters that a queue has now and that match consumerGroup, partition, from, to and error; 400
-    without a queue."""
+    without a queue. With `partitionId` and `offset`, deletes one dead letter of `consumerGroup`, which is required
+    then; other filters are refused."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
@@ -105,6 +113,10 @@ async def dead_purge(request: Request) -> Json:
     wanted = (await _queue(request, name), *_filters(query))
     if not wanted[0]:
         raise not_found("Queue")
+    if query.text("partitionId") or query.text("offset"):
+        ids = await _one(request, query, wanted[0])
+        ((gone,),) = await rows(request, DELETE, ids)
+        return Json({"success": True, "queue": name, "deleted": gone})
     *named, to = wanted
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     wanted = (*named, now if to is None else min(to, now))
@@ -173,6 +185,24 @@ async def dead_redrive(request: Request) -> Json:
         for name in queues:
             control.core.notify(name)
     return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
+
+
+async def _one(request: Request, query: Query, queue: int) -> list[int]:
+    """Returns the dead letter that a query names by partitionId, offset and consumerGroup; [] if there is none any
+    more."""
+    if any(query.text(name) for name in ("partition", "from", "to", "error")):
+        raise Refusal(400, "partitionId and offset can be combined with queue and consumerGroup only",
+                      "invalid_request")
+    group, partition = query.text("consumerGroup"), query.text("partitionId")
+    if group is None or partition is None or query.text("offset") is None:
+        raise Refusal(400, "partitionId, offset and consumerGroup are required to name one dead letter",
+                      "invalid_request")
+    number = read_partition_number(await seed_of(request), partition.encode())
+    if number is None:
+        raise Refusal(400, "partitionId must be the partitionId of a listed dead letter", "invalid_request")
+    if not WHOLE.fullmatch(query.values["offset"]) or (offset := int(query.values["offset"])) < 0:
+        raise Refusal(400, "offset must be a whole number of at least 0", "invalid_number")
+    return [row.id for row in await rows(request, NAMED, [number], [offset], [group], queue, [number])]
 
 
 async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes | None]:
