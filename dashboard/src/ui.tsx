@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { told } from "./api";
+import type { Suggest } from "./names";
 import type { Polled } from "./poll";
 import { alter } from "./route";
 import { visible } from "./text";
@@ -40,6 +41,9 @@ export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T)
 
 export interface Column<T> {
   title: string;
+  /** Shown in place of the title. */
+  head?: ComponentChildren;
+  className?: string;
   cell: (row: T) => ComponentChildren;
   number?: boolean;
 }
@@ -49,8 +53,8 @@ export function Table<T>({ caption, columns, rows, none }: { caption: string; co
   return <div class="wide" role="region" aria-label={caption} tabIndex={0}>
     <table>
       <caption class="unseen">{caption}</caption>
-      <thead><tr>{columns.map((one) => <th key={one.title} scope="col" class={one.number ? "number" : ""}>{one.title}</th>)}</tr></thead>
-      <tbody>{rows.map((row, at) => <tr key={at}>{columns.map((one) => <td key={one.title} class={one.number ? "number" : ""}>{one.cell(row)}</td>)}</tr>)}</tbody>
+      <thead><tr>{columns.map((one) => <th key={one.title} scope="col" class={one.className ?? (one.number ? "number" : "")}>{one.head ?? one.title}</th>)}</tr></thead>
+      <tbody>{rows.map((row, at) => <tr key={at}>{columns.map((one) => <td key={one.title} class={one.className ?? (one.number ? "number" : "")}>{one.cell(row)}</td>)}</tr>)}</tbody>
     </table>
   </div>;
 }
@@ -64,19 +68,28 @@ export function Pager({ offset, shown, page, more }: { offset: number; shown: nu
   </nav>;
 }
 
-/** A field that takes effect when typing pauses. */
-export function Search({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }): JSX.Element {
+/** A field that takes effect when typing pauses. suggest: the names that complete what was typed. */
+export function Search({ label, value, suggest, onChange }: { label: string; value: string; suggest?: Suggest; onChange: (value: string) => void }): JSX.Element {
   const [text, setText] = useState(value);
+  const [names, setNames] = useState<string[]>([]);
   const timer = useRef(0);
+  const asked = useRef<AbortController | null>(null);
+  const list = useId();
   useEffect(() => setText(value), [value]);
-  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => () => { clearTimeout(timer.current); asked.current?.abort(); }, []);
+  const complete = (typed: string): void => {
+    asked.current?.abort();
+    const mine = asked.current = new AbortController();
+    suggest?.(typed, mine.signal).then((found) => { if (!mine.signal.aborted) setNames(found); }, () => undefined);      // the field works without them
+  };
   return <label class="field search">{label}
-    <input type="search" value={text} maxLength={255} autocomplete="off" spellcheck={false} onInput={(event) => {
+    <input type="search" value={text} maxLength={255} autocomplete="off" spellcheck={false} {...(suggest ? { list } : {})} onFocus={() => complete(text)} onInput={(event) => {
       const wanted = event.currentTarget.value;
       setText(wanted);
       clearTimeout(timer.current);
-      timer.current = window.setTimeout(() => onChange(wanted), 300);
+      timer.current = window.setTimeout(() => { complete(wanted); onChange(wanted); }, 300);
     }} />
+    {suggest && <datalist id={list}>{names.map((name) => <option key={name} value={name} />)}</datalist>}
   </label>;
 }
 
@@ -139,9 +152,9 @@ export function Dialog({ title, onClose, children }: { title: ComponentChildren;
   </dialog>;
 }
 
-/** A form in a dialog: does what it is for, tells what went wrong, and closes when it went well. `confirm`: what has to be typed first. */
-export function Ask({ title, verb, danger, confirm, onDo, onClose, children }: {
-  title: ComponentChildren; verb: string; danger?: boolean; confirm?: string | undefined; onDo: (form: FormData) => Promise<string | void>;
+/** A form in a dialog: does what it is for, tells what went wrong, and closes when it went well. `confirm`: what has to be typed first. `stay`: the dialog stays open. */
+export function Ask({ title, verb, danger, confirm, stay, onDo, onClose, children }: {
+  title: ComponentChildren; verb: string; danger?: boolean; confirm?: string | undefined; stay?: boolean; onDo: (form: FormData) => Promise<string | void>;
   onClose: () => void; children?: ComponentChildren;
 }): JSX.Element {
   const [busy, setBusy] = useState(false);
@@ -155,7 +168,7 @@ export function Ask({ title, verb, danger, confirm, onDo, onClose, children }: {
     try {
       const said = await onDo(new FormData(event.currentTarget as HTMLFormElement));
       if (said) setDone(said);
-      else onClose();
+      else if (!stay) onClose();
     } catch (failed) {
       setError(failed);
     }

@@ -220,6 +220,7 @@ def test_a_dead_letter_is_edited_and_all_are_retried(busy: Daemon, visit: Callab
     expect(page.get_by_text("5 dead letters match.")).to_be_visible()
     page.get_by_role("button", name="Edit and redrive").first.click()
     page.get_by_label("Payload").fill('{"edited": true}')
+    page.get_by_role("button", name="Review changes").click()
     page.get_by_role("button", name="Redrive with this payload").click()
     expect(page.get_by_text("4 dead letters match.")).to_be_visible()
     page.get_by_role("button", name="Redrive all matches").click()
