@@ -6,6 +6,7 @@ import { get, Refused } from "./api";
 import { asked, keepToken, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
 import { Dialog, Name, Problem, text } from "./ui";
+import { Palette } from "./palette";
 import { Overview } from "./pages/overview";
 import { QueueList } from "./pages/queues";
 import { QueuePage } from "./pages/queue";
@@ -46,6 +47,7 @@ function App(): JSX.Element {
   const [error, setError] = useState<unknown>(null);
   const [attempt, setAttempt] = useState(0);
   const [help, setHelp] = useState(false);
+  const [palette, setPalette] = useState(false);
   const [open, setOpen] = useState(false);
   const here = place.value.parts;
   const at = here[0] !== undefined && Object.hasOwn(PAGES, here[0]) ? here[0] : "overview";
@@ -78,6 +80,11 @@ function App(): JSX.Element {
     let leader = false;
     const pressed = (event: KeyboardEvent): void => {
       const target = event.target;
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        if (!document.querySelector("dialog[open]")) setPalette(true);
+        return;
+      }
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return;
       if (leader) {
@@ -89,6 +96,9 @@ function App(): JSX.Element {
       } else if (event.key === "/") {
         const search = document.querySelector<HTMLInputElement>("main input");
         if (search) { event.preventDefault(); search.focus(); }
+      } else if (event.key === ":") {
+        event.preventDefault();
+        setPalette(true);
       } else if (event.key === "?") {
         setHelp(true);
       }
@@ -116,8 +126,9 @@ function App(): JSX.Element {
       </div>
     </header>
     <main>{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">This page requires the admin role.</p></> : page?.show(here.slice(1))}</main>
+    {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
-      <p><kbd>/</kbd> search · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>
+      <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>
       <ul>{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
       <div class="buttons"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
     </Dialog>}

@@ -75,12 +75,14 @@ export function Search({ label, value, suggest, onChange }: { label: string; val
   const timer = useRef(0);
   const asked = useRef<AbortController | null>(null);
   const list = useId();
+  const latest = useRef(suggest);
+  latest.current = suggest;
   useEffect(() => setText(value), [value]);
   useEffect(() => () => { clearTimeout(timer.current); asked.current?.abort(); }, []);
   const complete = (typed: string): void => {
     asked.current?.abort();
     const mine = asked.current = new AbortController();
-    suggest?.(typed, mine.signal).then((found) => { if (!mine.signal.aborted) setNames(found); }, () => undefined);      // the field works without them
+    latest.current?.(typed, mine.signal).then((found) => { if (!mine.signal.aborted) setNames(found); }, () => undefined);      // the field works without them
   };
   return <label class="field search">{label}
     <input type="search" value={text} maxLength={255} autocomplete="off" spellcheck={false} {...(suggest ? { list } : {})} onFocus={() => complete(text)} onInput={(event) => {

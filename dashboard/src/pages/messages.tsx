@@ -1,5 +1,10 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { Chips } from "../chips";
+import { placeKey, readExcerpts } from "../excerpts";
+import { partitionNames, queueNames } from "../names";
+import { CopyCurl, MessageDialog } from "./messageview";
+import { Excerpt, TailTable } from "./tail";
 import { get, getText, post, remove, send, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
@@ -12,6 +17,8 @@ import { Ask, Choice, Facts, Field, Heading, moment, Name, Pager, Search, Shown,
 
 const PAGE = 50;
 const SHOWN = 64 * 1024;
+const STATES: Record<string, string> = { "": "Any", pending: "Pending", processing: "In flight", completed: "Consumed", dead_letter: "Dead letter" };
+const RANGES: Record<string, string> = { 1: "Last hour", 24: "Last day", 168: "Last week", 87600: "Any time" };
 type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
 
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
@@ -33,7 +40,14 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
 export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
   const key = JSON.stringify([queue, partition, status, hours, offset]);
-  const polled = usePoll((signal) => get("/api/v1/messages", { query: { queue, partition, status, from: new Date(serverNow() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal }), key, 5000);
+  const known = useRef({ key, excerpts: new Map<string, string>() });
+  if (known.current.key !== key) known.current = { key, excerpts: new Map() };
+  const [view, setView] = useState<{ partitionId: string; transactionId: string } | null>(null);
+  const polled = usePoll(async (signal) => {
+    const found = await get("/api/v1/messages", { query: { queue, partition, status, from: new Date(serverNow() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal });
+    await readExcerpts(found.messages.slice(0, PAGE), known.current.excerpts, signal);
+    return found;
+  }, key, 5000);
   return <Shown of={polled}>{(found) => <>
     <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="No messages." columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
@@ -41,7 +55,10 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
       { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
       { title: "Consumed by", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
       { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, { title: "Due", cell: (row) => row.deliverAt ? <Time at={row.deliverAt} /> : "" },
+      { title: "Payload", cell: (row) => <Excerpt text={known.current.excerpts.get(placeKey(row))} /> },
+      { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },
     ]} />
+    {view && <MessageDialog partitionId={view.partitionId} transactionId={view.transactionId} onClose={() => setView(null)} />}
     <Pager offset={offset} shown={Math.min(PAGE, found.messages.length)} page={PAGE} more={found.messages.length > PAGE} />
   </>}</Shown>;
 }
@@ -51,17 +68,23 @@ export function MessagesPage(): JSX.Element {
   const value = (name: string): string => query.get(name) ?? "";
   const hours = Number(value("hours")) || 24;
   const [pushing, setPushing] = useState(false);
+  const tail = value("tail") !== "" && value("text") === "";
   const set = (name: string) => (wanted: string): void => alter({ [name]: wanted, offset: undefined });
   return <>
-    <Heading title="Messages">{mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}>Push</button>}</Heading>
+    <Heading title="Messages">
+      <button type="button" aria-pressed={tail} onClick={() => alter({ tail: tail ? undefined : 1, text: undefined, status: undefined, hours: undefined, offset: undefined })}>Live tail</button>
+      {mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}>Push</button>}</Heading>
     <div class="filters">
-      <Search label="Queue" value={value("queue")} onChange={set("queue")} />
-      <Search label="Partition" value={value("partition")} onChange={set("partition")} />
+      <Search label="Queue" value={value("queue")} suggest={queueNames} onChange={set("queue")} />
+      <Search label="Partition" value={value("partition")} suggest={partitionNames(value("queue"))} onChange={set("partition")} />
       <Search label="Payload contains" value={value("text")} onChange={set("text")} />
-      {!value("text") && <Choice label="State" value={value("status")} values={{ "": "Any", pending: "Pending", processing: "In flight", completed: "Consumed", dead_letter: "Dead letter" }} onChange={set("status")} />}
-      <Choice label="Time range" value={value("hours") || "24"} values={{ 1: "Last hour", 24: "Last day", 168: "Last week", 87600: "Any time" }} onChange={set("hours")} />
+      {!value("text") && !tail && <Choice label="State" value={value("status")} values={STATES} onChange={set("status")} />}
+      {!tail && <Choice label="Time range" value={value("hours") || "24"} values={RANGES} onChange={set("hours")} />}
     </div>
-    {value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
+    <Chips of={[["Queue", "queue"], ["Partition", "partition"], ["Payload contains", "text"]].map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))
+      .concat([{ label: "State", value: value("status") && (STATES[value("status")] ?? value("status")), onRemove: () => set("status")("") },
+        { label: "Time range", value: value("hours") && (RANGES[value("hours")] ?? value("hours")), onRemove: () => set("hours")("") }])} />
+    {tail ? <TailTable queue={value("queue")} partition={value("partition")} /> : value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
       : <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={hours} />}
     {pushing && <PushForm queue={value("queue")} onClose={() => setPushing(false)} />}
   </>;
@@ -110,7 +133,7 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
         "Lease until": <Time at={message.leaseExpiresAt} />, Encrypted: message.isEncrypted ? "yes" : "no",
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
-      <section><h2>Payload</h2><Payload raw={payload} label="Payload" /></section>
+      <section><h2>Payload</h2><Payload raw={payload} label="Payload" /><div class="actions copied"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></section>
       <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
         { title: "Group", cell: (row) => <Name>{row.name}</Name> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[
