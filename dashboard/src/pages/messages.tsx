@@ -21,6 +21,8 @@ const STATES: Record<string, string> = { "": "Any", pending: "Pending", processi
 const RANGES: Record<string, string> = { 1: "Last hour", 24: "Last day", 168: "Last week", 87600: "Any time" };
 type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
 
+type Found = Answer<"/api/v1/messages", "get">["messages"][number];
+
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
 export function Payload({ raw, label }: { raw: string; label: string }): JSX.Element {
   const [all, setAll] = useState(false);
@@ -54,7 +56,7 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
       { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
       { title: "Consumed by", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
-      { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, { title: "Due", cell: (row) => row.deliverAt ? <Time at={row.deliverAt} /> : "" },
+      { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, ...(found.messages.some((one) => one.deliverAt) ? [{ title: "Due", cell: (row: Found) => row.deliverAt ? <Time at={row.deliverAt} /> : "" }] : []),
       { title: "Payload", cell: (row) => <Excerpt text={known.current.excerpts.get(placeKey(row))} /> },
       { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },
     ]} />
