@@ -172,6 +172,7 @@ documents: $(or $(wildcard build/.quick),$(KIND)) ## what documents say of setti
 	@for pair in configuration:configuration cli:cli api:api sql_reference:sql-reference metrics:metrics; do \
 	  PYTHONPATH=. $(BIN)/python tools/$${pair%%:*}.py > build/document.md && mv build/document.md docs/$${pair##*:}.md || exit 1; done
 	@PYTHONPATH=. $(BIN)/python tools/options.py
+	@PYTHONPATH=. $(BIN)/python tools/chart.py
 
 SITE := $(CURDIR)/build/site
 site: ## the documents as a static site in build/site; a link that leads nowhere ends it

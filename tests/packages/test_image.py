@@ -18,14 +18,16 @@ CHART = ROOT / "packaging/helm/queend"
 WAYS = {
     "defaults": {},
     "everything": {
-        "buffer": {"storage": "10Gi", "storageClass": "fast"}, "autoscaling": {"enabled": True, "selector": {"a": "b"}},
+        "buffer": {"storage": "10Gi", "storageClass": "fast"}, "autoscaling": {"enabled": True, "metric": "queend_backlog_messages", "selector": {"a": "b"}},
         "metrics": {"serviceMonitor": True, "tokenSecret": "scrape"},
         "settings": {"JWT_ENABLED": "true", "JWT_JWKS_URL": "https://id.example/k"},
         "network": {"from": [{"namespaceSelector": {}}], "database": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "image": {"pullSecrets": [{"name": "x"}]}, "service": {"annotations": {"a": "b"}},
         "podAnnotations": {"a": "b"}, "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}}},
-    "neither policy nor buffer": {"network": {"enabled": False}, "autoscaling": {"enabled": True, "metric": ""}},
+        "affinity": {"nodeAffinity": {}},
+        "ingress": {"enabled": True, "className": "nginx", "hosts": ["queue.example"], "annotations": {"a": "b"},
+                    "tls": [{"secretName": "queue-tls", "hosts": ["queue.example"]}]}},
+    "neither policy nor buffer": {"network": {"enabled": False}, "autoscaling": {"enabled": True, "cpu": 60}},
 }
 
 
