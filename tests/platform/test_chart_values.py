@@ -21,10 +21,12 @@ DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 def errors(changed: dict) -> list[str]:
     """Returns what the schema says against the default values with these changes, as Helm merges them."""
-    def merged(base: dict, over: dict) -> dict:
-        return {**base, **{name: merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict)
-                           else value for name, value in over.items()}}
-    return [str(one) for one in jsonschema_rs.Draft7Validator(SCHEMA).iter_errors(merged(copy.deepcopy(DEFAULTS), changed))]
+    def merged(base: object, over: object) -> object:
+        if not isinstance(base, dict) or not isinstance(over, dict):
+            return over
+        return {**base, **{name: merged(base.get(name), value) for name, value in over.items()}}
+    validator = jsonschema_rs.Draft7Validator(SCHEMA)
+    return [str(one) for one in validator.iter_errors(merged(copy.deepcopy(DEFAULTS), changed))]
 
 
 def test_each_default_is_described_and_allowed():

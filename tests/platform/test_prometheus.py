@@ -1,16 +1,12 @@
 """docs/prometheus.md with a real Prometheus: its scrape configurations, its queries, its token, its list of alerts."""
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,12 +14,11 @@ import pytest
 import yaml
 from support.daemon import PACKAGE, ROOT, Daemon
 from support.guides import blocks
-from support.ports import free_port
+from support.prometheus import Ask, scraping
 from support.wait import until
 
 PAGE, SECRET = "prometheus.md", "0123456789abcdef0123456789abcdef"
 TEXT = (ROOT / "docs" / PAGE).read_text()
-Ask = Callable[[str], list[dict]]
 
 
 @contextmanager
@@ -37,39 +32,8 @@ def prometheus(folder: Path, text: str, daemon: Daemon) -> Iterator[Ask]:
     (targets,) = job["static_configs"]
     assert targets["targets"] == ["queue-1.example:6632", "queue-2.example:6632"]
     targets["targets"] = [f"127.0.0.1:{daemon.port}"]
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    (folder / "prometheus.yml").write_text(json.dumps(config))      # JSON is YAML
-    program = shutil.which("prometheus")
-    assert program, "prometheus is missing: tools/system.sh tests"
-    port = free_port()
-
-    def ask(path: str) -> dict:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return json.load(answer)["data"]
-
-    def query(expression: str) -> list[dict]:
-        try:
-            return ask(f"/api/v1/query?query={urllib.parse.quote(expression)}")["result"]
-        except ConnectionError:
-            return []      # it starts
-        except urllib.error.URLError as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code != 503:
-                raise
-            return []
-
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, f"--config.file={folder}/prometheus.yml",
-                                    f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"],
-                                   stdout=log, stderr=log)
-        try:
-            up = 'up{job="queend"}'
-            until(lambda: process.poll() is not None or [one["value"][1] for one in query(up)] == ["1"],
-                  "the daemon is scraped")
-            assert process.poll() is None, (folder / "log").read_text()
-            yield query
-        finally:
-            process.terminate()
-            process.wait()
+    with scraping(folder, config) as query:
+        yield query
 
 
 @pytest.fixture(scope="module")
