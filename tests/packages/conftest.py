@@ -2,6 +2,7 @@
 systemd-nspawn."""
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import time
@@ -14,7 +15,7 @@ from .machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
-BASE = "ca-certificates,dbus,python3,python3-venv,systemd,systemd-sysv"
+BASE = "ca-certificates,curl,dbus,python3,python3-venv,systemd,systemd-sysv"
 
 
 def told(what: str, began: float) -> None:
@@ -36,8 +37,8 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield Path(given)
         return
     folder, began = tmp_path_factory.mktemp("debian") / "root", time.monotonic()
-    release = next(line.partition("=")[2].strip('"') for line in Path("/etc/os-release").read_text().splitlines()
-                   if line.startswith("VERSION_CODENAME="))
+    own = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    release = request.config.getoption("--debian") or own
     subprocess.run(["debootstrap", "--variant=minbase", f"--include={BASE}", release, folder], check=True,
                    stdout=subprocess.DEVNULL)
     told("debootstrap", began)

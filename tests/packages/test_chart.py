@@ -16,7 +16,8 @@ def one_of(kind: str, values: dict) -> dict:
     return found
 
 
-@pytest.mark.parametrize("values", [{"settings": {"NO_SUCH": "1"}}, {"replica": 2}, {"autoscaling": {"scaleDown": "no"}}])
+@pytest.mark.parametrize("values", [
+    {"settings": {"NO_SUCH": "1"}}, {"replica": 2}, {"autoscaling": {"scaleDown": "no"}}])
 def test_helm_refuses_values_by_the_schema(values):
     with pytest.raises(helm_python.HelmError, match="schema|allowed|enum|must be one of|propert"):
         objects(values)
@@ -32,7 +33,8 @@ def test_values_that_contradict_each_other(values, said):
 
 @pytest.mark.parametrize(("controller", "wanted"), [
     ("nginx", {NGINX + "proxy-read-timeout": "180", NGINX + "proxy-buffering": "off"}),
-    ("haproxy", {HAPROXY + "timeout-server": "180s", HAPROXY + "check-http": "/readyz", HAPROXY + "timeout-tunnel": "1h"}),
+    ("haproxy", {HAPROXY + "timeout-server": "180s", HAPROXY + "check-http": "/readyz",
+                 HAPROXY + "timeout-tunnel": "1h"}),
     ("alb", {ALB + "healthcheck-path": "/readyz",
              ALB + "load-balancer-attributes": "idle_timeout.timeout_seconds=180"}),
     ("none", {})])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -124,6 +125,52 @@ def test_the_package_under_systemd(clean, package):
     assert not (clean.root / "usr/lib/queend").exists() and (clean.root / "var/lib/queend/pg").is_dir()
     clean.run("apt-get", "purge", "-yq", "queend")
     assert not (clean.root / "etc/queend/queend.toml").exists()
+
+
+BY_HAND = """
+cd /tmp
+export QUEEND_DATA_DIR=/var/lib/queend
+setpriv --reuid=queend --regid=queend --clear-groups queend serve 2> /tmp/log &
+daemon=$!
+trap 'tail -n 20 /tmp/log >&2' EXIT
+curl -sf --retry 100 --retry-delay 1 --retry-connrefused --retry-all-errors localhost:6632/readyz
+curl -sf localhost:6632/api/v1/push -d '{"items":[{"queue":"orders","payload":{"n":1}}]}'
+curl -sf 'localhost:6632/api/v1/pop/queue/orders?autoAck=true'
+kill $daemon
+wait $daemon
+trap - EXIT
+"""
+
+
+def test_the_package_without_a_running_systemd(clean, package):
+    """In a container or a chroot: nothing starts by itself, `queend serve` does."""
+    clean.run("apt-get", "update", "-q", network=True)
+    clean.run("apt-get", "install", "-yq", "--no-install-recommends", "postgresql", network=True)
+    began = time.monotonic()
+    clean.run("apt-get", "install", "-yq", "--no-install-recommends", f"/given/{package.name}", bind=package.parent)
+    told("installation of the package", began)
+    assert (clean.root / "etc/systemd/system/multi-user.target.wants/queend.service").is_symlink()
+    began = time.monotonic()
+    answers_of = clean.shell(BY_HAND)
+    told("from `queend serve` to the first message by curl, and stopped", began)
+    assert '"queued"' in answers_of and '"n":1' in answers_of.replace(" ", ""), answers_of
+    clean.run("apt-get", "remove", "-yq", "queend")
+    assert not (clean.root / "usr/lib/queend").exists() and (clean.root / "var/lib/queend/pg").is_dir()
+    clean.run("apt-get", "purge", "-yq", "queend")
+    assert not (clean.root / "etc/queend").exists()
+    assert not (clean.root / "etc/systemd/system/multi-user.target.wants/queend.service").is_symlink()
+
+
+def test_each_python_that_the_package_asks_for_has_its_modules(package, tmp_path):
+    control = subprocess.run(["dpkg-deb", "-f", package, "Depends"], check=True, text=True, capture_output=True).stdout
+    (first, last), = re.findall(r"python3 \(>= 3\.(\d+)\), python3 \(<< 3\.(\d+)\)", control)
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path], check=True)
+    modules = tmp_path / "usr/lib/queend"
+    compiled = {minor: {str(path.relative_to(modules)).partition(".cpython-")[0]
+                        for path in modules.rglob(f"*.cpython-3{minor}-*.so")}
+                for minor in range(int(first), int(last))}
+    assert "queend/_core" in compiled[int(first)] and all(one == compiled[int(first)] for one in compiled.values())
+    assert not list(modules.glob("*.dist-info/direct_url.json"))
 
 
 def test_without_postgresql_it_says_what_is_missing(clean, package):

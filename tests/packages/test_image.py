@@ -18,7 +18,8 @@ CHART = ROOT / "packaging/helm/queend"
 WAYS = {
     "defaults": {},
     "everything": {
-        "buffer": {"storage": "10Gi", "storageClass": "fast"}, "autoscaling": {"enabled": True, "metric": "queend_backlog_messages", "selector": {"a": "b"}},
+        "buffer": {"storage": "10Gi", "storageClass": "fast"},
+        "autoscaling": {"enabled": True, "metric": "queend_backlog_messages", "selector": {"a": "b"}},
         "metrics": {"serviceMonitor": True, "tokenSecret": "scrape"},
         "settings": {"JWT_ENABLED": "true", "JWT_JWKS_URL": "https://id.example/k"},
         "network": {"from": [{"namespaceSelector": {}}], "database": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
