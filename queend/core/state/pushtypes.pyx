@@ -17,10 +17,10 @@ cdef enum:
     BATCH_PARTITIONS = 4000
     HASH_FROM = 8             # from this many records on, unordered ids are looked up in a hash
     PUSHERS_PARTITIONS = 1000  # a batch takes parts of pushers up to this many partitions, bytes and items
-    PUSHERS_BYTES = 4194304
+    PUSHERS_BYTES = 2097152
     PUSHERS_ITEMS = 19000
     SHARE_PARTITIONS = 250    # partitions and bytes of a batch that make up a pusher's share
-    SHARE_BYTES = 2097152
+    SHARE_BYTES = 1048576
     SMALL_ITEMS = 16          # a part up to this size fits beside the parts of pushers
     SMALL_BYTES = 65536
 
