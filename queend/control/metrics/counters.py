@@ -33,6 +33,7 @@ WORKER = {
     "streams_begun": "Streams of messages that were begun.",
     "streamed": "Messages delivered to streams.",
     "from_memory": "Messages delivered from memory.",
+    "delivered_bytes": "Bytes of answers and streams with messages.",
     "acked_by_lease": "Acknowledgments that needed no look into the log.",
     "sealed": "Payloads that were encrypted.",
     "opened": "Payloads that were decrypted.",
@@ -51,6 +52,7 @@ WORKER = {
     "spans": "Spans of traces that were noted.",
     "spans_dropped": "Spans of traces that were dropped for want of room.",
     "turn_bytes": "The most bytes that one turn of its loop read from clients.",
+    "turn_delivered": "The most bytes of messages that one turn of its loop delivered.",
     "read_beside": "Large bodies that were read on another thread.",
     "answered_beside": "Requests that were answered while a large body was read on another thread.",
 }

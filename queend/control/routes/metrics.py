@@ -37,7 +37,8 @@ router = Routes("health")
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # gauges and maxima; the others only grow
 LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "held", "streams",
-        "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes")
+        "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes",
+        "turn_delivered")
 STORE_S = 1.5               # for all queries; a scrape is answered within 2 s
 COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which the database is not queried
 OUTBOX_MOST = 100_000      # largest count

@@ -38,6 +38,7 @@ cdef struct Counters:
     uint64_t dead_lettered
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
+    uint64_t delivered_bytes  # of answers and streams with messages
     uint64_t acked_by_lease   # acknowledgments that needed no look into the log
     uint64_t streams_begun    # streams of messages that were begun
     uint64_t streamed         # messages delivered to streams
@@ -58,6 +59,7 @@ cdef struct Counters:
     uint64_t not_logged       # lines of the request log without room
     uint64_t too_slow         # requests whose bodies came too slowly
     uint64_t turn_bytes       # most that one turn of the loop read from clients
+    uint64_t turn_delivered   # most bytes of messages that one turn of the loop delivered
     uint64_t read_beside      # bodies that were read off the loop
     uint64_t answered_beside  # requests answered while a body was read off the loop
     # monotonic ms, when a statement was sent after the last answer of the database; 0: no statement waits

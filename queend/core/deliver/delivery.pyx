@@ -145,6 +145,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
         d.w.unzip.short_of_memory = False
         d.w.seal.short_of_memory = False
         d.out.failed = True
+    d.w.counters.delivered_bytes += d.out.len - d.at
     return d.n
 
 # ---- whole answers --------------------------------------------------------------------------------------------------

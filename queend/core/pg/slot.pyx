@@ -30,6 +30,7 @@ cdef enum:
     # libpq's buffers grow and never shrink: a connection that has carried more than this is replaced once it rests
     SLOT_KEEP = 4 << 20
     SLOT_REST_MS = 10000
+    SLOT_TURN_BYTES = 1 << 20 # of messages that a turn of the loop delivers before other results with messages wait
 
 cdef struct Slot
 cdef struct SlotPool
@@ -82,6 +83,7 @@ cdef struct SlotPool:
     Counters* counters
     Slot* slots
     int n
+    uint64_t turn_full        # counters.delivered_bytes at which no further result with messages is read in this turn
     int connect_ms            # from the first packet to the last PREPARE
     Slot* idle                # last in, first out: a few warm connections carry a light load
     int ready                 # slots idle or busy
@@ -186,8 +188,14 @@ cdef void slot_on_poll(uv_poll_t* handle, int status, int events) noexcept nogil
         s.events = 0          # libuv stopped the poll; the next call of libpq finds out why
     if s.state == SLOT_CONNECTING:
         slotpool_handshake(s)
-    else:
+    elif not slot_waits(s, events):
         slot_serve(s, status < 0 or events & UV_READABLE != 0)
+
+cdef inline bint slot_waits(const Slot* s, int events) noexcept nogil:
+    # Returns True if a result with messages is left for the next turn of the loop, in which the socket is ready again:
+    # a turn that made many large answers would delay the requests and results of everybody else.
+    return (s.state == SLOT_BUSY and events == UV_READABLE and statement_delivers(s.statement)
+            and s.pool.counters.delivered_bytes >= s.pool.turn_full)
 
 cdef void slot_flush(Slot* s) noexcept nogil:
     # Sends buffered data, and keeps waiting for input: so a connection that dies while idle is replaced before it is

@@ -27,6 +27,7 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* 
     p.owner = owner
     p.on_idle = on_idle
     p.counters = counters
+    p.turn_full = counters.delivered_bytes + SLOT_TURN_BYTES
     uuid_open(&p.random)
     for i in range(n):
         s = &p.slots[i]
@@ -44,6 +45,13 @@ cdef void slotpool_connect(SlotPool* p) noexcept nogil:
     for i in range(p.n):
         if p.slots[i].state == SLOT_CLOSED:
             slotpool_connect_one(&p.slots[i])
+
+cdef inline void slotpool_turn(SlotPool* p) noexcept nogil:
+    # Ends a turn of the loop: results with messages are read again.
+    cdef Counters* c = p.counters
+    if c.delivered_bytes + SLOT_TURN_BYTES != p.turn_full:
+        c.turn_delivered = max(c.turn_delivered, c.delivered_bytes + SLOT_TURN_BYTES - p.turn_full)
+        p.turn_full = c.delivered_bytes + SLOT_TURN_BYTES
 
 # ---- a slot connects -------------------------------------------------------------------------------------------------
 # Look-up of the server (slotpool_connect_one), connection (dial, handshake), preparation: settings, statements, edition

@@ -239,6 +239,11 @@ cdef inline bint statement_stores(int statement) noexcept nogil:
     return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
             or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
+cdef inline bint statement_delivers(int statement) noexcept nogil:
+    # Returns True if messages are delivered when the statement ends.
+    return (statement == STMT_POP or statement == STMT_CLAIM or statement == STMT_TURN
+            or statement == STMT_ACK_LEASED)
+
 cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
     # Returns True if a statement that stores (statement_stores) changed something, by the rows of its answer. A refused
     # or stale statement, or one with duplicates only, changed nothing: it may be answered while commits hang.

@@ -10,7 +10,7 @@ cdef void engine_service() noexcept nogil:
     service.halt = engine_halt
     service.connect = engine_connect
     service.open = engine_open
-    service.turn = drain_turn
+    service.turn = engine_turn
     service.reclaim = reclaim_turn
     service.tick = engine_tick
     service.stop = engine_stop
@@ -208,7 +208,14 @@ cdef bint engine_ready(Process* p) noexcept nogil:
             return False
     return catalog.loaded
 
-# ---- ticks -----------------------------------------------------------------------------------------------------------
+# ---- turns and ticks -------------------------------------------------------------------------------------------------
+
+cdef void engine_turn(Worker* w) noexcept nogil:
+    # Runs when a turn of the loop has read and run what was ready.
+    cdef Engine* e = engine_of(w)
+    if e != NULL and e.slots != NULL:
+        slotpool_turn(e.slots)
+        drain_turn(w)
 
 cdef void engine_tick(Worker* w) noexcept nogil:
     engine_sweep(w)
