@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,10 @@ package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here
 
 deb: ## the Debian package of the wheel for the system's Python, in dist/: half a minute
 	@$(PYTHON) tools/deb.py
+
+image: ## the image of packaging/Dockerfile without Docker, an OCI archive in dist/, on Debian 13 (root; ARGS: another release): about 2 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh packages
+	@$(SUDO) $(PYTHON) tools/image.py $(ARGS)
 
 PYTHONS ?= /usr/bin/python3
 test-packages: build system-tests ## make wheel and package (PYTHONS: for which Python; DIST=kept: what is there), install them in a new Debian and under its systemd (root): about 15 minutes

@@ -1,5 +1,5 @@
 """Makes what is published, in dist/: the sdist, and from it a wheel for each CPython from 3.11 to 3.14 that is found
-here, with libuv, libpq and what they need inside (auditwheel). `package.py [PYTHON …]`: with these interpreters.
+here, with libuv, libpq and what they need inside (auditwheel); and the wheel of the client alone. `package.py [PYTHON …]`: with these interpreters.
 
 The machine needs a compiler and the development files (tools/system.sh); who installs a wheel needs neither."""
 from __future__ import annotations
@@ -76,6 +76,15 @@ def wheel(python: str, source: Path, dist: Path, work: Path) -> Path:
     return done
 
 
+def client(tree: Path, dist: Path, work: Path) -> Path:
+    """Makes the wheel of the Python client alone, which has no compiled parts."""
+    bin_ = venv(work / "client", sys.executable, "--require-hashes", "-r", str(ROOT / "locked/build.txt"))
+    run(bin_ / "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+        "--wheel-dir", dist, tree / "clients/python")
+    made, = dist.glob("queend_client-*.whl")
+    return made
+
+
 def main() -> None:
     dist = ROOT / "dist"
     os.environ.setdefault("SOURCE_DATE_EPOCH", run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip())
@@ -88,6 +97,9 @@ def main() -> None:
         with tarfile.open(source) as archive:
             archive.extractall(work / "from", filter="data")
         tree, = (work / "from").iterdir()
+        began = time.monotonic()
+        small = client(work / "tree", fresh, work)
+        print(f"{small.name}  {small.stat().st_size >> 10} KiB  {time.monotonic() - began:.0f} s", flush=True)
         pythons = interpreters(sys.argv[1:])
         if not pythons:
             sys.exit(f"no CPython {', '.join(VERSIONS)} was found")
@@ -101,7 +113,7 @@ def main() -> None:
         if missing:
             print(f"not here, hence no wheel: CPython {', '.join(missing)}")
         dist.mkdir(exist_ok=True)
-        for old in [*dist.glob("queend-*.whl"), *dist.glob("queend-*.tar.gz")]:
+        for old in [*dist.glob("queend-*.whl"), *dist.glob("queend_client-*.whl"), *dist.glob("queend-*.tar.gz")]:
             old.unlink()
         for new in fresh.iterdir():
             shutil.move(new, dist / new.name)

@@ -62,6 +62,11 @@ def test_the_release_builds_what_can_be_built():
     for job in jobs.values():
         assert job["timeout-minutes"] and set([job["needs"]] if isinstance(job.get("needs"), str)
                                               else job.get("needs", ())) <= set(jobs)
+        for step in job["steps"]:
+            action, _, pinned = step.get("uses", "own@v1").partition("@")
+            assert re.fullmatch(r"v\d+|release/v\d+", pinned), action
+            # Its interpreters are those of Ubuntu: a container of Debian has none of them.
+            assert "container" not in job or action != "actions/setup-python"
     make = (ROOT / "Makefile").read_text()
     assert all(re.search(rf"^{target}:", make, re.M) for target in re.findall(r"\bmake ([a-z-]+) ", text)
                if target != "ca-certificates")
