@@ -162,6 +162,7 @@ test-packages: build system-tests ## make wheel and package (PYTHONS: for which 
 	@$(BIN)/python tools/requirements.py packages | $(PIP) -r /dev/stdin
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory package ARGS='$(PYTHONS)'
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory deb
+	@test "$(DIST)" = kept || $(MAKE) --no-print-directory image ARGS="$$(. /etc/os-release && echo $$VERSION_CODENAME)"
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
 test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)

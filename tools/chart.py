@@ -7,7 +7,8 @@ from pathlib import Path
 
 from queend.settings.model import Settings, is_secret
 
-SCHEMA = Path(__file__).resolve().parent.parent / "packaging/helm/queend/values.schema.json"
+CHART = Path(__file__).resolve().parent.parent / "packaging/helm/queend"
+SCHEMA = CHART / "values.schema.json"
 # The port of the pods and where their disk is mounted.
 DECIDED = {"PORT", "QUEEND_DATA_DIR"}
 

@@ -1,5 +1,6 @@
-"""Makes what is published, in dist/: the sdist, and from it a wheel for each CPython from 3.11 to 3.14 that is found
-here, with libuv, libpq and what they need inside (auditwheel); and the wheel of the client alone. `package.py [PYTHON …]`: with these interpreters.
+"""Makes what is published, in dist/: the sdist; from it a wheel for each CPython from 3.11 to 3.14 that is found here,
+with libuv, libpq and what they need inside (auditwheel); and the wheel of the client alone. `package.py [PYTHON …]`:
+with these interpreters.
 
 The machine needs a compiler and the development files (tools/system.sh); who installs a wheel needs neither."""
 from __future__ import annotations

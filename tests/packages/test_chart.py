@@ -5,7 +5,7 @@ import helm_python
 import kubernetes_validate
 import pytest
 
-from .test_image import CHART, objects
+from .chart import CHART, objects
 
 OUTSIDE = {"enabled": True, "hosts": ["queue.example"]}
 NGINX, HAPROXY, ALB = "nginx.ingress.kubernetes.io/", "haproxy.org/", "alb.ingress.kubernetes.io/"

@@ -79,6 +79,14 @@ def test_what_a_wheel_asks_for_comes_compiled(wheels):
     assert not [one for one in asked if one.startswith("psycopg[c]") and "extra ==" not in one]
 
 
+def test_the_wheel_of_the_client_is_pure_and_has_the_same_version():
+    made, = DIST.glob("queend_client-*.whl")
+    assert made.name == f"queend_client-{queend.__version__}-py3-none-any.whl"
+    files = {one for one in zipfile.ZipFile(made).namelist() if ".dist-info/" not in one}
+    assert files >= {one for one in tracked("queend/client") if one.endswith(".py")}
+    assert all(one.startswith("queend/client/") for one in files)
+
+
 def test_the_sdist_has_what_a_build_and_an_installation_need():
     archive, = DIST.glob("queend-*.tar.gz")
     with tarfile.open(archive) as opened:

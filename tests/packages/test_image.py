@@ -10,11 +10,10 @@ from pathlib import Path
 import helm_python
 import kubernetes_validate
 import pytest
-import yaml
 
+from .chart import CHART, objects
 from .conftest import ROOT
 
-CHART = ROOT / "packaging/helm/queend"
 WAYS = {
     "defaults": {},
     "everything": {
@@ -30,11 +29,6 @@ WAYS = {
                     "tls": [{"secretName": "queue-tls", "hosts": ["queue.example"]}]}},
     "neither policy nor buffer": {"network": {"enabled": False}, "autoscaling": {"enabled": True, "cpu": 60}},
 }
-
-
-def objects(values: dict) -> list[dict]:
-    rendered = helm_python.Chart.load(CHART).render(values=values, name="queue")
-    return [one for path, text in rendered.items() if path.endswith(".yaml") for one in yaml.safe_load_all(text) if one]
 
 
 def test_hadolint_finds_nothing():
