@@ -1,5 +1,5 @@
-"""Large answers of pops have turns, too: a turn of the loop reads one result with messages after the other, until it has
-delivered a MiB. The others wait for later turns, so that requests of somebody else pass between them."""
+"""Large answers of pops have turns, too: a turn of the loop reads one result with messages after the other, until it
+has delivered a MiB. The others wait for later turns, so that requests of somebody else pass between them."""
 from __future__ import annotations
 
 import contextlib
