@@ -51,7 +51,7 @@ def save(state: dict[str, Any]) -> None:
 def chosen(name: str | None) -> dict[str, Any] | None:
     """Returns the context of this name; without a name that of QUEEND_CONTEXT, else the current one, if any."""
     wanted = name or os.environ.get("QUEEND_CONTEXT")
-    if not wanted and not path().exists():
+    if not wanted and not os.path.exists(path()):      # Path.exists raises where HOME is of another account
         return None
     state = load()
     wanted = wanted or state.get("current")

@@ -155,6 +155,16 @@ def test_saved_servers(nowhere, daemon):
         2, "queend: cannot read the certificates in /none: No such file or directory\n")
 
 
+def test_a_home_that_is_of_another_account(tmp_path):
+    """As setpriv leaves it: contexts that cannot be read are as good as none."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0)
+    found = subprocess.run([sys.executable, "-c", "import os\nfrom queend.cli import contexts\n"
+                            "if os.geteuid() == 0:\n os.seteuid(65534)\nprint(contexts.chosen(None))"],
+                           env={"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(home)}, capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("None\n", "")
+
+
 def test_the_token_of_a_saved_server_goes_to_no_other(nowhere):
     with Odd(http("200 OK", b'{"queues":[]}')) as its, Odd(http("200 OK", b'{"queues":[]}')) as other:
         nowhere.ok("context", "add", "its", its.url, QUEEND_TOKEN="a.b.c")
