@@ -6,6 +6,7 @@ import { alter, go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
 import { Ask, Choice, Field, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Replay } from "./replay";
 import { byLag } from "./topology";
 
 const PAGE = 50;
@@ -68,6 +69,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   const [seeking, setSeeking] = useState<{ queue: string; partition?: string } | null>(null);
   const [deleting, setDeleting] = useState<{ queue?: string; partitions: number | null } | null>(null);
   const [kind, setKind] = useState("end");
+  const [replaying, setReplaying] = useState<string | null>(null);
   const polled = usePoll(async (signal) => {
     const [places, [rows]] = await Promise.all([
       get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: SHOWN }, signal }),
@@ -87,7 +89,9 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
             polled.again();
           }}>{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
           {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
+          <button type="button" aria-expanded={replaying === queue} onClick={() => setReplaying(replaying === queue ? null : queue)}>Replay<span class="unseen"> in {queue}</span></button>
           {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete in this queue</button>}</div></div>
+        {replaying === queue && <Replay group={group} queue={queue} onMoved={polled.again} />}
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="The group has not consumed messages of this queue." columns={[
           { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
