@@ -97,3 +97,17 @@ def test_a_seek_to_1_us_before_begins_with_the_message(daemon: Daemon) -> None:
             answer = client.post("/api/v1/consumer-groups/billing/queues/exact/seek", {"timestamp": sent.isoformat()})
             assert answer.status == 200
             assert (5 in popped(client, "exact")) == included
+
+
+def test_messages_acknowledged_beyond_a_gap_count(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        client.push("gap", 0, 1, 2, 3)
+        taken = client.pop("gap", consumerGroup="gaps", subscriptionMode="all", batch=4)
+        for message in taken[1:3]:
+            client.ack(message, group="gaps")
+        page = visit(daemon).go("groups/gaps", "gaps")
+        page.get_by_role("button", name="Replay in gap").click()
+        page.get_by_label("Moment").focus()
+        page.keyboard.press("Home")
+        panel = page.get_by_role("group", name="Replay of gap")
+        expect(panel).to_contain_text("gaps would get up to 2 messages again.")
