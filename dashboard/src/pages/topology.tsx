@@ -39,9 +39,9 @@ export function Topology({ queue, paused }: { queue: string; paused: boolean }):
   return <Shown of={polled}>{({ rate, groups, more, hot, waiting }) => <section class="topology" aria-label="Topology">
     <div><h2>Producers</h2><p>{rate ? `${short(rate)} messages per second` : "no pushes in the last minute"}</p></div>
     <span class="arrow" aria-hidden="true">→</span>
-    <div><h2>{hot.length ? "Partitions with the largest backlog" : "Partitions"} {paused && <Tag kind="warn">paused</Tag>}</h2>
+    <div><h2>{hot.length ? "Partitions with the largest lag" : "Partitions"} {paused && <Tag kind="warn">paused</Tag>}</h2>
       {hot.length ? <ul>{hot.map((one) => <li key={one.partition}>
-        <a href={to(["queues", queue, "messages"], { partition: one.partition })}><Name>{one.partition}</Name></a><span>{count(one.pending)} pending</span></li>)}</ul> : <p class="quiet">No messages wait.</p>}
+        <a href={to(["queues", queue, "messages"], { partition: one.partition })}><Name>{one.partition}</Name></a><span>lag {count(one.pending)}</span></li>)}</ul> : <p class="quiet">No messages wait.</p>}
       {waiting > hot.length && <p class="quiet"><a href={to(["queues", queue, "partitions"], { sort: "backlog" })}>and {many(waiting - hot.length, "partition")} more</a></p>}</div>
     <span class="arrow" aria-hidden="true">→</span>
     <div><h2>Groups</h2>
