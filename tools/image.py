@@ -29,7 +29,7 @@ python3 -m venv /opt/queend
 /opt/queend/bin/pip install --quiet --no-cache-dir --no-index --find-links /wheels queend
 /opt/queend/bin/pip uninstall --quiet --yes pip
 """
-# What only the installation needs, and what differs from one build to the next.
+# Removes what only the installation needs, and what differs from one build to the next.
 TIDY = """
 apt-get -qq -o Dpkg::Use-Pty=0 purge --yes python3-venv 'python3.*-venv' 'python3-.*-whl' >/dev/null
 apt-get -qq clean

@@ -192,8 +192,8 @@ cdef void slot_on_poll(uv_poll_t* handle, int status, int events) noexcept nogil
         slot_serve(s, status < 0 or events & UV_READABLE != 0)
 
 cdef inline bint slot_waits(const Slot* s, int events) noexcept nogil:
-    # Returns True if a result with messages is left for the next turn of the loop, in which the socket is ready again:
-    # a turn that made many large answers would delay the requests and results of everybody else.
+    # Returns True if a result with messages is left for the next turn of the loop, in which the socket is ready again.
+    # A turn that made many large answers would delay the requests and results of other clients.
     return (s.state == SLOT_BUSY and events == UV_READABLE and statement_delivers(s.statement)
             and s.pool.counters.delivered_bytes >= s.pool.turn_full)
 

@@ -6,8 +6,8 @@
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
                              const StatementDef* statements, int n_statements, void* owner,
                              void (*on_idle)(void*) noexcept nogil, Counters* counters) noexcept nogil:
-    # Returns a pool of n slots, not yet connected (slotpool_connect); NULL if memory ran out. on_idle(owner) is called
-    # on the loop each time a slot can take a statement. Texts and statements must outlive the pool.
+    # Returns a pool of n slots that slotpool_connect connects; NULL if memory ran out. Each time a slot can take a
+    # statement, on_idle(owner) is called on the loop. Texts and statements must outlive the pool.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i

@@ -104,8 +104,8 @@ cdef inline bint ack_same_partition(const AckItem* it, const AckItem* before) no
             and memcmp(it.partition_uuid, before.partition_uuid, 16) == 0)
 
 cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet. The
-    # partition stays NULL if there is no such message, the group if there is no such group. Requires catalog.lock.
+    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet.
+    # An unknown partition or group stays NULL. Requires catalog.lock.
     cdef int32_t id = 0
     if it.partition_id == ACK_PARTITION_UNREAD:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
