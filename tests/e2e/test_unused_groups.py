@@ -12,7 +12,7 @@ from support.client import Client, data, pop_target
 from support.daemon import Daemon
 from support.wait import until
 
-PARTITIONS, GROUPS, KEPT = 25_000, 12, 200_000
+PARTITIONS, GROUPS, KEPT, MOST = 25_000, 12, 200_000, 600_000
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
     return start_daemon()
 
 
-def fill(client: Client, queue: str) -> None:
-    for at in range(0, PARTITIONS, 2500):
+def fill(client: Client, queue: str, partitions: int = PARTITIONS) -> None:
+    for at in range(0, partitions, 2500):
         client.push_items([{"queue": queue, "partition": str(n), "payload": n} for n in range(at, at + 2500)])
 
 
@@ -104,3 +104,62 @@ def test_a_group_that_is_asked_for_once_is_not_read_to_its_end(daemon: Daemon) -
         while more := pop(client, "wide", 1050, batch=1000, partitions=1000, autoAck="true"):
             seen += data(more)
         assert len(seen) == len(set(seen)) == PARTITIONS - 1
+
+
+def test_groups_that_are_asked_for_again_and_again_have_a_bound(daemon: Daemon) -> None:
+    """Groups requested at every moment are read on only as their pops take partitions."""
+    with daemon.client() as client, daemon.client() as figures:
+        fill(client, "wide")
+        for _ in range(40):
+            for group in range(300):
+                client.send("GET", pop_target("wide", consumerGroup=f"g{group}", subscriptionMode="all", batch=1))
+            for _ in range(300):
+                assert client.receive().json["messages"]
+            assert cursors(figures) <= MOST
+
+
+def test_news_for_more_groups_than_memory_has_cursors_for(daemon: Daemon) -> None:
+    """Every group hears of every partition, also if nobody waits when the messages come."""
+    partitions, groups = 7500, 100
+    with daemon.client() as client:
+        client.configure("wide")
+        for group in range(groups):
+            assert pop(client, "wide", group) == []
+        waiting = daemon.client()
+        waiting.send("GET", pop_target("wide", consumerGroup="waits", subscriptionMode="all", wait="true",
+                                       timeout=115_000, batch=1000, partitions=1000, autoAck="true"))
+        until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+        fill(client, "wide", partitions)
+        # a group for which a pop waits takes one cursor for what its pop is given
+        assert cursors(client) <= MOST + partitions
+        seen: dict[object, list] = {"waits": data(waiting.receive().json["messages"])}
+        waiting.close()
+        assert seen["waits"]
+        for group in (0, groups // 2, groups - 1):
+            seen[group] = []
+            while more := pop(client, "wide", group, batch=10_000, partitions=1000, autoAck="true"):
+                seen[group] += data(more)
+            assert sorted(seen[group]) == list(range(partitions)), group
+        while more := client.pop("wide", consumerGroup="waits", batch=10_000, partitions=1000, autoAck="true"):
+            seen["waits"] += data(more)
+        assert sorted(seen["waits"]) == list(range(partitions))
+
+
+def test_pushes_to_a_queue_of_many_groups_take_turns(daemon: Daemon) -> None:
+    """Each group hears of each partition, so a statement takes fewer partitions of such a queue."""
+    items = {queue: [{"queue": queue, "partition": str(n), "payload": n} for n in range(1000)]
+             for queue in ("few", "many")}
+
+    def statements(client: Client, queue: str) -> float:
+        before = client.metric('queend_calls_total{type="push"}')
+        assert len(client.push_items(items[queue])) == 1000
+        return client.metric('queend_calls_total{type="push"}') - before
+
+    with daemon.client() as client:
+        client.configure("many")
+        for group in range(1000):
+            client.send("GET", pop_target("many", consumerGroup=f"g{group}", subscriptionMode="new"))
+        for _ in range(1000):
+            client.receive()
+        few = statements(client, "few")
+        assert statements(client, "many") >= few + 4

@@ -220,6 +220,7 @@ cdef void retire_partition(Queue* q, Partition* p, PopJob** wake) noexcept nogil
 cdef void retire_group(Group* g, PopJob** wake) noexcept nogil:
     # Retires a group and wakes its waiters. Requires book.lock, and that the group is out of its queue's list.
     g.dead = True
+    g.queue.n_groups -= 1
     waiters_wake_group(g, wake)
     group_unlist_scan(g)
     g.next = catalog_retired().groups
@@ -263,15 +264,16 @@ cdef void retire_forgotten(PopJob** wake) noexcept nogil:
         q = q.next
 
 cdef void retire_unused(PopJob** wake) noexcept nogil:
-    # Retires groups that no pop asks for, while there are more than CURSORS_KEPT cursors. Waits until the cursors of
-    # groups retired before are freed, because n_cursors counts them until then. Requires book.lock.
+    # Retires groups that no pop waits for or asked for recently, while there are more than CURSORS_KEPT cursors; above
+    # CURSORS_MOST also those asked for recently. Waits until the cursors of groups retired before are freed, because
+    # n_cursors counts them until then. Requires book.lock.
     cdef int over = book.n_cursors - CURSORS_KEPT
     cdef Group* g
     book.ticks += 1
     if over <= 0 or not (retire_is_empty(&catalog.retired[0]) and retire_is_empty(&catalog.retired[1])):
         return
     while over > 0:
-        g = group_next_unused()
+        g = group_next_unused(over > CURSORS_MOST - CURSORS_KEPT)
         if g == NULL:
             return
         over -= <int>g.cursors.used

@@ -8,6 +8,7 @@ cdef void scanner_next(Engine* e) noexcept nogil:
     # Takes the next group to be scanned. Leaves out groups that can be found no more.
     cdef Polling* d = &e.polling
     cdef Group* g
+    cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     # The first look begins before the first scan. A worker takes groups only once it has met this server: on meeting
     # it, the worker forgets what it has in hand (poll_forget).
@@ -19,10 +20,13 @@ cdef void scanner_next(Engine* e) noexcept nogil:
             g.scan = SCAN_WANTED
             g.scan_listed = False
             continue
+        if g.scan == SCAN_WANTED and g.n_wait_only and book.n_cursors > CURSORS_KEPT:
+            waiters_wake_group(g, &wake)      # they try again, as the scan may rest before it reads their partitions
         g.scan = SCAN_RUNNING
         d.scanning = g
         d.pin = epoch_pin(e.worker.pins)
     uv_mutex_unlock(&book.lock)
+    waiters_send(e.worker, wake)
 
 cdef void scanner_release(Engine* e) noexcept nogil:
     # Lets go of the scanned group and its pin.
@@ -42,10 +46,7 @@ cdef void scanner_rest(Engine* e) noexcept nogil:
     cdef Group* g = e.polling.scanning
     cdef bint rests
     uv_mutex_lock(&book.lock)
-    rests = group_may_rest(g)
-    if rests:
-        g.scan = SCAN_PAUSED
-        g.scan_listed = False
+    rests = group_rest_scan(g)
     uv_mutex_unlock(&book.lock)
     if rests:
         scanner_release(e)

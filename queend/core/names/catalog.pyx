@@ -188,6 +188,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         return NULL
     g.next = q.group_list
     q.group_list = g
+    q.n_groups += 1
     catalog.n_groups += 1
     return g
 

@@ -27,6 +27,8 @@ cdef PushPartition* batch_partition(PushBatch* b, Partition* p) noexcept nogil:
     else:
         b.first = g
     b.last = g
+    g.breadth = 1 + p.queue.n_groups // PARTITION_GROUPS
+    b.breadth += g.breadth
     b.n_partitions += 1
     return g
 
@@ -39,6 +41,7 @@ cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) no
         b.first = g.next
     if b.last is g:
         b.last = before
+    b.breadth -= g.breadth
     b.n_partitions -= 1
     b.n_items -= g.n
 
@@ -97,7 +100,7 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             s.full = True
             break
         if (p.gathering == NULL and of != NULL and of.client != CLIENT_NONE
-                and to.gather.n_partitions >= PUSHERS_PARTITIONS):
+                and to.gather.breadth >= PUSHERS_PARTITIONS):
             # The item waits. Items of partitions that have a push partition go on: they need no further row of the log.
             it.next = NULL
             kept_end[0] = it
@@ -111,7 +114,7 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             if short:
                 break
             if of != NULL:
-                of.partitions += 1
+                of.partitions += p.gathering.breadth
         if of != NULL:
             of.bytes += it.payload.n + 64
         batch_place(to.gather, p.gathering, it)

@@ -31,11 +31,19 @@ cdef Cursor* cursor_get(Group* g, Partition* p) noexcept nogil:
     return c
 
 cdef Cursor* cursor_or_scan(Group* g, Partition* p) noexcept nogil:
-    # Returns the group's cursor of a partition that has news, NULL if it cannot be made. If memory ran out, wants a
-    # scan, which finds the news later. Requires book.lock.
-    cdef Cursor* c = cursor_get(g, p)
-    if c == NULL and not p.dead:
-        group_rescan(g)
+    # Returns the group's cursor of a partition that has news. NULL if it is not made: a scan finds the news later.
+    # Requires book.lock.
+    cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
+    if c != NULL or p.dead:
+        return c
+    if group_rests(g) and p.id > g.scan_after:
+        return NULL           # the scan will read the partition
+    if group_is_full(g):
+        group_scan_later(g)
+        return NULL
+    c = cursor_get(g, p)
+    if c == NULL:
+        group_rescan(g)       # out of memory
     return c
 
 cdef inline void cursor_row_made(Cursor* c) noexcept nogil:

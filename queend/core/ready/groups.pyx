@@ -33,6 +33,13 @@ cdef void group_rescan(Group* g) noexcept nogil:
     elif g.scan != SCAN_WANTED:
         g.scan_twice = True
 
+cdef void group_scan_later(Group* g) noexcept nogil:
+    # Wants another scan, which the group's next pop begins. Requires book.lock.
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED
+    elif g.scan != SCAN_WANTED:
+        g.scan_twice = True
+
 cdef void group_yield_scan(Group* g) noexcept nogil:
     # Puts a running scan at the head of the list, between two pages. The next worker with a free connection goes on
     # with it. A dead group leaves the list. Requires book.lock.
@@ -47,18 +54,28 @@ cdef void group_yield_scan(Group* g) noexcept nogil:
 
 # ---- scans that rest -------------------------------------------------------------------------------------------------
 # Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and no pop waits
-# in it. Each pop of the group lets the scan read one more page. So a group named once takes few cursors.
+# for it. The next page is read when pops have taken as many partitions as were ready then, or find too few. So a group
+# takes about two cursors for each partition that its pops take, and each partition gets its turn.
 
 cdef inline bint group_rests(const Group* g) noexcept nogil:
-    # Returns True if the group's scan has begun, and goes on with the next pop. Requires book.lock.
+    # Returns True if the group's scan has begun, and goes on with a pop. Requires book.lock.
     return g.scan == SCAN_PAUSED and not g.scan_listed
 
-cdef bint group_may_rest(Group* g) noexcept nogil:
-    # Returns True if the group's scan may rest. Requires book.lock.
-    return book.n_cursors > CURSORS_KEPT and g.n_ready > 0 and not group_needed(g)
+cdef bint group_rest_scan(Group* g) noexcept nogil:
+    # Lets the group's running scan rest, if it may. Returns True if it rests. Requires book.lock.
+    if book.n_cursors <= CURSORS_KEPT or g.n_ready == 0 or (g.n_wait and not g.paused):
+        return False
+    g.scan = SCAN_PAUSED
+    g.scan_listed = False
+    g.scan_rests = g.n_ready
+    return True
 
-cdef void group_resume_scan(Group* g) noexcept nogil:
-    # Adds a group whose scan rests to the list. Requires book.lock.
+cdef void group_resume_scan(Group* g, int took, bint more) noexcept nogil:
+    # Handles a pop of a group whose scan rests. took: the partitions it takes; more: it wants more of them. Adds the
+    # group to the list if it is time. Requires book.lock.
+    g.scan_rests -= took
+    if g.scan_rests > 0 and not more:
+        return
     g.scan_listed = True
     g.scan_next = book.scan_first
     book.scan_first = g
@@ -72,11 +89,14 @@ cdef int group_scan_page(const Group* g) noexcept nogil:
     return <int>min(<size_t>SCAN_PAGE, max(<size_t>SCAN_PAGE_LEAST, g.cursors.used))
 
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
-# They give the number of cursors a bound. Above it, groups without a pop in the last 1.5 s are given up, the oldest
-# first. The next pop of such a group finds it by its name and scans it, as after a start.
+# They give the number of cursors two bounds. Above CURSORS_KEPT, groups without a pop in the last 1.5 s are given up,
+# the oldest first; above CURSORS_MOST the others too, unless a pop waits for them. The next pop of such a group finds
+# it by its name and scans it, as after a start. Above CURSORS_MOST, news of a partition makes no cursor for a group for
+# which no pop waits: its next pop scans it.
 
 cdef enum:
-    CURSORS_KEPT = 200000     # of all groups together, about 50 MB
+    CURSORS_KEPT = 200000     # of all groups together, about 40 MB
+    CURSORS_MOST = 600000     # about 120 MB
     UNUSED_TICKS = 3          # half seconds
     UNUSED_LOOKED = 64        # groups that one tick looks at
 
@@ -115,17 +135,23 @@ cdef bint group_needed(Group* g) noexcept nogil:
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
             or namewaiters_for_group(g))
 
+cdef bint group_is_full(Group* g) noexcept nogil:
+    # Returns True if news makes no further cursor for the group: a pop that comes can wait for a scan. Requires
+    # book.lock.
+    return book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for_group(g)
+
 cdef bint group_is_read(const Group* g) noexcept nogil:
     # Returns True if a scan reads the group. Requires book.lock.
     return g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED and g.scan_listed
 
-cdef Group* group_next_unused() noexcept nogil:
+cdef Group* group_next_unused(bint recent) noexcept nogil:
     # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
+    # recent: also if it was asked for in the last 1.5 s.
     cdef Group* g
     cdef int looked
     for looked in range(UNUSED_LOOKED):
         g = book.used_last
-        if g == NULL or book.ticks - g.used < UNUSED_TICKS:
+        if g == NULL or (book.ticks - g.used < UNUSED_TICKS and not recent):
             return NULL
         group_unlist(g)
         if g.dead or g.queue.dead:

@@ -96,9 +96,11 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     cdef Cursor* c = cursor_or_scan(g, p)
     cdef PopJob* before
     cdef int64_t wait
-    if c == NULL:
-        return
     index_head_found(p, head, wake)
+    if c == NULL:
+        if released:
+            outbox_freed(p.id, g.id)
+        return
     before = wake[0]
     if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
         outbox_freed(p.id, g.id)
@@ -185,10 +187,7 @@ cdef void index_forget(Group* g) noexcept nogil:
         elif c.state != CURSOR_READY:
             cursor_move(c, CURSOR_IDLE, 0)
         c = c.all_next
-    if g.scan == SCAN_DONE:
-        g.scan = SCAN_WANTED  # listed by the next pop that finds the group again
-    elif g.scan != SCAN_WANTED:
-        g.scan_twice = True
+    group_scan_later(g)
 
 # ---- notices of other daemons ----------------------------------------------------------------------------------------
 
@@ -222,7 +221,7 @@ cdef int index_take(PopJob* j) noexcept nogil:
     # Takes candidates for a pop, which are busy from now on: the partition that it names, or ready ones of its group in
     # their order. Returns TAKE_*. Requires book.lock.
     cdef Cursor* c
-    cdef int width
+    cdef int width, most
     j.allowed = j.req.batch
     if index_pop_stale(j):
         return TAKE_STALE
@@ -250,7 +249,8 @@ cdef int index_take(PopJob* j) noexcept nogil:
             cursor_move(j.only, CURSOR_BUSY, 0)
             popjob_candidate(j, j.only)
         return TAKE_DONE
-    width = min(j.width, j.req.partitions, j.allowed, j.group.n_ready)
+    most = min(j.width, j.req.partitions, j.allowed)
+    width = min(most, j.group.n_ready)
     if not popjob_room(j, width, True):
         return TAKE_SHORT
     while j.n_claims < width:
@@ -261,5 +261,5 @@ cdef int index_take(PopJob* j) noexcept nogil:
     if j.group.scan == SCAN_WANTED:
         group_want_scan(j.group)  # also if a cursor is ready: unknown partitions must not wait behind it
     elif group_rests(j.group):
-        group_resume_scan(j.group)
+        group_resume_scan(j.group, width, width < most)
     return TAKE_DONE

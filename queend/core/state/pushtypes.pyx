@@ -19,6 +19,8 @@ cdef enum:
     PUSHERS_PARTITIONS = 1000  # a batch takes parts of pushers up to this many partitions, bytes and items
     PUSHERS_BYTES = 2097152
     PUSHERS_ITEMS = 19000
+    # For each so many groups of its queue, a partition counts once more: after the commit, every group hears of it.
+    PARTITION_GROUPS = 50
     SHARE_PARTITIONS = 250    # partitions and bytes of a batch that make up a pusher's share
     SHARE_BYTES = 1048576
     SMALL_ITEMS = 16          # a part up to this size fits beside the parts of pushers
@@ -103,6 +105,7 @@ cdef struct PushPartition:
     Partition* partition
     PushItem* first
     PushItem* last
+    int breadth               # see PushBatch
     int n
     size_t bytes
     unsigned char[16] lo
@@ -152,6 +155,7 @@ cdef struct PushBatch:
     PushPartition* first
     PushPartition* last
     int n_partitions
+    int breadth               # its partitions, counted by the groups of their queues too
     int n_items
     int n_jobs                # requests with items in the batch
     PushJob* job              # the last of these requests
@@ -182,7 +186,7 @@ cdef struct Pusher:
     uint64_t client           # Job.client
     PushPart* first           # waiting parts, in their order
     PushPart* last
-    int partitions            # partitions that it added to the gathering batch
+    int partitions            # added to the `breadth` of the gathering batch
     size_t bytes              # bytes that it added to the gathering batch
 
 cdef struct Appender:

@@ -74,6 +74,7 @@ cdef struct Queue:
     Table partitions          # hash of the name → Partition chain
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by book.lock as well
+    SharedInt32 n_groups      # in group_list
     Partition* all_partitions # partitions that can be found; for a retired queue, all partitions retired with it
     # monotonic, when its groups were last forgotten, 0: all of them were found again or are retired
     int64_t forgotten_us
@@ -177,6 +178,7 @@ cdef struct Group:
     Group* scan_next
     bint scan_listed
     bint scan_twice           # asked for again while it ran
+    int scan_rests            # partitions that pops take before a scan that rests goes on
     Group* newer              # in the order of the groups' last pops (ready/groups)
     Group* older
     uint32_t used             # book.ticks at the group's last pop
