@@ -347,6 +347,37 @@ def test_all_groups_are_shown_by_kept_figures(loaded):
     session.close()
 
 
+@pytest.mark.parametrize("moment", ["plans older than the rows", "statistics", "new plans"])
+def test_leases_are_listed_by_probes(loaded, moment):
+    """Of those examined a few pages each, of those returned some more; the rest is not read."""
+    conninfo, early, queue, group, all_parts = loaded
+    session = early if moment == "plans older than the rows" else Control(conninfo)
+    if moment == "statistics":
+        early.rows("ANALYZE")
+    parts = all_parts[90_000:93_000]
+    far = 1 << 60
+    early.rows("UPDATE queend.cursors SET lease_until = %s, lease_end = committed + 1, lease_id = gen_random_uuid()"
+               " WHERE partition_id = ANY(%s) AND group_id = %s", far, parts, group)
+    early.rows("DELETE FROM queend.stat_marks WHERE due > 0")
+    early.rows("INSERT INTO queend.stat_marks (partition_id, due) SELECT u.id, %s FROM unnest(%s::int[]) AS u (id)",
+               far, parts)
+    call = "SELECT * FROM queend.lease_list(%s, %s, %s, %s, %s, 0)"
+    for queue_name in (None, "plans", "none"):
+        for idle in (False, True):
+            for looked, limit in ((10, 10), (1000, 10), (1000, 100)):
+                values = queue_name, None if idle else "readers", idle, looked, limit
+                found = session.rows(call, *values)      # the plan is made, catalogues are read
+                assert (found[0].total, found[0].complete) == (0 if queue_name == "none" else looked, False)
+                assert len(found) == (1 if queue_name == "none" else 1 + limit)
+                touched = session.pages(call, *values)
+                assert touched <= 300 + 20 * looked + 60 * limit, (values, touched)
+    early.rows("UPDATE queend.cursors SET lease_until = 0, lease_end = committed WHERE partition_id = ANY(%s)"
+               " AND group_id = %s", parts, group)
+    early.rows("DELETE FROM queend.stat_marks WHERE due > 0")
+    if session is not early:
+        session.close()
+
+
 def test_messages_are_found_by_probes(loaded):
     """One message, a page of a partition, of a queue of many partitions and of everything, of a status too; dead
     letters page by page; deliveries in a database with holes."""

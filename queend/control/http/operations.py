@@ -53,6 +53,7 @@ OPERATIONS: dict[str, str] = {      # by "METHOD /path"
     "GET /api/v1/resources/overview": "getOverview",
     "POST /api/v1/stats/refresh": "refreshStatistics",
     # consumer groups
+    "GET /api/v1/leases": "listLeases",
     "GET /api/v1/consumer-groups": "listConsumerGroups",
     "GET /api/v1/consumer-groups/lagging": "listLaggingConsumerGroups",
     "GET /api/v1/consumer-groups/{group}": "getConsumerGroup",
