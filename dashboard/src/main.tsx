@@ -11,6 +11,7 @@ import { Overview } from "./pages/overview";
 import { QueueList } from "./pages/queues";
 import { QueuePage } from "./pages/queue";
 import { GroupList, GroupPage } from "./pages/groups";
+import { Leases } from "./pages/leases";
 import { MessagePage, MessagesPage } from "./pages/messages";
 import { DeadLetters } from "./pages/dead";
 import { Traces } from "./pages/traces";
@@ -25,6 +26,7 @@ const PAGES: Record<string, Page> = {
   queues: { title: "Queues", key: "q", show: (rest) => rest[0] === undefined ? <QueueList /> : <QueuePage key={rest[0]} queue={rest[0]} tab={rest[1] ?? "partitions"} /> },
   partitions: { title: "Partitions", key: "p", show: () => <Partitions /> },
   groups: { title: "Groups", key: "g", show: (rest) => rest[0] === undefined ? <GroupList /> : <GroupPage key={rest[0]} group={rest[0]} /> },
+  leases: { title: "Leases", key: "l", show: () => <Leases /> },
   messages: { title: "Messages", key: "m", show: (rest) => rest[0] === undefined || rest[1] === undefined ? <MessagesPage /> : <MessagePage key={rest.join("/")} partition={rest[0]} id={rest[1]} /> },
   dead: { title: "Dead letters", key: "d", show: () => <DeadLetters /> },
   scheduled: { title: "Scheduled", key: "c", show: () => <Scheduled /> },

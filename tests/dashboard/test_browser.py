@@ -25,7 +25,7 @@ PAGES = {
     "overview": "Overview", "queues": "Queues", "queues/orders": "orders", "queues/orders/options": "orders",
     "queues/orders/messages": "orders", "queues/orders/groups": "orders", "queues/live/charts": "live",
     "partitions?queue=orders": "Partitions",
-    "groups": "Consumer groups", "groups/billing": "billing", "messages": "Messages",
+    "groups": "Consumer groups", "leases": "Consumers and leases", "groups/billing": "billing", "messages": "Messages",
     "messages?queue=orders&text=customer": "Messages", "messages?queue=orders&text=long": "Messages",
     "dead?queue=orders": "Dead letters",
     "scheduled": "Scheduled messages", "traces": "Traces", "traces/order-1": "order-1", "streams": "Streams",

@@ -97,7 +97,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
           { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Lag time", number: true, cell: (row) => seconds(row.timeLagSeconds) },
           { title: "Consumed", number: true, cell: (row) => count(row.totalConsumed) },
-          { title: "Lease", cell: (row) => row.standsSince ? <Tag kind="bad">blocked</Tag> : row.leaseActive ? <Tag kind="good">active</Tag> : "" },
+          { title: "Lease", cell: (row) => row.standsSince ? <Tag kind="bad">blocked</Tag> : row.leaseActive ? <a href={to(["leases"], { queue, group })}><Tag kind="good">active</Tag></a> : "" },
           { title: "Last consumed", cell: (row) => <Time at={row.lastConsumedAt} /> },
           { title: "Actions", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
         ]} />

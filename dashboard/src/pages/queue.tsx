@@ -42,7 +42,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
     </Heading>
     <Shown of={polled}>{(found) => <>
       <Facts of={{
-        Pending: count(found.totals.pending), "In flight": count(found.totals.processing), Consumed: count(found.totals.completed),
+        Pending: count(found.totals.pending), "In flight": found.totals.processing ? <a href={to(["leases"], { queue })}>{count(found.totals.processing)}</a> : count(0), Consumed: count(found.totals.completed),
         "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
         Namespace: found.namespace ? <Name>{found.namespace}</Name> : "–", Task: found.task ? <Name>{found.task}</Name> : "–",
       }} />
