@@ -1,6 +1,6 @@
 // Requests to the daemon, by the types of its own document (src/openapi.ts is made from it).
 import type { paths } from "./openapi";
-import { heard } from "./server";
+import { heard, silent } from "./server";
 import { asked, session, token } from "./session";
 
 export type Path = keyof paths;
@@ -51,6 +51,7 @@ export async function send(method: string, path: string, options: Options<Record
     response = await fetch(url, { method, headers, credentials: "omit", redirect: "error", signal: options.signal ?? null, ...(body === undefined ? {} : { body }) });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
+    silent.value = true;
     throw new Refused(0, "The daemon does not answer.");
   }
   heard(response.headers.get("date"));

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { get, Refused } from "./api";
 import { asked, keepToken, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
+import { Connection } from "./connection";
 import { Dialog, Name, Problem, text } from "./ui";
 import { Palette } from "./palette";
 import { Overview } from "./pages/overview";
@@ -127,7 +128,7 @@ function App(): JSX.Element {
         <button type="button" onClick={() => setHelp(true)}>Keyboard shortcuts</button>
       </div>
     </header>
-    <main>{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">This page requires the admin role.</p></> : page?.show(here.slice(1))}</main>
+    <main><Connection />{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">This page requires the admin role.</p></> : page?.show(here.slice(1))}</main>
     {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
       <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>

@@ -1,10 +1,11 @@
 // The parts all pages are made of.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { told } from "./api";
+import { Refused, told } from "./api";
 import type { Suggest } from "./names";
 import type { Polled } from "./poll";
 import { alter } from "./route";
+import { silent } from "./server";
 import { visible } from "./text";
 
 /** Letters of a name that a table does not divide. */
@@ -32,10 +33,11 @@ export function Problem({ error }: { error: unknown }): JSX.Element | null {
 
 /** What was asked for, or why it is not there. What was there before stays while the daemon does not answer. */
 export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T) => ComponentChildren }): JSX.Element {
+  const old = of.value !== undefined;
+  const unsaid = of.error && !(silent.value && of.error instanceof Refused && of.error.status === 0);      // else the top of the page says it
   return <>
-    <Problem error={of.error} />
-    {Boolean(of.error) && of.value !== undefined && <p class="note">The last answer is shown below. It may be old.</p>}
-    {of.value !== undefined ? children(of.value) : of.error ? <button type="button" onClick={of.again}>Try again</button> : <p class="quiet" role="status">Loading…</p>}
+    {unsaid && <p class="problem" role="alert">{told(of.error)}{old && " The last answer is shown below. It may be old."}</p>}
+    {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}>Try again</button></p> : <p class="quiet" role="status">Loading…</p>}
   </>;
 }
 

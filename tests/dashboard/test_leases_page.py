@@ -154,7 +154,6 @@ def test_without_an_answer(start_daemon: Callable[..., Daemon], visit: Callable[
     page.unroute("**/api/v1/leases*")
     expect(rows(page)).to_have_count(1)
     daemon.stop()
-    expect(page.get_by_role("alert").first).to_have_text("The daemon does not answer.")
-    expect(page.get_by_text("The last answer is shown below. It may be old.").first).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("The daemon does not answer.")
     expect(rows(page)).to_have_count(1)
     assert not findings(page)

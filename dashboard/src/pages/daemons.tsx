@@ -6,6 +6,7 @@ import { usePoll } from "../poll";
 import { serverNow } from "../server";
 import { Spark } from "../spark";
 import { bytes, count, seconds } from "../text";
+import { Says } from "../connection";
 import { Facts, Heading, Name, Shown, Table, Tag, Time } from "../ui";
 
 type Replica = Answer<"/api/v1/analytics/system-metrics", "get">["replicas"][number];
@@ -35,7 +36,7 @@ export function Daemons(): JSX.Element {
     <section><h2>This daemon</h2><Shown of={{ ...now, error: now.value ? undefined : now.error }}>{(one) => {
       const health = verdict(one, now.error, now.error ? SILENT_S : 0, []);
       return <>
-        <p role={now.error ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}</p>
+        <p role={now.error ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}{now.error && <Says />}</p>
         <Facts of={{
           Host: <Name>{one.host}</Name>, Version: one.version, "Running since": <Time at={one.startedAt} />, Memory: bytes(one.residentBytes),
           "CPU time": seconds(one.cpuSeconds), Connections: count(one.connections), "Parked pops": count(one.parked), "Database errors": count(one.dbErrors),

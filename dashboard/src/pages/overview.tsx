@@ -8,6 +8,7 @@ import "./overview.css";
 import { usePoll } from "../poll";
 import { mayAdmin, session } from "../session";
 import { count, milliseconds, seconds, short, visible } from "../text";
+import { Says } from "../connection";
 import { Facts, Heading, Shown, Tag } from "../ui";
 import { SHOWN_S, Watch } from "../watch";
 import { TopQueues } from "./top";
@@ -83,7 +84,7 @@ export function Overview(): JSX.Element {
       const health = verdict(now, polled.error, silence, troubles);
       const old = health.word === "no answer";
       return <>
-        <div class={`health ${health.kind}`}><p role={old ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}</p>
+        <div class={`health ${health.kind}`}><p role={old ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}{old && <Says />}</p>
           <p class="quiet">{now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}, as of {clock(Date.parse(now.at) / 1000)}</p></div>
         {!old && <Troubles of={troubles} />}
         {!old && error !== undefined && <p class="note">Dead letters, groups and paused queues could not be checked.</p>}

@@ -1,0 +1,61 @@
+"""Pages without data, without a daemon, without a token, at unknown addresses, and on narrow screens."""
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+from support.daemon import Daemon
+from support.ports import free_port
+from support.tokens import SECRET, token
+
+from .conftest import Seen, findings
+
+ANSWERS = re.compile(r"/api/v1/(?!system/session)|/streams/")
+LISTS = {"queues": "No queues. The first push creates one.", "groups": "No consumer groups. A group exists from its",
+         "leases": "No leases. No consumer has messages", "messages": "No messages in this time range.",
+         "dead": "No dead letters. A message becomes one", "scheduled": "No scheduled messages.",
+         "traces": "No traces.", "streams": "No streams. A stream processor registers its query",
+         "doctor": "checks ran at", "daemons": "The database answers and commits.", "overview": "No queues.",
+         "maintenance": "Buffer all pushes", "settings": "Secrets are masked."}
+
+
+@pytest.fixture(scope="module")
+def bare(start_daemon: Callable[..., Daemon]) -> Iterator[Daemon]:
+    """A daemon without any queue."""
+    yield start_daemon()
+
+
+@pytest.mark.parametrize("where, seldom", [("queues/kept", False), ("groups/g", False), ("doctor", True)])
+def test_one_line_says_that_the_daemon_has_gone(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
+                                                where: str, seldom: bool) -> None:
+    """Also on a page that asks once a minute. The last answer stays, and the line goes with the next answer."""
+    daemon = start_daemon(PORT=free_port())
+    with daemon.client() as client:
+        client.push("kept", 1)
+        client.pop("kept", consumerGroup="g", subscriptionMode="all")
+    page = visit(daemon).go(where)
+    there = page.get_by_text("checks ran at") if seldom else page.locator("tbody tr")
+    expect(there.first).to_be_visible()
+    daemon.stop()
+    expect(page.get_by_role("alert")).to_have_count(1)
+    expect(page.get_by_role("alert")).to_contain_text(re.compile(
+        r"^The daemon does not answer\. What is shown is from \d\d:\d\d:\d\d or before\. The page asks again"))
+    expect(there.first).to_be_visible()
+    assert not findings(page)
+    start_daemon(daemon.conninfo, PORT=daemon.port)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    page = visit(daemon).go("doctor")
+    expect(page.get_by_text("checks ran at")).to_be_visible()
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        expect(page.get_by_role("alert")).to_contain_text("The daemon does not answer.")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    expect(page.get_by_role("alert")).to_have_count(0)
