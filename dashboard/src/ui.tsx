@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Refused, told } from "./api";
+import "./narrow.css";
 import type { Suggest } from "./names";
 import type { Polled } from "./poll";
 import { alter } from "./route";
@@ -48,15 +49,21 @@ export interface Column<T> {
   className?: string;
   cell: (row: T) => ComponentChildren;
   number?: boolean;
+  /** The cell is the heading of its row. */
+  names?: boolean;
 }
 
+/** On a narrow screen each row is a card with the titles beside its values (narrow.css). The roles keep it a table for screen readers then. */
 export function Table<T>({ caption, columns, rows, none }: { caption: string; columns: Column<T>[]; rows: T[]; none: string }): JSX.Element {
   if (!rows.length) return <p class="quiet">{none}</p>;
   return <div class="wide" role="region" aria-label={caption} tabIndex={0}>
-    <table>
+    <table role="table">
       <caption class="unseen">{caption}</caption>
-      <thead><tr>{columns.map((one) => <th key={one.title} scope="col" class={one.className ?? (one.number ? "number" : "")}>{one.head ?? one.title}</th>)}</tr></thead>
-      <tbody>{rows.map((row, at) => <tr key={at}>{columns.map((one) => <td key={one.title} class={one.className ?? (one.number ? "number" : "")}>{one.cell(row)}</td>)}</tr>)}</tbody>
+      <thead role="rowgroup"><tr role="row">{columns.map((one) => <th key={one.title} scope="col" role="columnheader" class={one.className ?? (one.number ? "number" : "")}>{one.head ?? one.title}</th>)}</tr></thead>
+      <tbody role="rowgroup">{rows.map((row, at) => <tr key={at} role="row">{columns.map((one) => {
+        const named = { key: one.title, "data-title": one.title, class: one.className ?? (one.number ? "number" : "") };
+        return one.names ? <th {...named} scope="row" role="rowheader">{one.cell(row)}</th> : <td {...named} role="cell">{one.cell(row)}</td>;
+      })}</tr>)}</tbody>
     </table>
   </div>;
 }

@@ -59,3 +59,38 @@ def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callabl
     finally:
         daemon.process.send_signal(signal.SIGCONT)
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def hidden_cells(page: Page) -> int:
+    """Number of cells with content that reach beyond the screen."""
+    return page.evaluate("""() => [...document.querySelectorAll("td")].filter((cell) => cell.textContent &&
+                                   cell.getBoundingClientRect().right > innerWidth).length""")
+
+
+def test_rows_are_cards_on_a_narrow_screen(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        client.push("orders-of-a-department-with-a-long-name", *range(3))
+        for message in client.pop("orders-of-a-department-with-a-long-name", consumerGroup="billing",
+                                  subscriptionMode="all", batch=3):
+            client.ack(message, "dlq", "billing", error="no such customer, whatever was tried " * 5)
+        client.push("orders-of-a-department-with-a-long-name", *range(3))
+        client.pop("orders-of-a-department-with-a-long-name", consumerGroup="billing", batch=2)
+    seen = visit(daemon, viewport={"width": 400, "height": 900})
+    for where in ("overview", "queues", "groups", "groups/billing", "leases", "messages", "dead", "settings", "daemons",
+                  "queues/orders-of-a-department-with-a-long-name/options"):
+        page = seen.go(where)
+        row = page.locator("tbody tr").first
+        expect(row).to_be_visible()
+        assert hidden_cells(page) == 0, where
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        assert not findings(page)
+    page = seen.go("leases")
+    cell = page.get_by_role("row").filter(has_text="billing").get_by_role("cell").nth(3)
+    expect(cell).to_have_text("2")
+    assert page.evaluate("cell => getComputedStyle(cell, '::before').content", cell.element_handle()) == '"Messages"'
+    page = seen.go("dead")
+    page.get_by_label("Select all on this page").check()
+    expect(page.get_by_role("group", name="Selection")).to_contain_text("3 selected")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    expect(page.get_by_role("columnheader", name="Error").first).to_be_visible()

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import { get, post, remove, type Answer } from "../api";
+import { get, post, Refused, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { serverNow } from "../server";
 import { mayAdmin, mayWrite } from "../session";
 import { count, many } from "../text";
-import { Ask, Facts, Heading, Name, Press, Shown, Tag } from "../ui";
+import { Ask, Facts, Heading, Name, Press, Shown, Table, Tag } from "../ui";
 import { Ring } from "../chart";
 import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
@@ -29,18 +29,20 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
     return found;
   }, queue, 5000);
   const close = (): void => { setDialog(null); polled.again(); };
+  const gone = polled.value === undefined && polled.error instanceof Refused && polled.error.status === 404;
   return <>
     <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name> {polled.value?.paused && <Tag kind="warn">paused</Tag>}</>}>
-      {mayWrite.value && <button type="button" class="main" onClick={() => setDialog("push")}>Push</button>}
+      {mayWrite.value && polled.value && <button type="button" class="main" onClick={() => setDialog("push")}>Push</button>}
       {mayWrite.value && polled.value && <Press onDo={async () => {
         await post(polled.value?.paused ? "/api/v1/queues/{queue}/resume" : "/api/v1/queues/{queue}/pause", { names: { queue } });
         polled.again();
       }}>{polled.value.paused ? "Resume" : "Pause"}</Press>}
       <a class="button" href={to(["dead"], { queue })}>Dead letters</a>
-      {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("clear")}>Clear</button>}
-      {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button>}
+      {mayAdmin.value && polled.value && <button type="button" class="danger" onClick={() => setDialog("clear")}>Clear</button>}
+      {mayAdmin.value && polled.value && <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button>}
     </Heading>
-    <Shown of={polled}>{(found) => <>
+    {gone && <p class="quiet">The queue does not exist. It is created by its first push, or on the page <a href={to(["queues"])}>Queues</a>.</p>}
+    {!gone && <Shown of={polled}>{(found) => <>
       <Facts of={{
         Pending: count(found.totals.pending), "In flight": found.totals.processing ? <a href={to(["leases"], { queue })}>{count(found.totals.processing)}</a> : count(0), Consumed: count(found.totals.completed),
         "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
@@ -63,7 +65,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
         if (!(await remove("/api/v1/resources/queues/{queue}", { names: { queue } })).existed) throw new Error("The queue no longer exists. Nothing was deleted.");
         go(to(["queues"]));
       }}><p>Deletes the queue with {many(found.totals.total, "message")} ({count(found.totals.pending)} pending), {many(found.totals.deadLetter, "dead letter")}, its partitions and its groups. This cannot be undone.</p></Ask>}
-    </>}</Shown>
+    </>}</Shown>}
   </>;
 }
 
@@ -73,14 +75,14 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
   const one = options.find(([name]) => name === changing)?.[1];
   const close = (): void => { setChanging(null); onDone(); };
   const written = (value: unknown): string => value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
-  return <div class="wide" role="region" aria-label="Options" tabIndex={0}>
-    <table><caption class="unseen">Options of the queue</caption>
-      <thead><tr><th scope="col">Option</th><th scope="col">In force</th><th scope="col">Set</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
-      <tbody>{options.map(([name, option]) => <tr key={name}>
-        <th scope="row">{name}</th><td>{option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</>}</td>
-        <td>{option.asked ? <><Tag kind="plain">set</Tag> {written(option.value)} {option.value !== null && option.unit}</> : <span class="quiet">–</span>}</td><td>{written(option.default)} {option.default !== null && option.unit}</td>
-        <td>{mayWrite.value && <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button>}</td>
-      </tr>)}</tbody></table>
+  return <>
+    <Table caption="Options" rows={options} none="" columns={[
+      { title: "Option", names: true, cell: ([name]) => name },
+      { title: "In force", cell: ([, option]) => option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</> },
+      { title: "Set", cell: ([, option]) => option.asked ? <><Tag kind="plain">set</Tag> {written(option.value)} {option.value !== null && option.unit}</> : <span class="quiet">–</span> },
+      { title: "Default", cell: ([, option]) => <>{written(option.default)} {option.default !== null && option.unit}</> },
+      ...(mayWrite.value ? [{ title: "Actions", cell: ([name]: [string, unknown]) => <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button> }] : []),
+    ]} />
     {changing !== null && one && <Ask title={`Change ${changing}`} verb="Save" onClose={close} onDo={async (form) => {
       const given = String(form.get("value") ?? "").trim();
       const reset = form.get("reset") === "on";
@@ -94,5 +96,5 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
       <label class="field">Value {one.unit && `(${one.unit})`}<input name="value" defaultValue={one.value === null ? "" : written(one.value)} autocomplete="off" spellcheck={false} /></label>
       {changing !== "encryptionEnabled" && <label class="field check"><input type="checkbox" name="reset" />Reset to the default, {written(one.default)}</label>}
     </Ask>}
-  </div>;
+  </>;
 }
