@@ -149,8 +149,10 @@ function Entry({ why }: { why: string }): JSX.Element {
   }}>
     <h1 tabIndex={-1}>queend</h1>
     {why && <p class="problem" role="alert">{why}</p>}
-    <label class="field">Token<input name="token" type="password" autocomplete="off" spellcheck={false} required /></label>
-    <p class="quiet">This daemon requires a token. The token is kept in this tab and sent to this daemon only.</p>
+    <p>This daemon requires a token.</p>
+    <label class="field">Token<input name="token" type="password" autocomplete="off" spellcheck={false} autofocus required /></label>
+    <p class="quiet">A JSON Web Token with a role: <b>read-only</b> looks, <b>read-write</b> also pushes, pauses and seeks, <b>admin</b> does everything. Where the daemon has a shared secret (HS256), an administrator makes one with <code>queend token mint</code>.</p>
+    <p class="quiet">The token stays in this tab until it is closed, and is sent to {location.host} only.</p>
     <div class="buttons"><button type="submit" class="main">Sign in</button></div>
   </form></main>;
 }

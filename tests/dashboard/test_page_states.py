@@ -61,6 +61,24 @@ def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callabl
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [1400, 400])
+def test_the_token_page(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen], width: int) -> None:
+    """In the middle and readable; it says which token, and where one comes from."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+    for scheme in ("light", "dark"):
+        page = visit(daemon, color_scheme=scheme, viewport={"width": width, "height": 900}).go("queues", "queend")
+        box = page.locator("form").bounding_box()
+        assert box and abs(box["x"] + box["width"] / 2 - width / 2) <= 2
+        assert box["width"] >= min(450, width - 80)
+        expect(page.get_by_label("Token")).to_be_focused()
+        expect(page.locator("form")).to_contain_text("queend token mint")
+        expect(page.locator("form")).to_contain_text(f"is sent to 127.0.0.1:{daemon.port} only")
+        assert not findings(page)
+        page.keyboard.type(token(role="read-only"))
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+
+
 def hidden_cells(page: Page) -> int:
     """Number of cells with content that reach beyond the screen."""
     return page.evaluate("""() => [...document.querySelectorAll("td")].filter((cell) => cell.textContent &&
