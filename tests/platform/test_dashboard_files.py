@@ -88,6 +88,7 @@ def test_tokens_guard_the_data_and_not_the_page(start_daemon: Callable[..., Daem
         found = {one["name"]: one for one in ask("/api/v1/system/settings", role="admin").json}
         assert found["JWT_SECRET"]["value"] == "********" and SECRET not in json.dumps(found)
         assert found["JWT_SECRET"]["changed"] and not found["QUEEND_DASHBOARD"]["changed"]
+        assert found["QUEEND_DASHBOARD"]["value"] == found["QUEEND_DASHBOARD"]["default"] == "true"
 
 
 def test_what_is_watched(client: Client, queue: str) -> None:

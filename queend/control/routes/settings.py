@@ -35,4 +35,4 @@ async def settings_list(request: Request) -> Json:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
