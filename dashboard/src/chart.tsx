@@ -51,8 +51,16 @@ export function span(moments: (number | null)[]): [number, number] {
   return [Math.min(moments[0] ?? end, end - 60), end];
 }
 
+const [MINUTE, HOUR, DAY] = [60, 3600, 86_400];
+/** Steps of the axis of time, each at most the double of the one before: so a tick stands on each axis. */
+const STEPS_S = [1, 2, 4, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 8 * DAY];
+
 export function clock(at: number): string {
   return new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+function day(at: number): string {
+  return new Date(at * 1000).toLocaleDateString([], { month: "short", day: "numeric" });
 }
 
 export function Chart({ title, ring, lines, write, turn }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number }): JSX.Element {
@@ -89,7 +97,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
           setChosen(at === null || at === undefined || (it.cursor.left ?? -1) < 0 ? null : ring.data[0]?.[at] ?? null);
         }] },
         scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 90, size: 30, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
+        axes: [{ ...axis, space: 90, size: 30, incrs: STEPS_S, filter: (it, ticks) => ticks.map((one) => one > (it.scales["x"]?.max ?? Infinity) ? null : one), values: (_, ticks, __, ___, step) => ticks.map((one) => one === null ? "" : step < DAY ? clock(one) : day(one)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
         series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: () => ring.data[0]?.length === 1 }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);
       plot.current.over.addEventListener("mousemove", () => { byKey.current = false; });
@@ -116,7 +124,8 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
     return value === null || value === undefined ? "–" : write(value);
   });
   const at = moments[index];
-  const moment = at === null || at === undefined ? "" : clock(at);
+  const days = (moments.at(-1) ?? 0) - (moments[0] ?? 0) > DAY;
+  const moment = at === null || at === undefined ? "" : `${days ? `${day(at)}, ` : ""}${clock(at)}`;
   const pressed = (event: KeyboardEvent): void => {
     const steps: Record<string, number> = { ArrowLeft: index - 1, ArrowRight: index + 1, PageUp: index - 10, PageDown: index + 10, Home: 0, End: moments.length - 1 };
     const wanted = steps[event.key];
