@@ -1,6 +1,7 @@
 // Whether the daemon works, in one line, and what is wrong with it. The line is good only while the database answers and commits.
 import type { Answer } from "./api";
 import { told } from "./api";
+import { QUEUE_MODE } from "./names";
 import { to } from "./route";
 import { count, many, seconds } from "./text";
 
@@ -65,7 +66,7 @@ function behind(lagging: Lagging[]): Trouble[] {
   }
   return some([...groups.values()].map((rows) => {
     const one = rows[0] as Lagging;
-    const name = one.consumer_group === "__QUEUE_MODE__" ? "(without a group)" : one.consumer_group;
+    const name = one.consumer_group === QUEUE_MODE ? "(without a group)" : one.consumer_group;
     return { kind: "warn", title: `Group ${name} is behind in ${one.queue_name}`, link: to(["groups", one.consumer_group]), where: "Group",
       text: `Messages in ${many(rows.length, "partition")} have waited up to ${seconds(one.time_lag_seconds)}: its consumers are stopped, blocked or too slow.` };
   }), "groups are behind", "groups");

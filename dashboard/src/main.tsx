@@ -6,7 +6,7 @@ import { get, Refused } from "./api";
 import { asked, keepToken, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
 import { Connection } from "./connection";
-import { Dialog, Name, Problem, text } from "./ui";
+import { Dialog, Heading, Name, Problem, text } from "./ui";
 import { Palette } from "./palette";
 import { Overview } from "./pages/overview";
 import { QueueList } from "./pages/queues";
@@ -53,7 +53,8 @@ function App(): JSX.Element {
   const [palette, setPalette] = useState(false);
   const [open, setOpen] = useState(false);
   const here = place.value.parts;
-  const at = here[0] !== undefined && Object.hasOwn(PAGES, here[0]) ? here[0] : "overview";
+  const at = here[0] ?? "overview";
+  const page = Object.hasOwn(PAGES, at) ? PAGES[at] : undefined;
   const where = here.join("/");
 
   useEffect(() => {
@@ -74,7 +75,7 @@ function App(): JSX.Element {
   }, [used, who === null, attempt]);
 
   useEffect(() => {
-    document.title = `${here[1] ?? PAGES[at]?.title} · queend`;
+    document.title = `${here[1] ?? page?.title ?? "Page not found"} · queend`;
     setOpen(false);
     if (document.activeElement === document.body || document.activeElement instanceof HTMLAnchorElement) document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
   }, [where]);
@@ -112,7 +113,6 @@ function App(): JSX.Element {
 
   if (why !== null) return <Entry why={why} />;
   if (!who) return <main class="entry"><h1>queend</h1><Problem error={error} /><p class="quiet" role="status">Connecting…</p></main>;
-  const page = PAGES[at];
   return <>
     <header class={open ? "side open" : "side"}>
       <a class="skip" href={location.hash || "#/"} onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("main h1")?.focus(); }}>Skip to content</a>
@@ -128,7 +128,8 @@ function App(): JSX.Element {
         <button type="button" onClick={() => setHelp(true)}>Keyboard shortcuts</button>
       </div>
     </header>
-    <main><Connection />{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">This page requires the admin role.</p></> : page?.show(here.slice(1))}</main>
+    <main><Connection />{!page ? <><Heading title="Page not found" /><p class="quiet">The dashboard has no page <Name>{at}</Name>. <a href={to(["overview"])}>Overview</a></p></>
+      : page.admin && !mayAdmin.value ? <><Heading title={page.title} /><p class="quiet">This page requires the admin role.</p></> : page.show(here.slice(1))}</main>
     {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
       <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>

@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Refused, told } from "./api";
 import "./narrow.css";
-import type { Suggest } from "./names";
+import { QUEUE_MODE, type Suggest } from "./names";
 import type { Polled } from "./poll";
 import { alter } from "./route";
 import { silent } from "./server";
@@ -16,6 +16,11 @@ const SHORT = 20;
 export function Name({ children }: { children: string }): JSX.Element {
   const text = visible(children);
   return <bdi class={`name${children === "" ? " empty" : ""}${text.length <= SHORT ? " short" : ""}`}>{text}</bdi>;
+}
+
+/** A consumer group. Consumers without a group share one, whose name is not for people. */
+export function Group({ children }: { children: string }): JSX.Element {
+  return children === QUEUE_MODE ? <span>(without a group)</span> : <Name>{children}</Name>;
 }
 
 export function Time({ at }: { at: string | null | undefined }): JSX.Element {
@@ -129,9 +134,10 @@ export function Tag({ kind, children }: { kind: "good" | "bad" | "warn" | "plain
 }
 
 const kinds: Record<string, "good" | "bad" | "warn" | "plain"> = { completed: "good", dead_letter: "bad", processing: "warn" };
-/** How a message stands. */
+const states: Record<string, string> = { processing: "in flight", completed: "consumed", dead_letter: "dead letter" };
+/** How a message stands, in the words of the rest of the page. */
 export function State({ of }: { of: string }): JSX.Element {
-  return <Tag kind={kinds[of] ?? "plain"}>{of.replace("_", " ")}</Tag>;
+  return <Tag kind={kinds[of] ?? "plain"}>{states[of] ?? of}</Tag>;
 }
 
 /** A button that does something at once, and tells what went wrong. */

@@ -28,6 +28,30 @@ def bare(start_daemon: Callable[..., Daemon]) -> Iterator[Daemon]:
     yield start_daemon()
 
 
+def hold(page: Page) -> list[Route]:
+    """Keeps the requests of a page from the daemon, in the list that it returns."""
+    held: list[Route] = []
+    page.route(ANSWERS, lambda route: held.append(route))
+    return held
+
+
+@pytest.mark.parametrize("where", LISTS)
+def test_empty_and_while_it_loads(bare: Daemon, visit: Callable[..., Seen], where: str) -> None:
+    for scheme, width in (("light", 1400), ("dark", 400)):
+        seen = visit(bare, color_scheme=scheme, viewport={"width": width, "height": 900})
+        held = hold(seen.page)
+        page = seen.go(where)
+        expect(page.get_by_text("Loading…").first).to_be_visible()
+        assert not findings(page)
+        for route in held:
+            route.continue_()
+        page.unroute(ANSWERS)
+        expect(page.get_by_text(LISTS[where]).first).to_be_visible()
+        expect(page.get_by_text("Loading…")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not findings(page)
+
+
 @pytest.mark.parametrize("where, seldom", [("queues/kept", False), ("groups/g", False), ("doctor", True)])
 def test_one_line_says_that_the_daemon_has_gone(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
                                                 where: str, seldom: bool) -> None:
@@ -59,6 +83,21 @@ def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callabl
     finally:
         daemon.process.send_signal(signal.SIGCONT)
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_does_not_exist(bare: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(bare).go("queue/orders", "Page not found")
+    expect(page.get_by_text("The dashboard has no page queue.")).to_be_visible()
+    assert not findings(page)
+    page.get_by_role("main").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    page.goto(f"{bare.url}/#/queues/none")
+    expect(page.get_by_text("The queue does not exist.")).to_be_visible()
+    for name in ("Push", "Clear", "Delete"):
+        assert page.get_by_role("button", name=name).count() == 0
+    assert not findings(page)
+    page.goto(f"{bare.url}/#/groups/none")
+    expect(page.get_by_text("The group does not exist.")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [1400, 400])

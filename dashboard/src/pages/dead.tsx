@@ -9,7 +9,7 @@ import { elements, member } from "../raw";
 import { alter, place, to } from "../route";
 import { mayAdmin } from "../session";
 import { count, many } from "../text";
-import { Ask, Field, Heading, moment, Name, Pager, Search, Shown, Table, Time } from "../ui";
+import { Ask, Field, Group, Heading, moment, Name, Pager, Search, Shown, Table, Time } from "../ui";
 import { AllLetters, matching } from "./deadall";
 import { Chosen } from "./deadchosen";
 import { EditLetter } from "./deadedit";
@@ -58,24 +58,24 @@ export function DeadLetters(): JSX.Element {
     </div>
     <Chips of={[["Queue", "queue"], ["Group", "group"], ["Partition", "partition"], ["Error contains", "error"], ["Failed after", "from"], ["Failed before", "to"]]
       .map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))} />
-    {mayAdmin.value && !filter.queue && <p class="quiet">Choose a queue to redrive or delete all matches.</p>}
+    {mayAdmin.value && !filter.queue && !!polled.value?.total && <p class="quiet">Choose a queue to redrive or delete all matches.</p>}
     <ErrorTable filter={filter} turn={turn} onShow={(group) => alter({ queue: group.queue, group: group.consumerGroup, error: partOf(group.errorMessage ?? ""), offset: undefined })}
       onAct={(group, verb) => setOpen({ all: { ...filter, queue: group.queue, consumerGroup: group.consumerGroup, error: partOf(group.errorMessage ?? "") }, verb })} />
     <section><h2>Messages</h2><Shown of={polled}>{({ total, letters }) => {
       const whole = letters.length > 0 && letters.every((one) => picked.has(keyOf(one)));
       return <>
-      <p class="quiet" role="status">{matching(total)} {total === 1 ? "matches" : "match"}.</p>
+      {total > 0 && <p class="quiet" role="status">{matching(total)} {total === 1 ? "matches" : "match"}.</p>}
       {picked.size > 0 && <div class="actions chosen" role="group" aria-label="Selection"><span>{count(picked.size)} selected</span>
         <button type="button" onClick={() => setOpen({ chosen: "Redrive" })}>Redrive selected</button>
         <button type="button" class="danger" onClick={() => setOpen({ chosen: "Delete" })}>Delete selected</button>
         <button type="button" onClick={() => setPicked(new Map())}>Clear selection</button></div>}
       {whole && total > letters.length && filter.queue && <p class="quiet">The {many(letters.length, "dead letter")} of this page {letters.length === 1 ? "is" : "are"} selected. “Redrive all matches” and “Delete all matches” take {matching(total)}.</p>}
-      <Table caption="Dead letters" rows={letters} none="No dead letters." columns={[
+      <Table caption="Dead letters" rows={letters} none={Object.values(filter).some(Boolean) ? "No matching dead letters." : "No dead letters. A message becomes one when it failed too often or was rejected."} columns={[
         ...(mayAdmin.value ? [{ title: "Select", className: "tick", head: <input type="checkbox" aria-label="Select all on this page" checked={whole} onChange={(event: { currentTarget: HTMLInputElement }) => pick(letters, event.currentTarget.checked)} />,
           cell: (row: Letter) => <input type="checkbox" aria-label={`Select ${row.transactionId} of ${row.consumerGroup}`} checked={picked.has(keyOf(row))} onChange={(event) => pick([row], event.currentTarget.checked)} /> }] : []),
         { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
         { title: "Queue", cell: (row) => <Name>{row.queue ?? "(deleted)"}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
-        { title: "Group", cell: (row) => <Name>{row.consumerGroup}</Name> }, { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "").slice(0, 300)}</Name> },
+        { title: "Group", cell: (row) => <Group>{row.consumerGroup}</Group> }, { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "").slice(0, 300)}</Name> },
         { title: "Retries", number: true, cell: (row) => count(row.retryCount) }, { title: "Failed", cell: (row) => <Time at={row.failedAt} /> },
         { title: "Actions", cell: (row) => <div class="actions"><button type="button" class="small" onClick={() => setOpen({ show: row })}>View<span class="unseen"> {row.transactionId}</span></button>
           {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setOpen({ edit: row })}>Edit and redrive<span class="unseen"> {row.transactionId}</span></button>}</div> },

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Refused, told } from "../api";
 import { count, many } from "../text";
-import { Dialog, Name, Table } from "../ui";
+import { Dialog, Group, Name, Table } from "../ui";
 import { deleteOne, redriveOne, type Letter } from "./deadletter";
 
 interface Failure { letter: Letter; error: string }
@@ -44,7 +44,7 @@ export function Chosen({ letters, verb, onDone, onClose }: { letters: Letter[]; 
     {(busy || over) && <p role="status">{over ? `${count(done)} of ${many(all.length, "dead letter")} ${done === 1 ? "was" : "were"} ${past}.` : `${count(looked)} of ${count(all.length)} done…`}</p>}
     {failures.length > 0 && <Table caption="Errors" rows={failures} none="" columns={[
       { title: "Message", cell: (row) => <Name>{row.letter.transactionId}</Name> },
-      { title: "Group", cell: (row) => <Name>{row.letter.consumerGroup}</Name> },
+      { title: "Group", cell: (row) => <Group>{row.letter.consumerGroup}</Group> },
       { title: "Error", cell: (row) => <Name>{row.error}</Name> }]} />}
     <div class="buttons after">
       {busy ? <button type="button" onClick={() => { stop.current = true; }}>Stop</button> : <button type="button" onClick={close}>{over ? "Close" : "Cancel"}</button>}

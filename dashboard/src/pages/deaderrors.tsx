@@ -4,7 +4,7 @@ import { get } from "../api";
 import { usePoll } from "../poll";
 import { mayAdmin } from "../session";
 import { count, many } from "../text";
-import { Name, Shown, Table, Time } from "../ui";
+import { Group as Named, Name, Shown, Table, Time } from "../ui";
 import type { Filter } from "./deadletter";
 
 /** Characters of an error that the filter takes: a request names it in its address. */
@@ -22,9 +22,9 @@ export function ErrorTable({ filter, turn, onShow, onAct }: {
   const polled = usePoll((signal) => get("/api/v1/dlq/errors", { query: { ...filter, limit: 100 }, signal }), JSON.stringify([filter, turn]), 10_000);
   return <section><h2>By error and group</h2>
     <Shown of={polled}>{(found) => <>
-      <Table caption="Errors" rows={found.groups} none="No dead letters." columns={[
+      <Table caption="Errors" rows={found.groups} none={Object.values(filter).some(Boolean) ? "No matching errors." : "No errors."} columns={[
         { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "no error recorded").slice(0, 300)}</Name> },
-        { title: "Group", cell: (row) => <Name>{row.consumerGroup}</Name> }, { title: "Queue", cell: (row) => <Name>{row.queue}</Name> },
+        { title: "Group", cell: (row) => <Named>{row.consumerGroup}</Named> }, { title: "Queue", cell: (row) => <Name>{row.queue}</Name> },
         { title: "Count", number: true, cell: (row) => count(row.count) },
         { title: "First failed", cell: (row) => <Time at={row.firstFailedAt} /> }, { title: "Last failed", cell: (row) => <Time at={row.lastFailedAt} /> },
         { title: "Actions", cell: (row) => {

@@ -1,11 +1,11 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
-import { Ask, Choice, Field, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Ask, Choice, Field, Group, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
 import { Replay } from "./replay";
 import { byLag } from "./topology";
 
@@ -21,21 +21,21 @@ function State({ row }: { row: Row }): JSX.Element {
   return <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag>;
 }
 
-export function GroupTable({ queue, search }: { queue: string; search: string }): JSX.Element {
+export function GroupTable({ queue, search, children }: { queue: string; search: string; children?: ComponentChildren }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
   const lag = place.value.query.get("sort") === "lag";
   const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, ...(lag ? { limit: COMPARED } : { limit: PAGE, offset }) }, signal }), `${queue}\n${search}\n${offset}\n${lag}`, 5000);
   return <>
-  <div class="filters"><Choice label="Sort groups by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
+  <div class="filters">{children}<Choice label="Sort groups by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
   <Shown of={polled}>{([found, more]) => <>
-    <Table caption="Consumer groups" rows={lag ? byLag(found).slice(0, PAGE) : found} none="No consumer groups." columns={[
-      { title: "Group", cell: (row) => <a href={to(["groups", row.name])}>{row.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{row.name}</Name>}</a> },
+    <Table caption="Consumer groups" rows={lag ? byLag(found).slice(0, PAGE) : found} none={search ? "No matching consumer groups." : offset ? "No more consumer groups." : "No consumer groups. A group exists from its first pop on."} columns={[
+      { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> },
       { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
       { title: "State", cell: (row) => <State row={row} /> },
       { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
       { title: "Lag time", number: true, cell: (row) => seconds(row.maxTimeLag) },
       { title: "Partitions with lag", number: true, cell: (row) => count(row.partitionsWithLag) },
-      { title: "Partitions", number: true, cell: (row) => count(row.members) },
+      { title: "Cursors", number: true, cell: (row) => count(row.members) },
       { title: "Subscription mode", cell: (row) => row.subscriptionMode ?? "" },
     ]} />
     {lag ? found.length > PAGE && <p class="quiet">The {PAGE} with the largest lag of {more ? `the first ${count(COMPARED)} groups by name` : many(found.length, "group")}.</p> : <Pager offset={offset} shown={found.length} page={PAGE} more={more} />}
@@ -47,11 +47,10 @@ export function GroupList(): JSX.Element {
   const lagging = usePoll((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: 300, limit: 20 }, signal }), "lagging", 10_000);
   return <>
     <Heading title="Consumer groups" />
-    <div class="filters"><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></div>
-    <GroupTable queue="" search={search} />
+    <GroupTable queue="" search={search}><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></GroupTable>
     <section><h2>Partitions with a lag of more than 5 minutes</h2>
-      <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="No lagging partitions." columns={[
-        { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> }, { title: "Queue", cell: (row) => <Name>{row.queue_name}</Name> },
+      <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="No partition has such a lag." columns={[
+        { title: "Group", cell: (row) => <a href={to(["groups", row.consumer_group])}><Group>{row.consumer_group}</Group></a> }, { title: "Queue", cell: (row) => <a href={to(["queues", row.queue_name])}><Name>{row.queue_name}</Name></a> },
         { title: "Partition", cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
         { title: "Lag time", number: true, cell: (row) => seconds(row.time_lag_seconds) },
       ]} />}</Shown></section>
@@ -79,7 +78,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   }, group, 5000);
   const close = (): void => { setSeeking(null); setDeleting(null); polled.again(); };
   return <>
-    <Heading title={<><span class="quiet">Group </span><Name>{group}</Name></>} />
+    <Heading title={<><span class="quiet">Group </span><Group>{group}</Group></>} />
     <Shown of={polled}>{(found) => <>
       {!found.length && <p class="quiet">The group does not exist.</p>}
       {found.map(({ queue, state, partitions }) => <section key={queue}>

@@ -3,13 +3,13 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post, type Answer } from "../api";
 import { Chips } from "../chips";
-import { groupNames, QUEUE_MODE, queueNames } from "../names";
+import { groupNames, queueNames } from "../names";
 import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
 import { serverNow } from "../server";
 import { mayWrite, session } from "../session";
 import { count, many, seconds } from "../text";
-import { Ask, Choice, Field, Heading, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Ask, Choice, Field, Group, Heading, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
 import "./leases.css";
 
 const PAGE = 50;
@@ -20,8 +20,6 @@ const LONGEST_S = 31_536_000;
 type Lease = Answer<"/api/v1/leases", "get">["leases"][number];
 type Parked = Answer<"/api/v1/analytics/queue-parked-replicas", "get">["series"][number];
 type Open = { extend: Lease } | { release: Lease };
-
-const groupOf = (name: string): JSX.Element => name === QUEUE_MODE ? <>(without a group)</> : <Name>{name}</Name>;
 
 /** How far a moment is, by the clock of the daemon; the moment itself when pointed at. */
 function Distance({ at }: { at: string }): JSX.Element {
@@ -60,7 +58,7 @@ function Release({ lease, onClose }: { lease: Lease; onClose: () => void }): JSX
     if (!done?.success) throw new Error("The lease has ended. Nothing was released.");
     return "The lease was released. Its messages can be delivered again.";
   }}>
-    <p>Ends the lease <Name>{lease.leaseId}</Name> of {groupOf(lease.consumerGroup)} in partition <Name>{lease.partition}</Name> of <Name>{lease.queue}</Name>. {many(lease.messages, "message")} can be delivered to another consumer at once; no failure is counted.</p>
+    <p>Ends the lease <Name>{lease.leaseId}</Name> of <Group>{lease.consumerGroup}</Group> in partition <Name>{lease.partition}</Name> of <Name>{lease.queue}</Name>. {many(lease.messages, "message")} can be delivered to another consumer at once; no failure is counted.</p>
     <p>If the present consumer still works, the messages are handled twice: its acknowledgments are refused.</p>
   </Ask>;
 }
@@ -94,7 +92,7 @@ function LeaseTable({ queue, group, sort, offset }: { queue: string; group: stri
   return <section><h2>Leases</h2><Shown of={polled}>{([found, more]) => <>
     {(found.total > 0 || !found.complete) && <p class="quiet" role="status">{many(found.total, "lease")}{found.complete ? "" : ", among the 10,000 partitions whose leases end first"}.</p>}
     <Table caption="Leases" rows={found.leases} none={queue || group ? "No matching leases." : "No leases. No consumer has messages that it has not acknowledged."} columns={[
-      { title: "Group", cell: (row) => <a href={to(["groups", row.consumerGroup])}>{groupOf(row.consumerGroup)}</a> },
+      { title: "Group", cell: (row) => <a href={to(["groups", row.consumerGroup])}><Group>{row.consumerGroup}</Group></a> },
       { title: "Queue", cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> },
       { title: "Partition", cell: (row) => <a href={to(["messages"], { queue: row.queue, partition: row.partition, hours: 87600 })}><Name>{row.partition}</Name></a> },
       { title: "Messages", number: true, cell: (row) => count(row.messages) },

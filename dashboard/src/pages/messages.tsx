@@ -42,6 +42,7 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
 export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
   const key = JSON.stringify([queue, partition, status, hours, offset]);
+  const none = offset ? "No more messages." : queue || partition || status ? "No matching messages in this time range." : hours < 87600 ? "No messages in this time range." : "No messages.";
   const known = useRef({ key, excerpts: new Map<string, string>() });
   if (known.current.key !== key) known.current = { key, excerpts: new Map() };
   const [view, setView] = useState<{ partitionId: string; transactionId: string } | null>(null);
@@ -51,9 +52,9 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
     return found;
   }, key, 5000);
   return <Shown of={polled}>{(found) => <>
-    <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="No messages." columns={[
+    <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none={none} columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-      { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+      ...(queue ? [] : [{ title: "Queue", cell: (row: Found) => <Name>{row.queue}</Name> }]), { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
       { title: "Consumed by", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
       { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, ...(found.messages.some((one) => one.deliverAt) ? [{ title: "Due", cell: (row: Found) => row.deliverAt ? <Time at={row.deliverAt} /> : "" }] : []),

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post } from "../api";
+import { queueNames } from "../names";
 import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
 import { serverNow } from "../server";
@@ -15,7 +16,7 @@ export function Partitions(): JSX.Element {
   const queue = place.value.query.get("queue") ?? "";
   return <>
     <Heading title="Partitions" />
-    <div class="filters"><Search label="Queue (exact name)" value={queue} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
+    <div class="filters"><Search label="Queue (exact name)" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
     {queue ? <PartitionTable queue={queue} /> : <p class="quiet">Enter a queue, or choose one on the page <a href={to(["queues"])}>Queues</a>.</p>}
   </>;
 }
@@ -27,9 +28,9 @@ export function Scheduled(): JSX.Element {
   const polled = usePoll((signal) => get("/api/v1/messages/scheduled", { query: { queue, limit: PAGE + 1, offset }, signal }), `${queue}\n${offset}`, 5000);
   return <>
     <Heading title="Scheduled messages" />
-    <div class="filters"><Search label="Queue (exact name)" value={queue} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
+    <div class="filters"><Search label="Queue (exact name)" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
     <Shown of={polled}>{(found) => <>
-      <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none="No scheduled messages." columns={[
+      <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none={queue ? "No scheduled messages in this queue." : "No scheduled messages."} columns={[
         { title: "Due", cell: (row) => <Time at={row.deliverAt} /> }, { title: "In", number: true, cell: (row) => seconds(Math.max(0, (Date.parse(row.deliverAt) - serverNow()) / 1000)) },
         { title: "Queue", cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
         { title: "Messages", number: true, cell: (row) => count(row.messages) },
@@ -46,7 +47,7 @@ export function Streams(): JSX.Element {
   return <>
     <Heading title="Streams" />
     <Shown of={polled}>{([found, more]) => <>
-      <Table caption="Streams" rows={found.queries} none="No streams." columns={[
+      <Table caption="Streams" rows={found.queries} none="No streams. A stream processor registers its query (POST /streams/v1/queries)." columns={[
         { title: "Stream", cell: (row) => <Name>{row.name}</Name> }, { title: "Source", cell: (row) => <a href={to(["queues", row.source_queue])}><Name>{row.source_queue}</Name></a> },
         { title: "Sink", cell: (row) => row.sink_queue ? <a href={to(["queues", row.sink_queue])}><Name>{row.sink_queue}</Name></a> : "–" },
         { title: "State keys", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },

@@ -1,13 +1,14 @@
 // How messages pass through a queue: what is pushed, where it waits, and how far behind each group is.
 import type { JSX } from "preact";
 import { get, getPage, type Answer } from "../api";
+import { QUEUE_MODE } from "../names";
 import { usePoll } from "../poll";
 import { to } from "../route";
 import { count, many, seconds, short } from "../text";
-import { Name, Shown, Tag } from "../ui";
+import { Group, Name, Shown, Tag } from "../ui";
 import "./topology.css";
 
-type Group = Answer<"/api/v1/consumer-groups", "get">[number];
+type Row = Answer<"/api/v1/consumer-groups", "get">[number];
 type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
 const SHOWN = 4;
 /** Partitions whose backlogs are compared: those whose messages wait longest. */
@@ -22,7 +23,7 @@ export function pushed(done: Done): number {
 }
 
 /** The groups with the largest lag first. */
-export function byLag(groups: Group[]): Group[] {
+export function byLag(groups: Row[]): Row[] {
   return [...groups].sort((a, b) => b.totalLag - a.totalLag || b.maxTimeLag - a.maxTimeLag);
 }
 
@@ -33,7 +34,7 @@ export function Topology({ queue, paused }: { queue: string; paused: boolean }):
       getPage("/api/v1/consumer-groups", { query: { queue, limit: 1000 }, signal })]);
     const groups = byLag(rows);
     const slowest = groups[0];
-    const hot = await get("/api/v1/resources/queues/{queue}/depth", { names: { queue }, query: { group: slowest?.name ?? "__QUEUE_MODE__", limit: COMPARED }, signal });
+    const hot = await get("/api/v1/resources/queues/{queue}/depth", { names: { queue }, query: { group: slowest?.name ?? QUEUE_MODE, limit: COMPARED }, signal });
     return { rate: pushed(done), groups, more, hot: [...hot.partitions].sort((a, b) => b.pending - a.pending).slice(0, SHOWN), waiting: hot.partitionsPending };
   }, queue, EVERY_MS);
   return <Shown of={polled}>{({ rate, groups, more, hot, waiting }) => <section class="topology" aria-label="Topology">
@@ -46,7 +47,7 @@ export function Topology({ queue, paused }: { queue: string; paused: boolean }):
     <span class="arrow" aria-hidden="true">→</span>
     <div><h2>Groups</h2>
       {groups.length ? <ul>{groups.slice(0, SHOWN).map((one) => <li key={one.name}>
-        <a href={to(["groups", one.name])}>{one.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{one.name}</Name>}</a>
+        <a href={to(["groups", one.name])}><Group>{one.name}</Group></a>
         <span>{one.totalLag ? `lag ${count(one.totalLag)}, ${seconds(one.maxTimeLag)}` : "no lag"} {one.paused && <Tag kind="warn">paused</Tag>}</span></li>)}</ul> : <p class="quiet">No group has consumed messages of this queue.</p>}
       {groups.length > SHOWN && <p class="quiet"><a href={to(["queues", queue, "groups"])}>and {more ? "more groups" : many(groups.length - SHOWN, "group")}{more ? "" : " more"}</a></p>}</div>
   </section>}</Shown>;

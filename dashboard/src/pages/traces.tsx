@@ -3,7 +3,7 @@ import { get } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { count } from "../text";
-import { Heading, Name, Pager, Search, Shown, Table, Time } from "../ui";
+import { Group, Heading, Name, Pager, Search, Shown, Table, Time } from "../ui";
 
 const PAGE = 50;
 
@@ -36,7 +36,7 @@ function TraceOf({ name }: { name: string }): JSX.Element {
         { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> },
         { title: "Queue", cell: (row) => <Name>{row.queue_name ?? "(deleted)"}</Name> },
         { title: "Message", cell: (row) => <a href={to(["messages", row.partition_id, row.transaction_id])}><Name>{row.transaction_id}</Name></a> },
-        { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data).slice(0, 2000)}</Name> }]} />
+        { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data).slice(0, 2000)}</Name> }]} />
       <Pager offset={offset} shown={found.traces.length} page={PAGE} more={offset + found.traces.length < found.total} />
     </>}</Shown>
   </>;
