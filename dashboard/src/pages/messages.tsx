@@ -13,7 +13,7 @@ import { serverNow } from "../server";
 import { mayWrite } from "../session";
 import { bytes, count, visibleLines } from "../text";
 import { FoundTable } from "./search";
-import { Ask, Choice, Facts, Field, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time } from "../ui";
+import { Ask, Choice, Facts, Field, Group, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time } from "../ui";
 
 const PAGE = 50;
 const SHOWN = 64 * 1024;
@@ -138,9 +138,9 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
       <section><h2>Payload</h2><Payload raw={payload} label="Payload" /><div class="actions copied"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></section>
       <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
-        { title: "Group", cell: (row) => <Name>{row.name}</Name> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
+        { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[
-        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> },
+        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> },
         { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data)}</Name> }]} /></section>
     </>}</Shown>
     {dialog === "bury" && <Ask title="Move to dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
