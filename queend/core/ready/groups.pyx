@@ -90,9 +90,9 @@ cdef int group_scan_page(const Group* g) noexcept nogil:
 
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
 # They give the number of cursors two bounds. Above CURSORS_KEPT, groups without a pop in the last 1.5 s are given up,
-# the oldest first; above CURSORS_MOST the others too, unless a pop waits for them. The next pop of such a group finds
-# it by its name and scans it, as after a start. Above CURSORS_MOST, news of a partition makes no cursor for a group for
-# which no pop waits: its next pop scans it.
+# the oldest first. Above CURSORS_MOST the others are given up too, unless a pop waits for them. The next pop of such a
+# group finds it by its name and scans it, as after a start. Above CURSORS_MOST, a new message also makes no cursor for
+# groups without a waiting pop. They are scanned when the next pop comes.
 
 cdef enum:
     CURSORS_KEPT = 200000     # of all groups together, about 40 MB
