@@ -27,6 +27,7 @@ cdef class ProbeCount:
     cdef PushBatch batch
     cdef Args args
     cdef BodyPack pack
+    cdef Queue queue              # of all partitions; has no groups
     cdef Partition* partitions
     cdef int n_partitions
     cdef PopMessage* messages
@@ -91,6 +92,7 @@ cdef class ProbeCount:
             k = known.setdefault(probe_bytes(it.part), len(known))
             it.partition = &self.partitions[k]
             self.partitions[k].id = k + 1
+            self.partitions[k].queue = &self.queue
             memset(self.partitions[k].uuid, b'a', 36)
             it.partition_uuid = self.partitions[k].uuid
             it.offset = i
