@@ -15,7 +15,7 @@ from queend.control.routes import routers
 routers()      # they declare their routes
 
 ROLES = {0: None, READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
-HOT = ("api/v1/push", "api/v1/pop", "api/v1/ack", "api/v1/transaction", "api/v1/lease")
+HOT = ("api/v1/push", "api/v1/pop", "api/v1/ack", "api/v1/transaction", "api/v1/lease/")
 
 
 NO_ROLE = "Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
