@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 
 import psycopg
-from support.client import Client, ack_of
+from support.client import Client, ack_of, data
 from support.daemon import Daemon
 from support.http import Wire, request
 from support.postgres import stand
@@ -228,6 +228,38 @@ def test_acknowledgments_of_one_cursor_leave_connections_to_others(start_daemon:
         until(lambda: jobs(client) == MANY, "all have arrived")
         another.send(request("POST", "/api/v1/ack", json.dumps(ack_of(free, "retry")).encode()))
         assert another.receive().status == 200
+        holder.rollback()
+        for wire in wires:
+            assert wire.receive().status == 200
+            wire.close()
+
+
+def test_new_groups_leave_connections_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """A queue is locked while more new groups of it are asked for than the daemon has connections: messages of another
+    queue are pushed, popped and acknowledged."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    other = queue + "-other"
+    with (daemon.client() as client, Wire(daemon.address) as another,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database, psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first", partition="p")
+        client.push(other, "first", partition="p")
+        assert data(client.pop(other, "p", autoAck=True)) == ["first"]
+        holder.execute("SELECT 1 FROM queend.queues q WHERE q.name = %s FOR UPDATE", (queue,))
+        wires = [Wire(daemon.address) for _ in range(MANY)]
+        for wire in wires:
+            wire.send(request("GET", "/livez"))
+            assert wire.receive().status == 200
+        stand(daemon.pid)
+        for number, wire in enumerate(wires):
+            wire.send(request("GET", f"/api/v1/pop/queue/{queue}?consumerGroup=g{number}"))
+        os.kill(daemon.pid, signal.SIGCONT)
+        until(lambda: jobs(client) == MANY, "all have arrived")
+        until(lambda: database.execute("SELECT count(*) > 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                                       " AND datname = current_database()").fetchone()[0], "groups wait for the lock")
+        another.send(push(other, "second"))
+        assert another.receive().status == 201
+        (message,) = client.pop(other, "p")
+        assert message["data"] == "second" and client.ack(message)["success"]
         holder.rollback()
         for wire in wires:
             assert wire.receive().status == 200

@@ -82,7 +82,8 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
     table_free(&r.asked)
 
 cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
-    if slotpool_take(e.slots) == NULL:
+    # Statements of a round do not come before other work: half of the slots are left to that.
+    if e.round.flying >= max(e.slots.ready // 2, 1) or slotpool_take_shared(e.slots) == NULL:
         return False
     a.finds = a.kind == ASK_GROUP and atomic_get64(&doubt.commits) != 0
     call_begin(&a.base, e, ask_statement(a.kind, a.finds), lookup_done)

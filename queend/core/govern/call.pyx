@@ -10,7 +10,7 @@ cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_d
     #     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
     #     call_send(&call.base)                 False: the call was not sent, and `done` has put everything back
     cdef Call* c
-    if slotpool_take(e.slots) == NULL or not limit_take(limit):
+    if slotpool_take_shared(e.slots) == NULL or not limit_take(limit):
         return NULL
     c = <Call*>calloc(1, size)
     if c == NULL:

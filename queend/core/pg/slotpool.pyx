@@ -187,6 +187,12 @@ cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
         pass
     return p.idle
 
+cdef inline Slot* slotpool_take_shared(SlotPool* p) noexcept nogil:
+    # As slotpool_take, for statements other than pushes. If more than 3 slots are connected, the last idle one is left
+    # to pushes: whatever many pops and look-ups have in flight, a push is sent at once.
+    cdef Slot* s = slotpool_take(p)
+    return s if s == NULL or s.next_idle != NULL or p.ready <= 3 else NULL
+
 cdef void slotpool_spare(SlotPool* p) noexcept nogil:
     # Gives up one of two or more connections for up to SLOT_BACKOFF_MAX_MS, so that another worker or program gets it.
     cdef Slot* s = p.idle if p.ready > 1 else NULL
