@@ -1,6 +1,7 @@
 """What clients may take together before their requests have arrived: descriptors and bodies. Others are served
 meanwhile."""
 import contextlib
+from email.utils import parsedate_to_datetime
 
 import pytest
 from support.budgets import chunked, clients, close, counted, elsewhere, get, head, push, select_now, served
@@ -202,6 +203,24 @@ def test_bodies_that_wait_for_the_control_plane_have_a_budget(start):
     socks[2].sendall(head(1000) + b"x" * 1000)
     assert answers(socks[2], 1)[0][0] == 200
     close(*socks)
+
+
+def test_who_is_refused_by_the_control_plane_cannot_ask_again_at_once(start):
+    """Refusals are answered twice a second: six times as many requests as a connection may have in hand take six of
+    these moments, however fast the client sends. The Date of the answers tells."""
+    edge = start(max_bridged=2)
+    holders = [edge.connect() for _ in range(2)]
+    for number, sock in enumerate(holders):
+        sock.sendall(get("/hold"))
+        edge.wait(number + 1, "held")
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(get("/x") * 6 * 64)
+        refused = answers(sock, 6 * 64)
+    assert {status for status, _, _ in refused} == {503}
+    first, last = (parsedate_to_datetime(refused[n][1]["date"]) for n in (0, -1))
+    assert (last - first).total_seconds() >= 2
+    edge.release()
+    close(*holders)
 
 
 def test_one_address_leaves_the_control_plane_to_another(start):

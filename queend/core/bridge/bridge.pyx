@@ -1,15 +1,7 @@
 # Passes requests to the control plane and answers back. In: requests of workers. Out: answers, by token. Owns the queue
 # and the table of calls, guarded by bridge.lock. An eventfd wakes the interpreter's thread; workers never wait for it.
-
-cdef struct BridgeCall:
-    BridgeCall* next          # waiting to be taken
-    Request* r
-    ClientAddress* address    # counts the call; NULL: the client has left
-    uint64_t token
-    bint taken
-    int64_t size              # of its body
-    bint held                 # only its token is verified there, then it comes back to the engine
-    char[64] client           # address:port
+# A request without room tries once more at the next tick, and is refused then. So a client gets its refusals twice a
+# second, not as fast as it can send. Requests that wait for the tick are their worker's.
 
 cdef struct Bridge:
     uv_mutex_t lock
@@ -78,8 +70,6 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     # Hands a request over to the control plane. Runs on the request's worker. held: only its token is to be verified
     # there.
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
-    cdef uint64_t one = 1
-    cdef bint room = False
     if c == NULL:
         reply_error(r, 503, b"Out of memory")
         return
@@ -90,6 +80,16 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.size = <int64_t>r.body.n
     c.address = r.conn.address.client if r.conn != NULL else NULL
     conn_name(r.conn, c.client, sizeof(c.client))
+    r.job = c
+    if not bridge_enter(c):
+        r.on_gone = bridge_gone_before
+        c.next = r.worker.without_room
+        r.worker.without_room = c
+
+cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
+    # Puts a request in the queue of the control plane. Returns False if there is no room, or memory ran out.
+    cdef uint64_t one = 1
+    cdef bint room = False
     uv_mutex_lock(&bridge.lock)
     if bridge_has_room(c):
         bridge.tokens += 1
@@ -102,14 +102,37 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
             bridge.first = c
         bridge.last = c
         bridge_count(c, 1)
-        r.job = c
-        r.on_gone = bridge_gone
+        c.r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
-    if not room:
-        free(c)
-        reply_error(r, 503, b"The control plane is busy")
-    elif write(bridge.fd, &one, sizeof(one)) < 0:
+    if room and write(bridge.fd, &one, sizeof(one)) < 0:
         pass                  # its counter is full: readable already
+    return room
+
+cdef void bridge_tick(Worker* w) noexcept nogil:
+    # Lets requests without room try once more, in the order they came, and refuses those that still have none.
+    cdef BridgeCall* c = w.without_room
+    cdef BridgeCall* first = NULL
+    cdef BridgeCall* following
+    w.without_room = NULL
+    while c != NULL:
+        following = c.next
+        c.next = first
+        first = c
+        c = following
+    while first != NULL:
+        c = first
+        first = c.next
+        c.next = NULL
+        if c.r != NULL and bridge_enter(c):
+            continue
+        if c.r != NULL:
+            reply_error(c.r, 503, b"The control plane is busy")
+        free(c)
+
+cdef void bridge_gone_before(Request* r) noexcept nogil:
+    # Handles the end of a client whose request waits for the next tick.
+    (<BridgeCall*>r.job).r = NULL
+    reply_empty(r)
 
 cdef BridgeCall* bridge_shift() noexcept nogil:
     # Returns the next request, which the control plane may read until it answers; NULL if none waits. Runs on the
@@ -236,6 +259,12 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
     cdef BridgeCall* c
     cdef size_t i
     cdef bint found = True
+    while w.without_room != NULL:
+        c = w.without_room
+        w.without_room = c.next
+        if c.r != NULL:
+            reply_error(c.r, 503, b"The server is stopping")
+        free(c)
     while found:
         found = False
         c = NULL

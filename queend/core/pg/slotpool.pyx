@@ -189,7 +189,7 @@ cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
 
 cdef inline Slot* slotpool_take_shared(SlotPool* p) noexcept nogil:
     # As slotpool_take, for statements other than pushes. If more than 3 slots are connected, the last idle one is left
-    # to pushes: whatever many pops and look-ups have in flight, a push is sent at once.
+    # to pushes. So a push is sent at once, however many pops and look-ups are in flight.
     cdef Slot* s = slotpool_take(p)
     return s if s == NULL or s.next_idle != NULL or p.ready <= 3 else NULL
 

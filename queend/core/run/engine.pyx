@@ -218,6 +218,7 @@ cdef void engine_turn(Worker* w) noexcept nogil:
         drain_turn(w)
 
 cdef void engine_tick(Worker* w) noexcept nogil:
+    bridge_tick(w)
     engine_sweep(w)
     if engine_of(w) != NULL:
         feed_tick(engine_of(w))

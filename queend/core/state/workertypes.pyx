@@ -38,6 +38,16 @@ cdef struct Offload:          # in the request's arena
     bint good
     uint64_t answered         # the worker's count of answered requests at the begin
 
+cdef struct BridgeCall:       # a request for the control plane (bridge)
+    BridgeCall* next          # waiting to be taken, or for the next tick
+    Request* r                # NULL: its client left before the tick
+    ClientAddress* address    # counts the call; NULL: the client has left
+    uint64_t token
+    bint taken
+    int64_t size              # of its body
+    bint held                 # only its token is verified there, then it comes back to the engine
+    char[64] client           # address:port
+
 cdef enum WorkerPhase:
     WORKER_NEW = 0
     WORKER_RUNNING = 1
@@ -124,6 +134,7 @@ cdef struct Worker:
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
+    BridgeCall* without_room  # the newest of its requests for the control plane that wait for the next tick
     Request* clientless       # unfinished requests whose client left, or that never had one
     int64_t held_share        # its share of max_queued_bytes
     int64_t held_most         # most bytes that its unanswered requests may have, as of now
