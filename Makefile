@@ -60,9 +60,9 @@ SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o fa
 check: $(if $(wildcard queend/_core.*.so),,$(KIND)) ## style, names, rooms, documents and generated files: less than a minute, without a database
 	@$(BIN)/python -m pytest -q tests/check
 
-# A line that is too long is reported before minutes of tests, not after them.
+# A line that is too long is reported before minutes of tests, not after them; the checks do not run again with these.
 test: build $(if $(ARGS),,check) system-tests ## run the checks, install what the tests need besides, then run them all (ARGS: these, one after the other)
-	@$(BIN)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
+	@$(BIN)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE) --ignore tests/check)
 
 test-quick: build system-tests ## the tests of the core, the SQL functions and the tokens that need no daemon: less than two minutes
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not daemon and not counted' tests/core tests/sql tests/auth $(ARGS)
