@@ -12,7 +12,7 @@ from support.wait import until
 from queend.postgres import session
 from queend.services.metrics import PORTION
 
-QUEUES, AT_ONCE = 50_000, 2000
+QUEUES, AT_ONCE = 10 * PORTION, 2 * PORTION
 
 
 def test_what_many_queues_did_is_written_in_portions(start_daemon, postgres):
