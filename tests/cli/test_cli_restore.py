@@ -188,12 +188,13 @@ def test_a_restore_that_is_killed_changes_nothing(database, tmp_path, killed):
 
 
 def test_a_database_with_a_daemon_is_refused(start_daemon, tmp_path, monkeypatch):
-    monkeypatch.setattr("queend.services.restore.GONE_S", 0.0)
     daemon = start_daemon()
     cli = at(daemon.conninfo, tmp_path)
     cli.ok("backup", str(tmp_path / "kept"))
-    refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), "a queend daemon uses this database")
-    daemon.stop()
+    with monkeypatch.context() as at_once:
+        at_once.setattr("queend.services.restore.GONE_S", 0.0)
+        refused(cli("restore", str(tmp_path / "kept"), "--replace", "--yes"), "a queend daemon uses this database")
+    daemon.stop()      # its sessions end later than its process
     cli.ok("restore", str(tmp_path / "kept"), "--replace", "--yes")
 
 
