@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -339,7 +340,7 @@ def main() -> None:
         parser.error(f"no such attack: {', '.join(unknown)}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     good = True
-    with running(given.postgres) as server:
+    with running(given.postgres, below=gettempdir()) as server:
         for name in given.attacks or ATTACKS:
             row = measure(name, server.database(), given.rounds, given.stay, given.after)
             print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from tempfile import gettempdir
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -99,7 +100,7 @@ def main() -> None:
     args = options.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with running(args.postgres) as server, \
+    with running(args.postgres, below=gettempdir()) as server, \
             Daemon(server.database(), NUM_WORKERS=1, QUEEND_MAX_CONNECTIONS=args.connections + 100,
                    QUEEND_MAX_CONNECTIONS_PER_ADDRESS=0) as daemon:
         with daemon.client() as client:

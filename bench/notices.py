@@ -15,6 +15,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import gettempdir
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--postgres", type=int, default=None)
     given = parser.parse_args()
-    with running(given.postgres) as postgres:
+    with running(given.postgres, below=gettempdir()) as postgres:
         pairs = [Pair(postgres.database(), way) for way in WAYS]
         for _ in range(given.rounds):
             for pair in pairs:

@@ -28,6 +28,7 @@ TYPESCRIPT = Path(__file__).parent / "typescript"
 settings.register_profile("queend", deadline=None, derandomize=not DRAWN,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("queend")
+_clusters: list[Postgres] = []      # the cluster of the session, once a test needed one
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -116,7 +117,17 @@ def own_hidden_words() -> Iterator[None]:
 def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     """The cluster of the session."""
     with running(request.config.getoption("--postgres")) as server:
+        _clusters.append(server)
         yield server
+        _clusters.remove(server)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dropped_databases() -> Iterator[None]:
+    """Drops the module's databases in the cluster of the session, when all else of the module has ended."""
+    yield
+    for server in _clusters:
+        server.drop_databases()
 
 
 @pytest.fixture(scope="module")
