@@ -15,6 +15,13 @@ from .common import settings_or_exit
 from .terminal import clean, say
 
 
+def spelled(value: Any) -> str:
+    """Returns a value as the environment and the configuration file have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
 def config(
     show_origin: Annotated[bool, typer.Option("--show-origin", help="Also print the origin of each value.")] = False,
     changed: Annotated[bool, typer.Option("--changed", help="Print only settings that differ from the "
@@ -34,8 +41,7 @@ def config(
         return
     table = Table("setting", "value", *(["origin"] if show_origin else []), box=None, pad_edge=False)
     for name, value in shown.items():
-        text = "" if value is None else clean(str(value))
-        table.add_row(name.upper(), text, *([origin[name]] if show_origin else []))
+        table.add_row(name.upper(), clean(spelled(value)), *([origin[name]] if show_origin else []))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200

@@ -333,6 +333,15 @@ def test_command_config_tells_origins_and_hides_secrets():
     assert "hunter2" not in done.stdout and lines["JWT_JWKS_URL"][0] == "https://********@id.example/keys?********#f"
 
 
+def test_command_config_prints_values_as_they_are_set(tmp_path):
+    """What it prints is a configuration that means the same."""
+    done = command("config", "--changed", QUEEND_DASHBOARD="0", PG_USE_SSL="yes", PORT="7777")
+    lines = dict(line.split() for line in done.stdout.splitlines()[1:])
+    assert lines == {"QUEEND_DASHBOARD": "false", "PG_USE_SSL": "true", "PORT": "7777"}
+    again = command("config", "--changed", **lines)
+    assert again.stdout == done.stdout and again.returncode == 0
+
+
 def test_command_config_as_json_and_only_what_was_changed():
     done = command("config", "--json", "--changed", PORT="7777", HOST="127.0.0.2", PG_PASSWORD="hunter2")
     assert json.loads(done.stdout) == {"PORT": 7777, "HOST": "127.0.0.2", "PG_PASSWORD": "********"}
