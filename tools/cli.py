@@ -69,12 +69,14 @@ seconds. Output has the same form. `queend queue configure` also takes durations
 Lists take `-o`: `table` (aligned columns), `wide` (a table with all columns), `json` (one array), `ndjson` (one object
 per line), `names` (one name per line). At a terminal, a table leaves out columns that do not fit, the least important
 ones first; a line below it names them. Names and numbers are never cut or wrapped. Texts like errors and payloads are
-wrapped, except with `-o wide`. A file or a program gets all columns. An empty list prints a note on standard error as a
+wrapped, except with `-o wide`. If the most important columns do not fit either, each row is printed as a block, one
+line per column. A file or a program gets all columns. An empty list prints a note on standard error as a
 table, `[]` as `json`, and nothing in the other formats. Results go to standard output; questions, hints and progress go
 to standard error. In tables and names, control characters are escaped; JSON contains every name unchanged.
 
-Lists, the commands `show` and `queend status` take `--watch`: the result is printed again every two seconds, or after
-each `--interval`, until Ctrl-C, which ends the command with status 0. A terminal is redrawn in place. Otherwise the
+Lists, the commands `show`, `queend message search`, `queend dlq errors`, `queend status` and `queend doctor` take
+`--watch`: the result is printed again every two seconds, or after each `--interval`, until Ctrl-C, which ends the
+command with status 0. A terminal is redrawn in place. Otherwise the
 results follow each other, with an empty line and the time of the server between them; `json`, `ndjson` and `names` have
 neither. If the first request fails, the command fails. Later on, a server that does not answer is waited for, and the
 command says so. `queend top` is redrawn in the same way.
@@ -92,6 +94,7 @@ command is refused. `--dry-run` prints what would change, with counts.
 | 5 | `pop` found no message |
 | 6 | no server, no answer, or the server is unavailable |
 | 7 | the token is missing, invalid, or lacks the right |
+| 8 | the server executed the command, or a part of it, but standard output could not be written |
 | 130 | interrupted with Ctrl-C |
 | 141 | the reader of standard output closed it |
 """

@@ -61,6 +61,7 @@ class Server:
         self._origin = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
         self.url = self._origin + self.base
         self.answered = False      # a successful answer was read
+        self.changed = False       # a request that may change something had a successful answer
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -213,6 +214,7 @@ class Server:
             if text and set(told) <= {"error", "code", "success"}:
                 raise ServerError(text, 4 if "not found" in text.lower() else 1, code=answer.status, body=body)
             self.answered = True
+            self.changed = self.changed or method != "GET"
             return body
         text = text or answer.body[:200].decode(errors="replace").strip() or f"status {answer.status}"
         raise self._refused(answer, text, told, f"{method} {answer.path}")

@@ -48,8 +48,12 @@ def pop(
 ) -> None:
     """Pop messages from a queue. Exits with 5 if there are none. Messages that are not acknowledged are delivered again
     when their lease ends."""
-    if (queue is None) == (namespace is None and task is None):
+    if queue is None and partition is not None:
+        raise Stop("--partition requires a queue", USAGE, "pass the name of the queue as an argument")
+    if queue is None and namespace is None and task is None:
         raise Stop("a queue, --namespace or --task is required", USAGE)
+    if queue is not None and (namespace is not None or task is not None):
+        raise Stop("a queue cannot be combined with --namespace or --task", USAGE)
     if ack and auto_ack:
         raise Stop("--ack and --auto-ack cannot be combined", USAGE)
     names = [name for name in (queue, partition) if name is not None]
@@ -70,6 +74,7 @@ def pop(
         answer = server.get(path, *names, within=server.timeout + max(0.0, left), **query, **waiting) or {}
         messages = answer.get("messages", [])
         count += len(messages)
+        server.changed = server.changed or auto_ack and bool(messages)
         if output is Format.json and not follow:
             whole = messages
         else:

@@ -62,6 +62,8 @@ def push(
         every["deliverAt"] = deliver_at
     if transaction_id is not None:
         every["transactionId"] = transaction_id
+    if not payload and not file and is_json(queue) and sys.stdin.isatty():
+        raise Stop(f"a queue is required; {queue!r} looks like a payload", USAGE, QUEUE_FIRST)
     sender = Sender(server, queue, partition, partition_field, every, headers_of(header or []), output)
     if payload:
         source = values([one.encode(errors="surrogateescape") for one in payload], text)
@@ -77,11 +79,18 @@ def push(
             sender.flush()
             stored = f"{many(sender.stored, 'message')} before it {'was' if sender.stored == 1 else 'were'} stored"
             raise Stop(f"{error}; {stored}", 1, QUEUE_FIRST if payload and is_json(queue) else "") from None
+        except OSError as error:      # of standard output
+            error.add_note(f"{sender.result()} before that")
+            raise
         except BaseException:
             sender.tell()
             raise
-    sender.tell(done=True)
-    sys.stdout.flush()
+    try:
+        sender.tell(done=True)
+        sys.stdout.flush()
+    except OSError as error:
+        error.add_note(sender.result())
+        raise
     if not payload and not file and not sender.added and is_json(queue):
         tell(f"standard input is empty, and {queue!r} is the name of a queue", QUEUE_FIRST)
 

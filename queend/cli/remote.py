@@ -38,7 +38,8 @@ SURROGATE = re.compile("[\ud800-\udfff]")      # how Python reads bytes of argum
 given: dict[str, Any] = {}      # those given before the command
 
 # Exit statuses, as docs/cli.md lists them.
-REFUSED, USAGE, DIFFERS, NOT_FOUND, NOTHING, UNREACHABLE, FORBIDDEN, INTERRUPTED, CLOSED = 1, 2, 3, 4, 5, 6, 7, 130, 141
+REFUSED, USAGE, DIFFERS, NOT_FOUND, NOTHING, UNREACHABLE, FORBIDDEN, UNWRITTEN = 1, 2, 3, 4, 5, 6, 7, 8
+INTERRUPTED, CLOSED = 130, 141
 
 
 class Stop(Exception):
@@ -128,14 +129,15 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def unwritten(error: OSError) -> int:
     """Discards all further output, because standard output takes none. Returns the exit status. Raises errors that are
-    not about standard output again."""
+    not about standard output again. A note of the error says what the server had done before."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
         raise error
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:      # the reader of the output is gone
         return CLOSED
-    tell(f"cannot write the output: {error.strerror}")
-    return REFUSED
+    notes = getattr(error, "__notes__", ())
+    tell(f"cannot write the output: {error.strerror}", *notes[:1])
+    return UNWRITTEN if notes else REFUSED
 
 
 def remote(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,7 +148,13 @@ def remote(function: Callable[..., Any]) -> Callable[..., Any]:
         words = {name: given.get(name) if value is None else value for name, value in own.items()}
         server = connect(**words)
         try:
-            return function(server=server, **arguments)
+            result = function(server=server, **arguments)
+            sys.stdout.flush()
+            return result
+        except OSError as error:
+            if server.changed and not hasattr(error, "__notes__"):
+                error.add_note("the server had executed the command, or a part of it")
+            raise
         except UnicodeError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError) as error:

@@ -75,6 +75,7 @@ class Sender:
             self.duplicates += status == "duplicate"
             self.deleted += status == "duplicate_of_deleted"
             self.buffered += status == "buffered"
+        for row in answer:
             if self.output is Format.ndjson:
                 write(dump(row) + "\n")
             elif self.output is Format.names:
@@ -116,11 +117,15 @@ class Sender:
         if self.output is Format.json:
             write("\n]\n" if self.printed else "[]\n")
         if self.output.for_people and (self.printed or done):
-            told = [f"{self.stored} stored"]
-            if self.duplicates:
-                told.append(many(self.duplicates, "duplicate"))
-            if self.deleted:
-                told.append(f"{self.deleted} not stored: they repeat deleted messages")
-            if self.buffered:
-                told.append(f"{self.buffered} buffered until the database is available")
-            write(", ".join(told) + "\n")
+            write(self.result() + "\n")
+
+    def result(self) -> str:
+        """Returns how many messages were stored, and why the others were not."""
+        told = [f"{self.stored} stored"]
+        if self.duplicates:
+            told.append(many(self.duplicates, "duplicate"))
+        if self.deleted:
+            told.append(f"{self.deleted} not stored: they repeat deleted messages")
+        if self.buffered:
+            told.append(f"{self.buffered} buffered until the database is available")
+        return ", ".join(told)

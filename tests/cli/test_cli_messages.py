@@ -289,6 +289,64 @@ def test_a_payload_in_the_place_of_the_queue(cli, queue):
     assert cli.ok("push", queue, input="").err == ""
 
 
+def test_a_payload_in_the_place_of_the_queue_at_a_terminal(cli):
+    """Nothing is read from the terminal, where nobody types."""
+    status, shown = cli.at_terminal("push", "-p", "p", '{"n":1}')
+    assert status == 2, shown
+    assert "a queue is required; '{\"n\":1}' looks like a payload" in shown, shown
+
+
+def test_a_partition_without_a_queue(cli):
+    done = cli("pop", "-p", "p", "--namespace", "n")
+    assert (done.status, done.err) == (2, "queend: --partition requires a queue\n"
+                                          "        pass the name of the queue as an argument\n")
+    done = cli("pop", "q", "--namespace", "n")
+    assert (done.status, done.err) == (2, "queend: a queue cannot be combined with --namespace or --task\n")
+
+
+@pytest.mark.parametrize("command", ["queue clear", "queue delete", "group seek"])
+def test_a_partition_has_the_same_letter_everywhere(cli, client, queue, command):
+    client.push(queue, 1, partition="p")
+    client.pop(queue, consumerGroup="g")
+    names = ["g", queue, "--end"] if command == "group seek" else [queue]
+    assert "'p'" in cli.ok(*command.split(), *names, "-p", "p", "--dry-run").out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words, status, told", [
+    ("push {} 1 2", 8, "2 stored"), ("push {} 1 2 -o ndjson", 8, "2 stored"), ("push {} 1 2 -o json", 8, "2 stored"),
+    ("queue pause {}", 8, "the server had executed the command, or a part of it"),
+    ("pop {} --auto-ack", 8, "the server had executed the command, or a part of it"),
+    ("queue show {}", 1, ""), ("pop {}", 1, "")])
+def test_an_output_that_cannot_be_written_after_a_change(cli, client, queue, words, status, told, unbuffered):
+    """A status of failure alone would have the messages pushed again."""
+    client.push(queue, 0)
+    words = [word.format(queue) for word in words.split()]
+    with open("/dev/full", "w") as full, cli.process(*words, stdout=full, stderr=subprocess.PIPE, text=True,
+                                                     environment={"PYTHONUNBUFFERED": unbuffered}) as done:
+        first, *more = done.communicate(timeout=PATIENCE)[1].splitlines()
+    assert (done.returncode, first) == (status, "queend: cannot write the output: No space left on device")
+    assert [one.strip().removesuffix(" before that") for one in more] == ([told] if told else [])
+
+
+def test_dead_letters_by_error(cli, client, queue):
+    client.configure(queue, retryLimit=0)
+    client.push(queue, *range(5))
+    for number, one in enumerate(client.pop(queue, consumerGroup="g", batch=5)):
+        client.ack_batch([{**ack_of(one), "status": "dlq", "error": ("timeout", "no such customer")[number == 3]}],
+                         group="g")
+    rows = cli.ok("dlq", "errors", queue, "-o", "json").json
+    assert [(row["errorMessage"], row["consumerGroup"], row["count"]) for row in rows] == [
+        ("timeout", "g", 4), ("no such customer", "g", 1)]
+    heads, first, second = cli.ok("dlq", "errors", queue).out.splitlines()
+    assert heads.split() == ["count", "queue", "group", "error", "first", "last"]
+    assert first.split()[:4] == ["4", queue, "g", "timeout"]
+    assert cli.ok("dlq", "errors", queue, "-o", "names").out == "timeout\nno such customer\n"
+    assert cli.ok("dlq", "errors", queue, "--error", "such", "-o", "ndjson").lines[0]["count"] == 1
+    assert cli("dlq", "errors", queue, "-g", "none").status == 4 == cli("dlq", "errors", f"{queue}-none").status
+    assert cli("dlq", "errors", "--limit", "1001").status == 2
+
+
 def test_an_empty_pop_tells_pop_maintenance(cli, client, queue):
     client.push(queue, 1)
     client.post("/api/v1/system/maintenance/pop", {"enabled": True})
