@@ -14,7 +14,7 @@ import typer
 
 from ..duration import span
 from . import server_clock
-from .table import aligned, fitting, framed
+from .table import aligned, fitting, framed, least_width, records
 from .terminal import clean, say
 
 PAGE_ROWS = 500      # longer tables are aligned page by page
@@ -83,16 +83,21 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column], spare: Sequence[str], wide: bool) -> int:
-    """Prints a table, page by page if it is long. The first page decides which columns a terminal has room for."""
+    """Prints a table, page by page if it is long. The first page decides which columns a terminal has room for, and
+    whether the rows are printed as records."""
     heads, kept = list(columns), list(range(len(columns)))
-    count = 0
+    count, too_wide = 0, False
     while page := list(islice(rows, PAGE_ROWS + 1)):
         cells = [[cell(row.get(column) if isinstance(column, str) else column(row)) for column in columns.values()]
                  for row in page]
         if count == 0 and sys.stdout.isatty() and not wide:
             kept = fitting(heads, cells, spare, get_terminal_size().columns)
+            too_wide = least_width([heads[i] for i in kept],
+                                   [[line[i] for i in kept] for line in cells]) > get_terminal_size().columns
         shown = [[line[i] for i in kept] for line in cells]
-        if count == 0 and len(page) <= PAGE_ROWS and sys.stdout.isatty():
+        if too_wide:
+            records([heads[i] for i in kept], shown)
+        elif count == 0 and len(page) <= PAGE_ROWS and sys.stdout.isatty():
             framed([heads[i] for i in kept], shown, wide)
         else:
             aligned([heads[i] for i in kept] if count == 0 else None, shown)
@@ -161,7 +166,8 @@ def age(text: str | None) -> str:
 
 
 class Progress:
-    """A bar on standard error if that is a terminal, with rate and, if the total is known, the time left."""
+    """A bar on standard error if that is a terminal, with rate and, if the total is known, the time left. No bar is
+    drawn into a result of --watch."""
 
     def __init__(self, what: str, total: float | None = None, unit: str = "", bytes_: bool = False):
         self.what, self.total, self.unit, self.bytes = what, total, unit, bytes_
@@ -169,7 +175,7 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not getattr(sys.stderr, "captured", False):
             from rich import progress
             from rich.console import Console
 

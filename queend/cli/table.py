@@ -1,4 +1,5 @@
-"""Tables: which columns a terminal has room for, and their lines. Names and numbers never wrap."""
+"""Tables: which columns a terminal has room for, and their lines. Names and numbers never wrap: the rows of a table
+that is too wide are printed as records, one line per column."""
 from __future__ import annotations
 
 import re
@@ -36,27 +37,42 @@ def widths(heads: list[str], cells: list[list[str]]) -> list[int]:
     return [max(breadth(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
 
 
+def least_width(heads: list[str], cells: list[list[str]], wide: bool = False) -> int:
+    """Returns the width of the narrowest table at a terminal: columns of FOLDING fold, unless wide."""
+    return sum((width if wide or head not in FOLDING else min(width, FOLDED_WIDTH)) + GAP
+               for head, width in zip(heads, widths(heads, cells), strict=True))
+
+
+def records(heads: list[str], cells: list[list[str]]) -> None:
+    """Prints each row as a block of lines, a heading and a cell each; empty cells are left out. An empty line ends the
+    block."""
+    width = max(map(breadth, heads))
+    for line in cells:
+        for head, text in zip(heads, line, strict=True):
+            if text:
+                sys.stdout.write(head + " " * (width - breadth(head)) + f"  {text}\n")
+        sys.stdout.write("\n")
+
+
 def framed(heads: list[str], cells: list[list[str]], wide: bool) -> None:
-    """Prints a table at a terminal. Columns of FOLDING fold, unless wide. A table that is still too
-    wide has lines longer than the terminal's."""
+    """Prints a table at a terminal. Columns of FOLDING fold, unless wide. A wide table may have lines longer than the
+    terminal's."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    least = 0
     for i, (head, width) in enumerate(zip(heads, widths(heads, cells), strict=True)):
         whole = wide or head not in FOLDING
         minimum = width if whole else min(width, FOLDED_WIDTH)
-        least += minimum + GAP
         table.add_column(head, justify="right" if _numeric(i, cells) else "left", overflow="fold", no_wrap=whole,
                          min_width=minimum)
     for line in cells:
         table.add_row(*(Text(text) for text in line))
     room = get_terminal_size()
     # rich uses 80 columns and cuts the lines if TERM is dumb and it is told no height.
-    console = Console(highlight=False, width=max(room.columns, least), height=room.lines)
+    console = Console(highlight=False, width=max(room.columns, least_width(heads, cells, wide)), height=room.lines)
     console.print(table)
 
 
