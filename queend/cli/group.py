@@ -39,12 +39,12 @@ def group_list(server: Server, queue: OfQueue = None,
         found(server, queue, limit=1)
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
          {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
-          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
+          "partitions": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
           "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
               " with its queue" if row.get("pausedBy") == "queue" else ""),
           "begins": lambda row: row.get("subscriptionMode") or ""}, output,
          none="no group has lag" if lagging else "no groups",
-         spare=(*_own(queue), "begins", "of", "partitions behind", "state", "by"))
+         spare=(*_own(queue), "begins", "partitions", "partitions behind", "state", "by"))
 
 
 @group.command("show")
@@ -77,7 +77,7 @@ def seek(
     server: Server,
     name: Group,
     queue: Annotated[str, typer.Argument(help="Queue that the group consumes.", autocompletion=queues)],
-    partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
+    partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only this partition.")] = None,
     beginning: Annotated[bool, typer.Option("--beginning", help="Move to the oldest message.")] = False,
     end: Annotated[bool, typer.Option("--end", help="Move past the newest message.")] = False,
     to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Move past the messages stored at or before this "

@@ -60,6 +60,7 @@ def message_list(
 
 @message.command()
 @remote
+@watched
 def search(
     server: Server,
     queue: Annotated[str, typer.Argument(help="Queue name, or a pattern for several: order*; * searches all.",

@@ -223,7 +223,7 @@ def switched(server: Server, verb: str, shown: str, what: str, path: str, *names
 @queue.command()
 @remote
 def clear(server: Server, name: Name,
-          partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
+          partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only this partition.")] = None,
           yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete all messages of a queue, consumed or not. The queue, its partitions and its groups are kept."""
     if partition is None:
@@ -242,7 +242,8 @@ def clear(server: Server, name: Name,
 @queue.command()
 @remote
 def delete(server: Server, names: Names,
-           partition: Annotated[Optional[str], typer.Option(help="Delete only this partition.")] = None,
+           partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Delete only this "
+                                "partition.")] = None,
            yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete queues with everything in them, or one partition of a queue."""
     if partition is not None:

@@ -101,7 +101,9 @@ class Pages:
 
 
 class Terminal(io.StringIO):
-    """What is printed here is printed as at a terminal."""
+    """What is printed here is printed as at a terminal. captured: bars of progress are left out."""
+
+    captured = True
 
     def isatty(self) -> bool:
         return True

@@ -101,8 +101,34 @@ def test_what_cannot_be_watched(cli, queue):
     assert cli("top", "--once", "--interval", "1s").status == 2
 
 
+def test_a_search_is_redrawn_without_a_bar_in_it(cli, client, queue):
+    client.push(queue, "needle-1")
+    with AtTerminal(cli, "message", "search", queue, "needle", "--watch", "--interval", "100ms", COLUMNS="80",
+                    LINES="24") as terminal:
+        terminal.shows("1 found; searched 1 message, the search is complete")
+        client.push(queue, "needle-2")
+        terminal.shows("2 found; searched 2 messages, the search is complete")
+        terminal.read()
+        assert not any("searching" in row for row in terminal.rows()), terminal.rows()
+        terminal.interrupt()
+        assert terminal.ended() == 0
+    assert "\x1b[2K" not in terminal.shown, "how a bar erases itself"
+
+
+def test_doctor_goes_on_beside_a_critical_finding(cli):
+    assert cli("doctor").status == 1
+    with AtTerminal(cli, "doctor", "--watch", "--interval", "100ms", COLUMNS="60", LINES="24") as terminal:
+        terminal.shows("fsync is not on")
+        until(lambda: terminal.read(1.0) or re.search(r"\x1b\[\d+A", terminal.shown), "it is drawn again")
+        texts = [row for row in terminal.rows() if row.startswith("    ") and "=# " not in row]
+        assert texts and all(len(row) <= 60 for row in texts), "a command stays whole"
+        terminal.interrupt()
+        assert terminal.ended() == 0
+
+
 @pytest.mark.parametrize("words", ["queue list", "queue show", "group list", "group show", "dlq list", "dlq show",
-                                   "message list", "message show", "trace list", "trace named", "trace show", "status"])
+                                   "message list", "message show", "message search", "lease list", "dlq errors",
+                                   "doctor", "trace list", "trace named", "trace show", "status"])
 def test_commands_that_show_something_may_be_watched(cli, words):
     told = cli.ok(*words.split(), "--help").out
     assert "--watch" in told and "--interval DURATION" in told
