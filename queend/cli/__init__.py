@@ -51,7 +51,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ack": ("ack", "Acknowledge messages."),
         "tail": ("tail", "Print messages as they are stored, oldest first, without consuming them."),
         "message": ("message", "Manage stored messages: list, search, show, delete, retry, dlq."),
-        "dlq": ("dlq", "Manage dead letters: list, show, redrive, edit, purge."),
+        "lease": ("lease", "Manage leases: list, extend, release."),
+        "dlq": ("dlq", "Manage dead letters: list, errors, show, redrive, edit, purge."),
         "trace": ("trace", "Show traces that programs recorded about messages."),
         "erase": ("erase", "Overwrite messages permanently, consumed and deleted ones included, with their dead "
                            "letters and traces."),

@@ -17,6 +17,7 @@ COMMANDS = {
     "group list": "lag consumers",
     "message search": "search find grep",
     "message list": "view peek browse show",
+    "lease list": "leases inflight in-flight unacked",
     "dlq redrive": "retry redrive requeue",
     "erase": "forget anonymize anonymise shred wipe scrub",
     "status": "health info ping server overview",
@@ -32,7 +33,8 @@ VERBS = {
     "delete": "rm remove drop destroy del", "remove": "rm delete drop", "clear": "purge empty truncate",
     "purge": "clear delete empty", "redrive": "retry replay requeue", "seek": "move reset offset",
     "resume": "unpause continue start", "pause": "stop suspend", "search": "find grep", "use": "select switch",
-    "add": "save create new",
+    "add": "save create new", "extend": "renew prolong", "release": "free unlock end expire return",
+    "errors": "summary stats groups",
 }
 OPTIONS = {
     "choose the output format with -o: table, wide, json, ndjson or names": "--json --format --names -J",

@@ -1,4 +1,4 @@
-"""queend dlq: dead letters listed, shown, sent back, sent back with another payload, deleted."""
+"""queend dlq: dead letters listed, counted by error, shown, sent back, sent back with another payload, deleted."""
 from __future__ import annotations
 
 import json
@@ -13,13 +13,13 @@ from .client import Server, ServerError
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
 from .output import Format, Output, Progress, age, dump, many, show
-from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, checked, found, known
 from .server_names import queues
 from .terminal import say
 from .watch import watched
 
-dlq = typer.Typer(no_args_is_help=True, help="Manage dead letters: list, show, redrive, edit, purge.")
+dlq = typer.Typer(no_args_is_help=True, help="Manage dead letters: list, errors, show, redrive, edit, purge.")
 MOST = 10_000      # dead letters redriven by one request
 Queue = Annotated[str, typer.Argument(help="Queue of the dead letters.", autocompletion=queues)]
 Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only dead letters of this consumer group.")]
@@ -66,6 +66,30 @@ def dlq_list(
                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
                 "id": "address"}, output, "address", "no dead letters",
          spare=(*(("queue",) if queue else ()), "retries", "partition", "group", "id"))
+
+
+@dlq.command()
+@remote
+@watched
+def errors(
+    server: Server, queue: OfQueue = None, group: Group = None, partition: Partition = None, from_: From = None,
+    to: To = None, error: Error = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")] = 100,
+    output: Output = Format.table,
+) -> None:
+    """Count dead letters by queue, group and error, the largest count first. Examines the newest 10 000 that match."""
+    if queue is not None:
+        found(server, queue, limit=1)
+    answer = server.get("/api/v1/dlq/errors", queue=queue, limit=limit, **filters(group, partition, from_, to, error))
+    rows = checked(answer["groups"], server, queue, partition, group)
+    if output is Format.names:
+        rows = ({"name": row["errorMessage"] or ""} for row in rows)
+    show(rows, {"count": "count", "queue": "queue", "group": "consumerGroup",
+                "error": lambda row: row["errorMessage"] or "", "first": lambda row: age(row["firstFailedAt"]),
+                "last": lambda row: age(row["lastFailedAt"])}, output, none="no dead letters",
+         spare=(*(("queue",) if queue else ()), "first", *(("group",) if group else ()), "last", "group", "queue"))
+    if not answer["complete"]:
+        tell(f"only the newest {many(answer['examined'], 'dead letter')} were examined")
 
 
 dlq.command("show", help="Show a dead letter with its error and its payload.")(message_show)

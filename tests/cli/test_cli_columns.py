@@ -30,6 +30,7 @@ def filled(daemon):
             client.post("/api/v1/traces", {"transactionId": one["transactionId"], "partitionId": one["partitionId"],
                                            "traceNames": ["columns-trace"], "eventType": "info",
                                            "data": {"text": "the invoice was read"}})
+            client.pop(name, consumerGroup="shipping", batch=1, leaseSeconds=3600)
         until(lambda: client.get("/api/v1/resources/queues?search=columns-payments").json["queues"][0]["messages"][
             "total"] == 3, "the figures are counted")
     return f"{one['partitionId']}/{one['transactionId']}"
@@ -59,6 +60,8 @@ TABLES = {
     f"group show accounting-department --queue {LONG}": (("customer-4711-of-the-north",), ("partition", "lag"),
                                                          ("queue", "head")),
     f"dlq list {LONG}": (("accounting-department",), ("failed", "error"), ("id",)),
+    f"dlq errors {LONG}": (("accounting-department",), ("count", "error"), ("queue",)),
+    f"lease list {LONG}": (("customer-4711-of-the-north",), ("partition", "ends in"), ("lease",)),
     f"message list {LONG}": (("customer-4711-of-the-north",), ("partition", "offset"), ("id",)),
     "trace named columns-trace": ((LONG,), ("queue", "event", "data"), ("message",)),
     "top columns-* --once": ((LONG,), ("queue", "backlog"), ("in flight",)),
@@ -96,6 +99,14 @@ def test_a_terminal_is_told_what_is_left_out(cli, filled, tmp_path):
     assert status == 0 and "-o wide also shows: namespace, task, " in shown
     status, shown = at_terminal("250")
     assert status == 0 and "-o wide" not in shown and "shop-of-europe" in shown
+
+
+@pytest.mark.parametrize("words", ["group list", "message list", "group show accounting-department"])
+def test_rows_that_do_not_fit_are_blocks(cli, filled, monkeypatch, words):
+    rows = shown(cli, 60, monkeypatch, *words.split())
+    assert all(len(row) <= 60 for row in rows), rows
+    assert any(row.split() == ["queue", LONG] for row in rows) and "" in rows
+    assert any(len(row) > 60 for row in shown(cli, 60, monkeypatch, *words.split(), "-o", "wide"))
 
 
 def test_columns_give_way_by_importance():

@@ -61,6 +61,9 @@ def test_commands_options_and_names_are_completed(cli, client, home, shell):
     assert "pause" in asked(shell, cli, home, "queend queue p")
     assert "--dry-run" in asked(shell, cli, home, "queend queue delete --d")
     assert asked(shell, cli, home, "queend top --sort ba") == ["backlog"]
+    assert asked(shell, cli, home, "queend lease re") == ["release"]
+    assert asked(shell, cli, home, "queend dlq err") == ["errors"]
+    assert asked(shell, cli, home, "queend lease list --sort i") == ["idle"]
     # names that do not come at once are not waited for
     until(lambda: asked(shell, cli, home, f"queend queue show completed.{shell}") == [
         f"completed.{shell}.one", f"completed.{shell}.two"], "names are completed")
