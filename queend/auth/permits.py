@@ -1,6 +1,8 @@
 """Queue permissions: a claim that limits a token to queues by pattern and verb."""
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Any
 
 from .levels import EVERY_QUEUE, MANAGE, POP, PUSH, READS
@@ -61,10 +63,36 @@ def allows_some(rules: Rules | None, queue: str, verb: int) -> bool:
     return rules is None or any(verbs & verb and fits(pattern, name) for pattern, verbs, _ in rules)
 
 
-def reads_group(rules: Rules | None, group: str) -> bool:
-    """Returns whether some queue may be read on behalf of the group."""
-    whose = group.encode(errors="surrogatepass")
-    return rules is None or any(verbs & READS and (groups is None or fits(groups, whose)) for _, verbs, groups in rules)
+def reads_some(rules: Rules | None, queue: str | None = None, group: str | None = None) -> bool:
+    """Returns whether the queue may be read on behalf of the group. Without a queue: some queue; without a group: on
+    behalf of some group."""
+    name = None if queue is None else queue.encode(errors="surrogatepass")
+    whose = None if group is None else group.encode(errors="surrogatepass")
+    return rules is None or any(
+        verbs & READS and (name is None or fits(pattern, name)) and (groups is None or whose is None
+                                                                     or fits(groups, whose))
+        for pattern, verbs, groups in rules)
+
+
+def readable(rules: Rules | None) -> tuple[list[str] | None, list[str | None] | None]:
+    """Returns the rules that allow reading as two lists of patterns for LIKE in SQL: of queues, and of groups (None:
+    any group). Returns None twice if there are no limits. A pattern that is not UTF-8, or has a NUL character, matches
+    no name and is left out."""
+    if rules is None:
+        return None, None
+    queues: list[str] = []
+    names: list[str | None] = []
+    for pattern, verbs, groups in rules:
+        if verbs & READS and b"\0" not in pattern + (groups or b""):
+            with suppress(UnicodeDecodeError):
+                queue, name = _like(pattern), None if groups is None else _like(groups)
+                queues.append(queue)
+                names.append(name)
+    return queues, names
+
+
+def _like(pattern: bytes) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", pattern.decode()).replace("*", "%")
 
 
 def fits(pattern: bytes, name: bytes) -> bool:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .client import Server
+from .client import Server, ServerError
 from .options import DryRun, OfQueue, Yes
 from .output import Format, Output, age, many, moment, show, span
-from .remote import NOT_FOUND, REFUSED, USAGE, Foreign, Stop, remote, seconds, sure, tell
-from .resources import checked, found
+from .remote import FORBIDDEN, NOT_FOUND, REFUSED, USAGE, Foreign, Stop, remote, seconds, sure, tell
+from .resources import found, known
 from .server_clock import now
 from .server_names import groups, queues
 from .terminal import say
@@ -58,15 +58,30 @@ def lease_list(
     output: Output = Format.table,
 ) -> None:
     """List live leases, one line per partition and group: which messages consumers have, since when and until when."""
-    if queue is not None:
-        found(server, queue, limit=1)
-    rows = checked(leases(server, limit, queue=queue, consumerGroup=group, sort=sort.value), server, queue,
-                   group=group)
+    rows = _checked(leases(server, limit, queue=queue, consumerGroup=group, sort=sort.value), server, queue, group)
     show(rows, {"group": "consumerGroup", "queue": "queue", "partition": "partition", "messages": "messages",
                 "idle": lambda row: age(row["lastActivityAt"]), "ends in": _left, "deliveries": "deliveries",
                 "expired": lambda row: row["leasesLapsed"] or "", "lease": "address"}, output, "address", "no leases",
          spare=("lease", *(("queue",) if queue else ()), *(("group",) if group else ()), "deliveries", "expired",
                 "messages", "idle", *(() if group else ("group",)), *(() if queue else ("queue",))))
+
+
+def _checked(rows: Iterable[dict[str, Any]], server: Server, queue: str | None,
+             group: str | None) -> Iterator[dict[str, Any]]:
+    """Yields rows. If there are none, refuses a queue and a group that do not exist, as far as the token may know."""
+    count = 0
+    for row in rows:
+        count += 1
+        yield row
+    if count:
+        return
+    try:
+        if queue is not None:
+            found(server, queue, limit=1)
+        known(server, queue, group=group)
+    except ServerError as error:
+        if error.status != FORBIDDEN:
+            raise
 
 
 def _left(row: dict[str, Any]) -> str:

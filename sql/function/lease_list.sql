@@ -4,7 +4,9 @@
 -- Returns live leases: one row per partition and group that holds one. Examines the p_looked partitions whose first
 -- lease ends first, by the kept figures. So a lease that was taken after the last look of the statistics is missing.
 -- p_queue and p_group: only of this queue, of groups of this name (NULL: all). p_idle: the lease whose consumer has
--- been silent for longest comes first; otherwise the lease that ends first. The first row has total and complete alone.
+-- been silent for longest comes first; otherwise the lease that ends first. p_queues and p_groups: only leases that a
+-- rule allows, which is a pattern of LIKE for the queue and one for the group (NULL: any group); NULL: all leases.
+-- The first row has total and complete alone.
 -- At most p_limit leases follow, those after the first p_offset. Columns:
 --   lease_until, consumed_at   end of the lease; its claim, or the last acknowledgment since
 --   next, leased               first offset not consumed, number of messages that the lease still has
@@ -13,7 +15,7 @@
 --   total                      number of leases found
 --   complete                   false: there are more partitions with leases than were examined
 CREATE OR REPLACE FUNCTION queend.lease_list(p_queue text, p_group text, p_idle boolean, p_looked int, p_limit bigint,
-    p_offset bigint)
+    p_offset bigint, p_queues text[] DEFAULT NULL, p_groups text[] DEFAULT NULL)
 RETURNS TABLE (queue text, name text, partition text, partition_id int, lease_id uuid, lease_until bigint,
                consumed_at bigint, next bigint, leased bigint, attempt int, lapses int, total bigint, complete boolean)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
@@ -35,7 +37,11 @@ BEGIN
                                 FROM queend.cursors x
                                WHERE x.partition_id = a.id AND x.lease_until > v_now OFFSET 0) AS k
           CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
-         WHERE (p_queue IS NULL OR w.queue_id = v_queue) AND (p_group IS NULL OR g.name = p_group))
+         WHERE (p_queue IS NULL OR w.queue_id = v_queue) AND (p_group IS NULL OR g.name = p_group)
+           AND (p_queues IS NULL OR EXISTS (
+                SELECT FROM (SELECT x.name FROM queend.queues x WHERE x.id = w.queue_id OFFSET 0) AS q,
+                            unnest(p_queues, p_groups) AS r (queue, name)
+                 WHERE q.name LIKE r.queue AND (r.name IS NULL OR g.name LIKE r.name))))
     SELECT NULL::text, NULL::text, NULL::text, NULL::int, NULL::uuid, NULL::bigint, NULL::bigint, NULL::bigint,
            NULL::bigint, NULL::int, NULL::int, count(*), cardinality(v_parts) <= p_looked FROM found
     UNION ALL

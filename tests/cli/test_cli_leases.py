@@ -7,6 +7,7 @@ import os
 import psycopg
 import pytest
 from support.cli import AtTerminal, Cli
+from support.tokens import SECRET, token
 
 from queend.control.routes import leases
 
@@ -90,6 +91,24 @@ def test_a_lease_that_ends_before_its_release(cli, client, queue):
     assert f"{one['partitionId']}/{one['leaseId']} has ended meanwhile" in text, text
     assert f"released {other['partitionId']}/{other['leaseId']}: 1 message" in text
     assert cli.ok("lease", "list", queue, "-o", "json").json == []
+
+
+def test_a_token_that_is_limited_to_groups(start_daemon, tmp_path):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues")
+    full = Cli(daemon.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
+    page = Cli(daemon.url, tmp_path, QUEEND_TOKEN=token(role="read-write", queues={"*": ["read:page-*", "pop:page-*"]}))
+    full.ok("push", "orders", "1")
+    for group in ("page-1", "other"):
+        full.ok("pop", "orders", "-g", group, "--from", "all")
+    for words in ((), ("orders",), ("-g", "page-1")):
+        assert [row["consumerGroup"] for row in page.ok("lease", "list", *words, "-o", "ndjson").lines] == ["page-1"]
+    assert page("lease", "list", "-g", "other").status == 7
+    theirs = full.ok("lease", "list", "-g", "other", "-o", "names").out.strip()
+    assert page("lease", "release", theirs, "--yes").status == 4
+    mine = page.ok("lease", "list", "-o", "names").out.strip()
+    page.ok("lease", "extend", mine)
+    page.ok("lease", "release", mine, "--yes")
+    assert page.ok("lease", "list", "orders").err == "no leases\n"
 
 
 def test_says_when_there_are_more_than_the_server_examines(start_daemon, tmp_path):

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlencode
 
 import psycopg
-from support.client import Client
+from support.client import Client, pop_target
 from support.daemon import Daemon
 from support.tokens import SECRET, token
 
@@ -126,13 +126,42 @@ def test_says_when_there_are_more_than_it_examines(start_daemon: Callable[..., D
         assert listed(client, queue="none") == {"leases": [], "total": 0, "complete": False}
 
 
-def test_a_token_of_one_queue(start_daemon: Callable[..., Daemon]) -> None:
+def test_a_token_that_is_limited_to_queues_or_groups(start_daemon: Callable[..., Daemon]) -> None:
     settings = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET, "QUEEND_JWT_QUEUES_CLAIM": "queues"}
     with start_daemon(**settings).client() as client:
-        limited = token(exp=3600, role="read-only", queues={"a.*": ["read"]})
+        full = {"Authorization": f"Bearer {token(exp=3600, role='admin')}"}
+        queues = ("a.b", "a.c", "b", "a%", "a_", "a\\")
+        for queue in queues:
+            client.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]}, headers=full)
+            for group in ("page-1", "page-2", "other"):
+                client.request("GET", f"{pop_target(queue, consumerGroup=group)}", headers=full)
 
-        def status(query: str) -> int:
-            return client.request("GET", f"/api/v1/leases{query}", headers={
-                "Authorization": f"Bearer {limited}"}).status
+        def found(rules: dict | None, query: str = "") -> list[tuple[str, str]] | int:
+            limits = {} if rules is None else {"queues": rules}
+            answer = client.request("GET", f"/api/v1/leases{query}", headers={
+                "Authorization": f"Bearer {token(exp=3600, role='read-only', **limits)}"})
+            if answer.status != 200:
+                assert answer.json["error"].startswith("Insufficient permissions for this queue: the token lacks read ")
+                return answer.status
+            rows = answer.json["leases"]
+            assert answer.json["total"] == len(rows) or "limit=" in query
+            return sorted((one["queue"], one["consumerGroup"]) for one in rows)
 
-        assert (status("?queue=a.b"), status("?queue=b"), status("")) == (200, 403, 403)
+        def all_of(queues: Iterable[str], groups: Iterable[str] = ("page-1", "page-2", "other")) -> list:
+            return sorted((queue, group) for queue in queues for group in groups)
+
+        assert found(None) == all_of(queues)
+        assert found({"a.*": ["read"]}) == all_of(["a.b", "a.c"])
+        assert found({"a.*": ["read"]}, "?queue=a.b") == all_of(["a.b"])
+        assert found({"a.*": ["read"]}, "?queue=b") == 403 == found({"a.*": ["pop", "manage"]})
+        pages = {"*": ["read:page-*", "pop"]}
+        assert found(pages) == all_of(queues, ["page-1", "page-2"])
+        assert found(pages, "?queue=b") == all_of(["b"], ["page-1", "page-2"])
+        assert found(pages, "?queue=b&consumerGroup=page-2") == [("b", "page-2")]
+        assert found(pages, "?consumerGroup=other") == 403 == found(pages, "?queue=b&consumerGroup=other")
+        assert found({"b": ["read:page-1"], "a.b": ["read"]}) == [*all_of(["a.b"]), ("b", "page-1")]
+        assert len(found(pages, "?limit=3")) == 3 and found(pages, "?limit=100&offset=12") == []
+        # a pattern has no signs but the asterisk
+        assert found({"a%": "read"}) == all_of(["a%"]) and found({"a_": "read"}) == all_of(["a_"])
+        assert found({"a\\": "read"}) == all_of(["a\\"]) and found({"a%*": ["read:p_ge*"]}) == []
+        assert found({"\ud800*": ["read"], "b\0": ["read"]}) == [] == found({"*": ["read:\ud800"]})

@@ -362,6 +362,7 @@ def test_leases_are_listed_by_probes(loaded, moment):
     early.rows("INSERT INTO queend.stat_marks (partition_id, due) SELECT u.id, %s FROM unnest(%s::int[]) AS u (id)",
                far, parts)
     call = "SELECT * FROM queend.lease_list(%s, %s, %s, %s, %s, 0)"
+    ruled = call.replace("0)", "0, ARRAY['none', 'pl%%'], ARRAY[NULL, 'read%%'])")
     for queue_name in (None, "plans", "none"):
         for idle in (False, True):
             for looked, limit in ((10, 10), (1000, 10), (1000, 100)):
@@ -371,6 +372,9 @@ def test_leases_are_listed_by_probes(loaded, moment):
                 assert len(found) == (1 if queue_name == "none" else 1 + limit)
                 touched = session.pages(call, *values)
                 assert touched <= 300 + 20 * looked + 60 * limit, (values, touched)
+                assert session.rows(ruled, *values) == found
+                touched = session.pages(ruled, *values)
+                assert touched <= 300 + 24 * looked + 60 * limit, (values, touched)
     early.rows("UPDATE queend.cursors SET lease_until = 0, lease_end = committed WHERE partition_id = ANY(%s)"
                " AND group_id = %s", parts, group)
     early.rows("DELETE FROM queend.stat_marks WHERE due > 0")

@@ -9,7 +9,7 @@ from fastapi import Request
 
 from ..._core import read_partition_id
 from ...auth.levels import ADMIN, EVERY_QUEUE, READ, READS, WRITE
-from ...auth.permits import allows, reads_group
+from ...auth.permits import allows, reads_some
 from ...auth.refused import lacking
 from ..database import in_parts, rows, seed_of
 from ..http.answer import Json, PathName, Refusal, is_whole, not_found
@@ -146,7 +146,7 @@ async def group_show(request: Request, group: PathName) -> Json:
     queues or groups, only those are included; 403 if the token may read none of them."""
     queues: dict[str, Any] = {}
     rules = limits(request)
-    if not reads_group(rules, group):
+    if not reads_some(rules, group=group):
         raise Refusal(403, lacking(READS, EVERY_QUEUE, group), "forbidden")
     await request.app.state.control.stats.fresh()
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
