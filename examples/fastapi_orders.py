@@ -6,7 +6,7 @@
 
 SHOP_DSN is the database of the application, with the tables of docs/web-app.md. It is the daemon's, too."""
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -33,7 +33,7 @@ class Mail(BaseModel):
 
 
 @asynccontextmanager
-async def web(app: FastAPI) -> AsyncIterator[None]:
+async def web(app: FastAPI) -> AsyncGenerator[None, None]:
     async with pool, queue:
         yield
 

@@ -1,5 +1,5 @@
 """The types of the Python client: mypy --strict finds nothing in its files, nor in the programs that use it, which see
-it as an installed package. Pyright finds nothing either, but needs 280 MB with its Node: too much for this test."""
+it as an installed package. Pyright finds nothing either. It needs npm, so it is run by hand (CONTRIBUTING.md)."""
 from __future__ import annotations
 
 import re
