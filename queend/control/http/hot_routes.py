@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from .schema import (ANY, BYTES, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
-                     TRACEPARENT, array, body, parameter, record, ref, whole)
+                     TRACEPARENT, WHEN, array, body, parameter, record, ref, whole)
 from .schemas import ORIGIN
 
 DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
@@ -19,7 +19,7 @@ SCHEMAS = {
                       detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
     "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
                        transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
-                       deliverAt={"oneOf": [TIME, INTEGER]}, delayMs=DELAY),
+                       deliverAt=WHEN, delayMs=DELAY),
     "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
                          status={"enum": ["queued", "duplicate", "duplicate_of_deleted", "buffered", "failed"]},
                          message_id=ID, partition_id=ID, trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),

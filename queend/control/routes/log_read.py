@@ -18,7 +18,7 @@ from ..database import fetched
 from ..http.answer import Json, not_found
 from ..http.read_request import INT8_MAX, Fields, entries_of, fields_of
 from ..http.route import Routes
-from ..http.schema import (ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body,
+from ..http.schema import (ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, WHEN, array, body,
                            parameter, record, whole)
 from ..http.schemas import WAS
 from ..long_reads import Heads
@@ -59,7 +59,6 @@ SEED = "SELECT seed FROM queend.catalog"
 
 
 WHERE = {"queue": NAME, "partition": {"oneOf": [NAME, INTEGER], "default": "Default"}}
-WHEN = {"oneOf": [{"type": "string", "format": "date-time"}, INTEGER]}
 
 
 def _described(required: list[str], **properties: Any) -> dict[str, Any]:
