@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema_rs
+
 HERE = Path(__file__).resolve().parent
 CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,"
           "response_headers_conformance,response_schema_conformance")
@@ -33,6 +35,23 @@ def calls(daemon):
 def finished(runs):
     for folder, run in runs:
         assert run.wait() == 0, (folder / "told").read_text()[-20000:]
+
+
+def test_answers_that_a_long_run_found(daemon, queue):
+    """A record of a redriven message, and a transaction with an unknown operation."""
+    with daemon.client() as client:
+        document = client.get("/openapi.json").json
+        client.push(queue, 1)
+        client.ack(client.pop(queue)[0], "dlq")
+        assert client.post("/api/v1/dlq/redrive", {"queue": queue}).json["redriven"] == 1
+        found = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": "Default", "offset": 0}]})
+        assert "originTransactionId" in found.json["entries"][0]["records"][-1]
+        for path, answer in (("/api/v1/fetch", found), *(
+                ("/api/v1/transaction", client.post("/api/v1/transaction", {"operations": [{"type": kind}]}))
+                for kind in ("AAA", {}))):
+            described = document["paths"][path]["post"]["responses"][str(answer.status)]["content"]
+            schema = {**described["application/json"]["schema"], "components": document["components"]}
+            jsonschema_rs.validate(schema, answer.json)
 
 
 def test_every_answer_is_as_described(start_daemon, request, tmp_path):

@@ -8,6 +8,7 @@ from .schema import (ANY, BYTES, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, QUERY,
 from .schemas import ORIGIN
 
 DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
+NAMED = {"description": "push or ack; of an unknown operation what it named as its type"}
 VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": DELAY,
            "status": {"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}}
 ACK_OF = record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
@@ -47,7 +48,7 @@ SCHEMAS = {
                       kind: ref(f"{kind.title()}Operation")["$ref"] for kind in ("push", "ack")}}},
     "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
                                 failedIndex=SOME_INTEGER, error=TEXT, results=array(record(
-                                    ["index", "type"], index=INTEGER, type={"enum": ["push", "ack"]}, success=FLAG,
+                                    ["index", "type"], index=INTEGER, type=NAMED, success=FLAG,
                                     transactionId=TEXT, error=MAYBE, dlq=FLAG, messageId=MAYBE, partitionId=MAYBE,
                                     queueName=TEXT))),
     "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,

@@ -20,7 +20,7 @@ from ..http.read_request import INT8_MAX, Fields, entries_of, fields_of
 from ..http.route import Routes
 from ..http.schema import (ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, WHEN, array, body,
                            parameter, record, whole)
-from ..http.schemas import WAS
+from ..http.schemas import ORIGIN, WAS
 from ..long_reads import Heads
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ def _moment(us: int | None) -> str | None:
 @router.declare("POST /api/v1/fetch", READ, whole(
     entries=array(whole("error", "nextOffset", "erased", queue=TEXT, partition=TEXT, nextOffset=INTEGER, **MARKS,
                         erased=INTEGER, error=TEXT,
-                        records=array(whole(offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME))))),
+                        records=array(whole(*ORIGIN, offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME,
+                                            **ORIGIN))))),
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
                 body=_described(["entries"], entries=array(
                     record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER,
