@@ -148,6 +148,12 @@ class Pool(AsyncConnectionPool):
                 await connection.close()
                 await self.putconn(connection)
 
+    async def apart(self) -> Any:
+        """Opens a connection as those of the pool, and leaves it to the caller."""
+        if self.pulse.silent:
+            raise psycopg.OperationalError(TEXT)
+        return await self.connection_class.connect(self.conninfo, autocommit=True)
+
 
 def _take_news(pgconn: PGconn) -> None:
     """Reads what the server has sent to an idle connection, without waiting. Raises OperationalError if the server has

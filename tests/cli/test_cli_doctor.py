@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -46,6 +47,22 @@ def test_who_waits_for_a_lock(cli, daemon):
         holder.rollback()
     waiter.close()
     assert not found(cli, "locks")
+
+
+def test_who_locks_a_table_while_pages_wait_for_it(start_daemon, tmp_path):
+    """Pages have every connection of the control plane, and wait for the lock without an end."""
+    daemon = start_daemon(DB_POOL_SIZE=40, DB_LOCK_TIMEOUT=0, DB_STATEMENT_TIMEOUT=0)
+    cli = Cli(daemon.url, tmp_path)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder, ExitStack() as pages:
+        client.push("q", 1)
+        client.pop("q", consumerGroup="g")
+        holder.execute("LOCK TABLE queend.consumer_groups")
+        for _ in range(4):
+            pages.enter_context(page := daemon.client())
+            page.send("GET", "/api/v1/resources/queues/q")
+        one = until(lambda: found(cli, "locks"), "the waits are long enough to be told")[0]
+        assert str(holder.info.backend_pid) in one["evidence"]
+        holder.rollback()
 
 
 def test_a_slot_that_nobody_reads(cli, daemon):

@@ -8,11 +8,13 @@ import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, nullcontext
 from typing import Any
 
 import psycopg
 from fastapi import Request
 from psycopg.rows import dict_row
+from psycopg_pool import PoolTimeout
 
 from ...auth.levels import READ
 from ...duration import span
@@ -31,6 +33,8 @@ from .standbys import standbys
 router = Routes("system")
 LEVELS = ("ok", "notice", "warning", "critical")
 Ask = Callable[[str], Awaitable[list[dict[str, Any]]]]
+# A check whose table is locked fails after this time: the check of locks then names the holder.
+BRIEFLY = "SET LOCAL lock_timeout = '500ms'"
 Finding = tuple[str, ...]      # values of MEMBERS; `run` may be absent
 MEMBERS = ("level", "title", "evidence", "advice", "run")
 RELOAD = "SELECT pg_reload_conf()"
@@ -86,6 +90,7 @@ HAVING sum(c.n) > 1073741823 ORDER BY c.kind"""
 STANDING = """
 SELECT s.queue, s.name, count(*) AS partitions, min(s.since) AS since, max(s.lapses) AS lapses
   FROM queend.standing_list(NULL) AS s GROUP BY 1, 2 ORDER BY 4 LIMIT 20"""
+FIGURED = "SELECT FROM queend.queues, queend.partitions, queend.consumer_groups, queend.cursors, queend.log LIMIT 0"
 LAGGING = """
 SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() AS g
  WHERE g.oldest < queend.now_us() - 3600000000
@@ -221,6 +226,7 @@ async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
+    await ask(FIGURED)      # fails while one of them is locked; fresh figures would be awaited for longer
     await control.stats.fresh()
     for row in await ask(LAGGING):
         yield ("notice", f"no consumer reads {row['queue']} for the group {row['name']}",
@@ -258,19 +264,35 @@ SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
 async def examined(control: Any) -> list[dict[str, str]]:
     """Returns the findings of all checks, worst first."""
     findings: list[dict[str, str]] = []
+    async with AsyncExitStack() as own:
+        lend = control.pool.connection
 
-    async def ask(query: str) -> list[dict[str, Any]]:
-        async with control.pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            return await (await cursor.execute(query)).fetchall()
+        async def ask(query: str) -> list[dict[str, Any]]:
+            nonlocal lend
+            try:
+                return await rows(lend, query)
+            except PoolTimeout:      # pages that wait hold all of them: the checks go on with a connection of their own
+                connection = await own.enter_async_context(await control.pool.apart())
+                lend = lambda: nullcontext(connection)  # noqa: E731
+                return await rows(lend, query)
 
-    for name, check in CHECKS.items():
-        try:
-            async for found in check(control, ask):
-                findings.append({"check": name, **dict(zip(MEMBERS, found, strict=False))})
-        except (psycopg.Error, OSError) as error:
-            findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
-                             "evidence": told(error)[:200], "advice": "See /health"})
+        for name, check in CHECKS.items():
+            try:
+                async for found in check(control, ask):
+                    findings.append({"check": name, **dict(zip(MEMBERS, found, strict=False))})
+            except (psycopg.Error, OSError) as error:
+                locked = isinstance(error, psycopg.errors.LockNotAvailable)
+                findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
+                                 "evidence": told(error)[:200],
+                                 "advice": "A table is locked: see the check locks" if locked else "See /health"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
+
+
+async def rows(lend: Callable[[], Any], query: str) -> list[dict[str, Any]]:
+    """Returns the rows of a statement on a connection that `lend` lends. Waits briefly for locks."""
+    async with lend() as connection, connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(BRIEFLY)
+        return await (await cursor.execute(query)).fetchall()
 
 
 @router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)

@@ -42,7 +42,7 @@ SELECT k.objid::int AS lane, count(*) FILTER (WHERE NOT k.granted)::int AS waiti
  WHERE k.locktype = 'advisory' AND k.classid = {LANES} AND k.objsubid = 2
  GROUP BY k.objid HAVING count(*) FILTER (WHERE NOT k.granted) > 0 AND count(a.pid) = 0"""
 SETTINGS = "; ".join(f"SET LOCAL {name} = {value}" for name, value in (
-    word.split("=") for word in HOT_PLANS.replace("-c ", "").split()))
+    word.split("=") for word in (HOT_PLANS.replace("-c ", "") + " lock_timeout=500").split()))
 
 
 async def plans(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
