@@ -28,6 +28,7 @@ from .running import Running
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 CLEAN_S = 600.0
+CLEAN_AGAIN_S = 10.0      # after one that failed
 CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # figures of this daemon on a page are at most so much older than the page, or
@@ -190,8 +191,7 @@ class Metrics(Running):
                 kept = now
                 await self.keep()
             if now - cleaned >= CLEAN_S:
-                cleaned = now
-                await self._clean()
+                cleaned = now if await self._clean() else now - CLEAN_S + CLEAN_AGAIN_S
 
     def _left(self) -> float:
         """Returns the seconds to the end of the minute, which is closed then."""
@@ -341,7 +341,8 @@ class Metrics(Running):
                            worker["empty_pops"], push[3], pop[3], ack[3]])
         return result
 
-    async def _clean(self) -> None:
+    async def _clean(self) -> bool:
+        """Removes minutes that are kept no longer. Returns False if that failed."""
         try:
             async with self.pool.connection() as connection:
                 await self._hear(connection)
@@ -352,5 +353,6 @@ class Metrics(Running):
                         (gone,) = await (await connection.execute(CLEAN.format(table), (before, CLEAN_ROWS))).fetchone()
         except psycopg.Error as error:
             self._failed("metrics_not_cleaned", error)
-        else:
-            self._done("metrics_not_cleaned")
+            return False
+        self._done("metrics_not_cleaned")
+        return True

@@ -65,6 +65,18 @@ def test_who_locks_a_table_while_pages_wait_for_it(start_daemon, tmp_path):
         holder.rollback()
 
 
+def test_old_figures_that_could_not_be_removed(postgres, start_daemon, tmp_path):
+    """A daemon begins with that. It tries again as soon as the table is free."""
+    conninfo = postgres.database()
+    with psycopg.connect(conninfo) as holder:
+        holder.execute("LOCK TABLE queend.metric_workers")
+        daemon = start_daemon(conninfo, DB_LOCK_TIMEOUT=100)
+        cli = Cli(daemon.url, tmp_path)
+        until(lambda: [one for one in found(cli, "services") if "metrics_not_cleaned" in one["title"]], "it has failed")
+        holder.rollback()
+        until(lambda: not found(cli, "services"), "it has succeeded")
+
+
 def test_a_slot_that_nobody_reads(cli, daemon):
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
         if connection.execute("SHOW wal_level").fetchone() != ("logical",):
