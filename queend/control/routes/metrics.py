@@ -147,7 +147,9 @@ def engine(families: Families, stats: dict[str, Any]) -> None:
                   [((str(number),), worker["requests"]) for number, worker in enumerate(workers)])
     for name in ("push", "pop", "ack"):
         for unit, key in (("requests", "requests"), ("messages", "items")):
-            cluster(families, f"{name}_{unit}", f"{name}: {unit} of this instance since its start.", jobs[name][key])
+            refused = ", also those that were refused" if name == "push" else ""
+            cluster(families, f"{name}_{unit}", f"{name}: {unit} of this instance since its start{refused}.",
+                    jobs[name][key])
     cluster(families, "transactions", "Transactions of this instance since its start.", jobs["transaction"]["requests"])
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
         cluster(families, family, f"{WORKER[key].rstrip('.')}, of this instance since its start.",
