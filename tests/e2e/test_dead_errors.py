@@ -79,3 +79,30 @@ def test_one_dead_letter_is_deleted(client: Client, queue: str) -> None:
     assert delete(**place, consumerGroup="shipping") == (200, {"success": True, "queue": queue, "deleted": 1})
     assert delete(**place, consumerGroup="shipping") == (200, {"success": True, "queue": queue, "deleted": 0})
     assert client.dead(queue) == 2, "the dead letter of the other group at this place stays"
+
+
+def test_exactly_one_error_is_selected(client: Client, queue: str) -> None:
+    """A text that an error has in it selects others too: `timeout` those with `timeout of b`."""
+    long = "x" * 20_000
+    fail(client, queue, "billing", ["timeout", "timeout of b", None, "timeout", long, long + "y"])
+    ids = {one["errorMessage"]: one["errorId"] for one in errors(client, queue=queue)["groups"]}
+    none = "Retries exhausted"
+    assert set(ids) == {"timeout", "timeout of b", none, long, long + "y"} and len(set(ids.values())) == 5
+    for error, count in (("timeout", 2), ("timeout of b", 1), (none, 1), (long, 1), (long + "y", 1)):
+        found = client.get(f"/api/v1/dlq?{urlencode({'queue': queue, 'errorId': ids[error]})}").json
+        assert {one["errorMessage"] for one in found["messages"]} == {error} and found["total"] == count
+    first, second = (client.get(f"/api/v1/dlq?{urlencode({'queue': queue, 'errorId': ids['timeout']})}"
+                                f"&limit=1&offset={at}").json["messages"] for at in (0, 1))
+    assert [one["data"] for one in first + second] == [3, 0], "the newest first"
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, "errorId": ids["timeout"], "oldest": True, "limit": 1})
+    assert (answer.json["redriven"], answer.json["left"]) == (1, True)
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, "errorId": ids["timeout"]})
+    assert (answer.json["redriven"], answer.json["left"]) == (1, False)
+    assert [one["data"] for one in client.pop(queue, consumerGroup="billing", batch=9)] == [0, 3]
+    for error in (long, none):
+        answer = client.request("DELETE", f"/api/v1/dlq?{urlencode({'queue': queue, 'errorId': ids[error]})}")
+        assert answer.json["deleted"] == 1
+    assert {one["errorMessage"] for one in errors(client, queue=queue)["groups"]} == {"timeout of b", long + "y"}
+    answer = client.request("DELETE", f"/api/v1/dlq?{urlencode({'queue': queue, 'errorId': '0'})}")
+    assert answer.json["deleted"] == 0 and client.dead(queue) == 2
+    assert client.post("/api/v1/dlq/redrive", {"queue": queue, "errorId": 1}).status == 400

@@ -199,3 +199,25 @@ def test_a_storm_of_pauses_loses_and_doubles_nothing(daemon: Daemon, client: Cli
     for thread in threads:
         thread.join()
     assert sorted(found) == list(range(number))
+
+
+def test_groups_that_are_paused_by_themselves_or_with_their_queue(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    for group in ("one", "other"):
+        client.pop(queue, consumerGroup=group, autoAck="true")
+
+    def listed(by: str) -> list[tuple[str, str]]:
+        answer = client.get(f"/api/v1/consumer-groups?queue={queue}&pausedBy={by}")
+        assert answer.status == 200, answer.body
+        return [(row["name"], row["pausedBy"]) for row in answer.json]
+
+    assert listed("group") == listed("queue") == []
+    switched(client, "pause", queue, "one")
+    assert listed("group") == [("one", "group")] and listed("queue") == []
+    switched(client, "pause", queue)
+    assert listed("group") == [("one", "group")] and listed("queue") == [("other", "queue")]
+    everything = f"/api/v1/consumer-groups?queue={queue}"
+    assert len(client.get(everything).json) == 2
+    assert client.get(f"{everything}&minLagSeconds=3600").json == [], "nothing has waited for an hour"
+    answer = client.get(f"{everything}&pausedBy=other")
+    assert (answer.status, answer.json["error"]) == (400, "pausedBy must be group or queue")

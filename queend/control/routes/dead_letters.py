@@ -29,6 +29,7 @@ CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
 
 ERROR = parameter("error", TEXT, "a text that the error has in it")
+ERROR_ID = parameter("errorId", TEXT, "of exactly one error, by `errorId` of `GET /api/v1/dlq/errors`")
 PARTITION_ID = parameter("partitionId", TEXT, "of one dead letter")
 OFFSET = parameter("offset", {**INTEGER, "minimum": 0}, "of one dead letter")
 FILTERS = (GROUP, PARTITION, FROM, TO, ERROR)
@@ -39,6 +40,15 @@ FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s, %s) AS d"
 FIND_OLDEST = """SELECT f.d FROM queend.dead_find(%s, %s, %s, %s, %s, NULL, 0, %s) WITH ORDINALITY AS f (d, place)
      ORDER BY f.place DESC LIMIT %s"""
 COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s, %s)"
+# Identifies an error by a short text, since the error itself may be too long for an address.
+ID_OF_ERROR = "md5({}.error)"
+# All that match the other filters are looked through.
+OF_ERROR = f"""SELECT f.d FROM queend.dead_find(%s, %s, %s, %s, %s, NULL, 0, %s) WITH ORDINALITY AS f (d, place)
+     CROSS JOIN LATERAL (SELECT x.error FROM queend.dead_letters x WHERE x.id = f.d OFFSET 0) AS e
+     WHERE {ID_OF_ERROR.format("e")} = %s ORDER BY f.place"""
+FIND_ERROR = f"{OF_ERROR} LIMIT %s OFFSET %s"
+FIND_ERROR_OLDEST = f"{OF_ERROR} DESC LIMIT %s"
+COUNT_ERROR = f"SELECT count(*) FROM ({OF_ERROR} LIMIT %s) AS f"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
@@ -66,6 +76,20 @@ async def dead_wanted(request: Request, query: Query) -> tuple[tuple[Any, ...], 
     return (None if name is None else await _queue(request, name), *_filters(query)), query.text("error")
 
 
+async def _newest(request: Request, wanted: tuple[Any, ...], error: str | None, id: str | None, limit: int,
+                  offset: int = 0) -> list[int]:
+    """Returns dead letters that match, the newest failure first. id: of exactly one error."""
+    return [row.d for row in await (rows(request, FIND, *wanted, limit, offset, error) if id is None else
+                                    rows(request, FIND_ERROR, *wanted, error, id, limit, offset))]
+
+
+async def _oldest(request: Request, wanted: tuple[Any, ...], error: str | None, id: str | None,
+                  limit: int) -> list[int]:
+    """Returns dead letters that match, the oldest failure first. id: of exactly one error."""
+    return [row.d for row in await (rows(request, FIND_OLDEST, *wanted, error, limit) if id is None else
+                                    rows(request, FIND_ERROR_OLDEST, *wanted, error, id, limit))]
+
+
 class Letter:
     """A row of dead_show in the form that `opened` takes."""
 
@@ -79,14 +103,16 @@ class Letter:
                          consumerGroup=TEXT,
                          errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
                          failedAt=TIME, offset=INTEGER, **ORIGIN)), total=INTEGER, pagination=PAGINATION),
-                [QUEUE, *FILTERS], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
+                [QUEUE, *FILTERS, ERROR_ID], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
 async def dead_list(request: Request) -> Json:
     """Lists dead letters with their payloads, newest failure first. `from` and `to` filter by the time of the failure.
     `total` counts up to 100 000."""
     page = Page(request)
     wanted, error = await dead_wanted(request, page)
-    found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset, error)]
-    ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST, error)
+    id = page.text("errorId")
+    found = await _newest(request, wanted, error, id, page.limit, page.offset)
+    ((total,),) = await (rows(request, COUNT, *wanted, TOTAL_MOST, error) if id is None else
+                         rows(request, COUNT_ERROR, *wanted, error, id, TOTAL_MOST))
     seed = await seed_of(request)
     messages = []
     for row in await rows(request, SHOW, found):
@@ -101,11 +127,11 @@ async def dead_list(request: Request) -> Json:
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
-                [{**QUEUE, "required": True}, *FILTERS, PARTITION_ID, OFFSET], where="query", exact=True)
+                [{**QUEUE, "required": True}, *FILTERS, ERROR_ID, PARTITION_ID, OFFSET], where="query", exact=True)
 async def dead_purge(request: Request) -> Json:
-    """Deletes the dead letters that a queue has now and that match consumerGroup, partition, from, to and error; 400
-    without a queue. With `partitionId` and `offset`, deletes one dead letter of `consumerGroup`, which is required
-    then; other filters are refused."""
+    """Deletes the dead letters that a queue has now and that match consumerGroup, partition, from, to, error and
+    errorId; 400 without a queue. With `partitionId` and `offset`, deletes one dead letter of `consumerGroup`, which
+    is required then; other filters are refused."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
@@ -124,15 +150,18 @@ async def dead_purge(request: Request) -> Json:
     with in_parts(lambda: {"deleted": deleted} if deleted else {}):
         # A page of which nothing is deleted here was deleted or redriven by others meanwhile; there may be more behind
         # it.
-        while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0, query.text("error"))]:
-            ((gone,),) = await rows(request, DELETE, found)
-            deleted += gone
+        # Takes more per page with errorId: each look passes over all that match the other filters.
+        error, id = query.text("error"), query.text("errorId")
+        while found := await _newest(request, wanted, error, id, PAGE_MOST if id is None else TOTAL_MOST):
+            for at in range(0, len(found), PAGE_MOST):
+                ((gone,),) = await rows(request, DELETE, found[at:at + PAGE_MOST])
+                deleted += gone
     return Json({"success": True, "queue": name, "deleted": deleted})
 
 
 @router.declare("POST /api/v1/dlq/redrive", ADMIN, whole(success=DONE, queue=TEXT, redriven=INTEGER, left=FLAG),
                 body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
-                                 error=TEXT,
+                                 error=TEXT, errorId=TEXT,
                                  limit={**INTEGER, "default": REDRIVE_MOST}, oldest=FLAG,
                                  targetQueue=NAME, targetPartition=NAME,
                                  messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
@@ -160,14 +189,14 @@ async def dead_redrive(request: Request) -> Json:
     if not queue:
         raise not_found("Queue")
     if "messages" in wanted:
-        if {"consumerGroup", "partition", "from", "to", "error", "limit", "oldest"} & set(wanted):
+        if {"consumerGroup", "partition", "from", "to", "error", "errorId", "limit", "oldest"} & set(wanted):
             raise Refusal(400, "give either messages or filters, not both", "invalid_request")
         payloads = await _named(request, queue, wanted["messages"])
         ids, left = list(payloads), False
     else:
-        filters, error = (queue, names["partition"], names["consumerGroup"], from_, to), _error(wanted)
-        ids = [row.d for row in (await rows(request, FIND_OLDEST, *filters, error, limit + 1) if oldest else
-                                 await rows(request, FIND, *filters, limit + 1, 0, error))]
+        filters = (queue, names["partition"], names["consumerGroup"], from_, to)
+        ids = await (_oldest if oldest else _newest)(request, filters, _error(wanted, "error"),
+                                                     _error(wanted, "errorId"), limit + 1)
         left = len(ids) > limit
         ids = ids[:limit] if oldest else ids[:limit][::-1]
         payloads = {}
@@ -190,7 +219,7 @@ async def dead_redrive(request: Request) -> Json:
 async def _one(request: Request, query: Query, queue: int) -> list[int]:
     """Returns the dead letter that a query names by partitionId, offset and consumerGroup; [] if there is none any
     more."""
-    if any(query.text(name) for name in ("partition", "from", "to", "error")):
+    if any(query.text(name) for name in ("partition", "from", "to", "error", "errorId")):
         raise Refusal(400, "partitionId and offset can be combined with queue and consumerGroup only",
                       "invalid_request")
     group, partition = query.text("consumerGroup"), query.text("partitionId")
@@ -229,11 +258,11 @@ async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes
             for row in found}
 
 
-def _error(wanted: dict[str, Any]) -> str | None:
-    """Returns the text of a body that the errors must contain."""
-    value = wanted.get("error")
+def _error(wanted: dict[str, Any], key: str) -> str | None:
+    """Returns the text of a body that the errors must contain, or the id of one error."""
+    value = wanted.get(key)
     if value is not None and (not isinstance(value, str) or "\0" in value or not value):
-        raise Refusal(400, "error must be a non-empty text without NUL", "invalid_request")
+        raise Refusal(400, f"{key} must be a non-empty text without NUL", "invalid_request")
     return value
 
 

@@ -25,6 +25,7 @@ from ..http.schema import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER,
 from ..http.schemas import DONE, QUEUE, WAS, integers
 
 router = Routes("groups")
+PAUSED_BY = ["group", "queue"]
 GROUP_NAME = {**TEXT, "examples": ["billing"]}
 
 
@@ -41,7 +42,13 @@ OFFSET_MOST = 2**63 - 1
 LIST = "SELECT *, queend.now_us() AS now FROM queend.group_list() LIMIT %s OFFSET %s"
 SEARCH = """SELECT *, queend.now_us() AS now FROM queend.group_list() g
              WHERE (%s::text IS NULL OR strpos(lower(g.name), lower(%s)) > 0)
-               AND (%s::text IS NULL OR g.queue = %s) LIMIT %s OFFSET %s"""
+               AND (%s::text IS NULL OR g.queue = %s)
+               AND (%s::text IS NULL OR g.paused AND %s = CASE WHEN EXISTS (
+                    SELECT FROM queend.paused p JOIN queend.consumer_groups c ON c.id = p.group_id
+                      JOIN queend.queues q ON q.id = p.queue_id
+                     WHERE p.group_id <> 0 AND c.name = g.name AND q.name = g.queue) THEN 'group' ELSE 'queue' END)
+               AND (%s::int = 0 OR g.oldest <= queend.now_us() - %s * 1000000::bigint)
+             LIMIT %s OFFSET %s"""
 LAGGING = "SELECT *, queend.now_us() AS now FROM queend.group_lagging(queend.now_us() - %s * 1000000::bigint, %s)"
 SHOW = "SELECT *, queend.now_us() AS now FROM queend.group_show(%s, %s)"
 PAUSED = """SELECT q.name AS queue, g.name FROM queend.paused p JOIN queend.consumer_groups g ON g.id = p.group_id
@@ -80,8 +87,12 @@ async def tell(request: Request, *queues: str, moved: bool = True) -> None:
                             **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
                             subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
-                            pausedBy={"enum": ["group", "queue"]})),
-                [QUEUE], where="query", page=Paged(search="the name of the group"))
+                            pausedBy={"enum": PAUSED_BY})),
+                [QUEUE, parameter("pausedBy", {"enum": PAUSED_BY}, "only groups that are paused by themselves, or with "
+                                  "their queue alone"),
+                 parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 0}, "only groups for which a message "
+                           "has waited so long")],
+                where="query", page=Paged(search="the name of the group"))
 async def group_list(request: Request) -> Json:
     """Lists the consumer groups of all queues, by name and queue. A group exists from its first request on. `members`
     counts its cursors. `totalLag` and `partitionsWithLag` include partitions without a cursor. `maxTimeLag` is the age
@@ -90,9 +101,16 @@ async def group_list(request: Request) -> Json:
     or the queue is paused. The header `Link` names the next page, if there is one."""
     page = Page(request)
     search, queue = page.search, page.text("queue")
+    by = page.text("pausedBy")
+    if by not in (None, *PAUSED_BY):
+        raise Refusal(400, "pausedBy must be group or queue", "invalid_request")
+    least = page.whole("minLagSeconds", 0, 0, 2**31 - 1)
+    if by == "group" and not await rows(request, PAUSED):
+        return Json([])
     await request.app.state.control.stats.fresh()
-    found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, *page.asked)
-                                    if search or queue else rows(request, LIST, *page.asked)))
+    found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, by, by, least, least,
+                                         *page.asked)
+                                    if search or queue or by or least else rows(request, LIST, *page.asked)))
     themselves = ({(row.queue, row.name) for row in await rows(request, PAUSED)}
                   if any(row.paused for row in found) else set())
     return Json([{
