@@ -8,12 +8,12 @@ import { usePoll } from "../poll";
 import { elements, member } from "../raw";
 import { alter, place, to } from "../route";
 import { mayAdmin } from "../session";
-import { count, many } from "../text";
+import { count, many, visibleLines } from "../text";
 import { Ask, Field, Group, Heading, moment, Name, Pager, Search, Shown, Table, Time } from "../ui";
 import { AllLetters, matching } from "./deadall";
 import { Chosen } from "./deadchosen";
 import { EditLetter } from "./deadedit";
-import { ErrorTable, partOf } from "./deaderrors";
+import { ErrorTable, filterOf } from "./deaderrors";
 import { keyOf, redriveOne, type Filter, type Letter } from "./deadletter";
 import { Payload } from "./messages";
 
@@ -25,8 +25,9 @@ export function DeadLetters(): JSX.Element {
   const query = place.value.query;
   const value = (name: string): string => query.get(name) ?? "";
   const set = (name: string) => (wanted: string): void => alter({ [name]: wanted, offset: undefined });
+  const setError = (error: string): void => alter({ error, errorId: undefined, offset: undefined });
   const offset = Number(query.get("offset")) || 0;
-  const filter: Filter = { queue: value("queue"), consumerGroup: value("group"), partition: value("partition"), error: value("error"), from: moment(value("from")), to: moment(value("to")) };
+  const filter: Filter = { queue: value("queue"), consumerGroup: value("group"), partition: value("partition"), error: value("error"), errorId: value("errorId"), from: moment(value("from")), to: moment(value("to")) };
   const key = JSON.stringify(filter);
   const [open, setOpen] = useState<Open | null>(null);
   const [turn, setTurn] = useState(0);
@@ -52,15 +53,16 @@ export function DeadLetters(): JSX.Element {
     </Heading>
     <div class="filters">
       <Search label="Queue" value={filter.queue} suggest={queueNames} onChange={set("queue")} /><Search label="Group" value={filter.consumerGroup} suggest={groupNames} onChange={set("group")} />
-      <Search label="Partition" value={filter.partition} suggest={partitionNames(filter.queue)} onChange={set("partition")} /><Search label="Error contains" value={filter.error} onChange={set("error")} />
+      <Search label="Partition" value={filter.partition} suggest={partitionNames(filter.queue)} onChange={set("partition")} /><Search label="Error contains" value={filter.error} onChange={setError} />
       <Field label="Failed after" type="datetime-local" value={value("from")} onChange={(event) => set("from")(event.currentTarget.value)} />
       <Field label="Failed before" type="datetime-local" value={value("to")} onChange={(event) => set("to")(event.currentTarget.value)} />
     </div>
-    <Chips of={[["Queue", "queue"], ["Group", "group"], ["Partition", "partition"], ["Error contains", "error"], ["Failed after", "from"], ["Failed before", "to"]]
-      .map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))} />
+    <Chips of={[...[["Queue", "queue"], ["Group", "group"], ["Partition", "partition"], ["Failed after", "from"], ["Failed before", "to"]]
+      .map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") })),
+      { label: filter.errorId ? "Error" : "Error contains", value: filter.error || (filter.errorId && "(empty)"), onRemove: () => setError("") }]} />
     {mayAdmin.value && !filter.queue && !!polled.value?.total && <p class="quiet">Choose a queue to redrive or delete all matches.</p>}
-    <ErrorTable filter={filter} turn={turn} onShow={(group) => alter({ queue: group.queue, group: group.consumerGroup, error: partOf(group.errorMessage ?? ""), offset: undefined })}
-      onAct={(group, verb) => setOpen({ all: { ...filter, queue: group.queue, consumerGroup: group.consumerGroup, error: partOf(group.errorMessage ?? "") }, verb })} />
+    <ErrorTable filter={filter} turn={turn} onShow={(row) => { const { queue, consumerGroup: group, error, errorId } = filterOf(row, filter); alter({ queue, group, error, errorId, offset: undefined }); }}
+      onAct={(row, verb) => setOpen({ all: filterOf(row, filter), verb })} />
     <section><h2>Messages</h2><Shown of={polled}>{({ total, letters }) => {
       const whole = letters.length > 0 && letters.every((one) => picked.has(keyOf(one)));
       return <>
@@ -78,7 +80,7 @@ export function DeadLetters(): JSX.Element {
         { title: "Group", cell: (row) => <Group>{row.consumerGroup}</Group> }, { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "").slice(0, 300)}</Name> },
         { title: "Retries", number: true, cell: (row) => count(row.retryCount) }, { title: "Failed", cell: (row) => <Time at={row.failedAt} /> },
         { title: "Actions", cell: (row) => <div class="actions"><button type="button" class="small" onClick={() => setOpen({ show: row })}>View<span class="unseen"> {row.transactionId}</span></button>
-          {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setOpen({ edit: row })}>Edit and redrive<span class="unseen"> {row.transactionId}</span></button>}</div> },
+          {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setOpen({ edit: row })}>Edit<span class="unseen"> and redrive {row.transactionId}</span></button>}</div> },
       ]} />
       <Pager offset={offset} shown={letters.length} page={PAGE} more={offset + letters.length < total} />
     </>; }}</Shown></section>
@@ -87,6 +89,6 @@ export function DeadLetters(): JSX.Element {
     {open && "edit" in open && <EditLetter letter={open.edit} onClose={close} />}
     {open && "show" in open && <Ask title={<>Dead letter <Name>{open.show.transactionId}</Name></>} verb={mayAdmin.value && open.show.queue ? "Redrive" : "Close"} onClose={close} onDo={async () => {
       if (mayAdmin.value && open.show.queue) await redriveOne(open.show);
-    }}><p><Name>{open.show.errorMessage ?? "no error recorded"}</Name></p><Payload raw={open.show.raw} label="Payload" /></Ask>}
+    }}><pre role="region" aria-label="Error" tabIndex={0}>{visibleLines(open.show.errorMessage ?? "no error recorded")}</pre><Payload raw={open.show.raw} label="Payload" /></Ask>}
   </>;
 }

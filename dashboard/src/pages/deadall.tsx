@@ -21,12 +21,16 @@ export function AllLetters({ filter, verb, onClose }: { filter: Filter; verb: "a
   const [progress, setProgress] = useState("");
   const counting = useRef<Promise<number> | undefined>(undefined);
   counting.current ??= countOf(filter);
-  useEffect(() => { counting.current?.then(setCounted, setError); }, []);
+  const closed = useRef(false);
+  useEffect(() => {
+    counting.current?.then(setCounted, setError);
+    return () => { closed.current = true; };
+  }, []);
   const body = Object.fromEntries(Object.entries(filter).filter(([, one]) => one));
   const which = <>
     {error ? <Problem error={error} /> : null}
     <p class="quiet">Queue <Name>{filter.queue}</Name>{filter.consumerGroup && <>, group <Name>{filter.consumerGroup}</Name></>}{filter.partition && <>, partition <Name>{filter.partition}</Name></>}
-      {filter.error && <>, error contains “<Name>{filter.error.slice(0, 300)}</Name>”</>}{filter.from && `, failed after ${filter.from}`}{filter.to && `, failed before ${filter.to}`}.</p></>;
+      {(filter.error || filter.errorId) && <>, {filter.errorId ? "error" : "error contains"} “<Name>{filter.error.slice(0, 300)}</Name>”</>}{filter.from && `, failed after ${filter.from}`}{filter.to && `, failed before ${filter.to}`}.</p></>;
   const those = counted === undefined ? "the dead letters (counting…)" : matching(counted);
   if (verb === "purge") return <Ask title="Delete all matches" verb="Delete" danger confirm={filter.queue} onClose={onClose} onDo={async () => {
     const total = await counting.current ?? 0;
@@ -38,9 +42,9 @@ export function AllLetters({ filter, verb, onClose }: { filter: Filter; verb: "a
     // What fails again meanwhile stays: the loop would never end with messages that always fail.
     const [last] = (await get("/api/v1/dlq", { query: { ...filter, limit: 1 } })).messages;
     if (!last) return "None matches any more.";
-    const until = last.failedAt.replace("Z", "999Z");      // the list cuts microseconds off
-    for (let left = true; left;) {
-      const answer = await post("/api/v1/dlq/redrive", { body: { to: until, ...body, oldest: true, limit: STEP, targetQueue: text(form, "target") || undefined } });
+    const until = filter.to && filter.to <= last.failedAt ? filter.to : last.failedAt.replace("Z", "999Z");      // the list cuts microseconds off
+    for (let left = true; left && !closed.current;) {
+      const answer = await post("/api/v1/dlq/redrive", { body: { ...body, to: until, oldest: true, limit: STEP, targetQueue: text(form, "target") || undefined } });
       done += answer.redriven;
       left = answer.left && answer.redriven > 0;
       setProgress(`${count(done)} of ${total >= COUNTED ? "at least" : "about"} ${count(total)} redriven.`);

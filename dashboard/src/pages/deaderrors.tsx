@@ -7,19 +7,27 @@ import { count, many } from "../text";
 import { Group as Named, Name, Shown, Table, Time } from "../ui";
 import type { Filter } from "./deadletter";
 
-/** Characters of an error that the filter takes: a request names it in its address. */
+/** Characters of an error that the filter shows: it stands in the address of the page. */
 const FILTER_MOST = 500;
-/** The part of an error that a filter finds it by. */
-export function partOf(error: string): string {
-  return error.slice(0, FILTER_MOST).replace(/[\ud800-\udbff]$/, "");
-}
 
-export interface Group { queue: string; consumerGroup: string; errorMessage: string | null; count: number }
+export interface Group { queue: string; consumerGroup: string; errorMessage: string | null; errorId: string; count: number }
+
+/** Returns the filter that selects exactly the dead letters of a row, among those of the filter of the table. */
+export function filterOf(group: Group, within: Filter): Filter {
+  return { ...within, queue: group.queue, consumerGroup: group.consumerGroup, errorId: group.errorId,
+    error: (group.errorMessage ?? "").slice(0, FILTER_MOST).replace(/[\ud800-\udbff]$/, "") };
+}
 
 export function ErrorTable({ filter, turn, onShow, onAct }: {
   filter: Filter; turn: number; onShow: (group: Group) => void; onAct: (group: Group, verb: "all" | "purge") => void;
 }): JSX.Element {
-  const polled = usePoll((signal) => get("/api/v1/dlq/errors", { query: { ...filter, limit: 100 }, signal }), JSON.stringify([filter, turn]), 10_000);
+  const polled = usePoll(async (signal) => {
+    const { errorId, ...others } = filter;
+    const found = await get("/api/v1/dlq/errors", { query: { ...others, limit: errorId ? 1000 : 100 }, signal });
+    if (!errorId) return found;
+    const groups = found.groups.filter((one) => one.errorId === errorId);
+    return { ...found, groups, total: groups.length };
+  }, JSON.stringify([filter, turn]), 10_000);
   return <section><h2>By error and group</h2>
     <Shown of={polled}>{(found) => <>
       <Table caption="Errors" rows={found.groups} none={Object.values(filter).some(Boolean) ? "No matching errors." : "No errors."} columns={[
@@ -30,7 +38,7 @@ export function ErrorTable({ filter, turn, onShow, onAct }: {
         { title: "Actions", cell: (row) => {
           const of = <span class="unseen"> {row.consumerGroup}: {row.errorMessage?.slice(0, 100) ?? "no error"}</span>;
           return <div class="actions"><button type="button" class="small" onClick={() => onShow(row)}>Show{of}</button>
-            {mayAdmin.value && row.errorMessage && <>
+            {mayAdmin.value && <>
               <button type="button" class="small" onClick={() => onAct(row, "all")}>Redrive{of}</button>
               <button type="button" class="small danger" onClick={() => onAct(row, "purge")}>Delete{of}</button></>}</div>;
         } },

@@ -4,7 +4,8 @@ import { get, post, remove, type Answer } from "../api";
 type Listed = Answer<"/api/v1/dlq", "get">["messages"][number];
 /** A dead letter and its payload as text. */
 export type Letter = Listed & { raw: string };
-export interface Filter { queue: string; consumerGroup: string; partition: string; error: string; from: string | undefined; to: string | undefined }
+/** errorId: exactly one error, of which `error` is a part. Empty: any error with the text `error` in it. */
+export interface Filter { queue: string; consumerGroup: string; partition: string; error: string; errorId: string; from: string | undefined; to: string | undefined }
 
 export const GONE = "This message is no longer a dead letter. Nothing was redriven.";
 const DELETED = "This message is no longer a dead letter. Nothing was deleted.";
