@@ -7,7 +7,7 @@ import { count, many, seconds } from "./text";
 
 export type Live = Answer<"/api/v1/system/live", "get">;
 type Queue = Answer<"/api/v1/resources/queues", "get">["queues"][number];
-type Lagging = Answer<"/api/v1/consumer-groups/lagging", "get">[number];
+type Group = Answer<"/api/v1/consumer-groups", "get">[number];
 
 export interface Verdict { kind: "good" | "warn" | "bad"; word: string; text: string }
 export interface Trouble { kind: "warn" | "bad"; title: string; text: string; link: string; where: string }
@@ -40,8 +40,8 @@ export function verdict(now: Live, error: unknown, silence: number, troubles: Tr
   return { kind: "good", word: "serving", text: "The database answers and commits." };
 }
 
-/** What the page has seen besides the last answer: messages in the failover buffer some time ago, new dead letters, queues and groups. */
-export interface Seen { buffered: number; dead: number; paused: Queue[]; lagging: Lagging[] }
+/** What the page has seen besides the last answer: messages in the failover buffer some time ago, new dead letters, paused queues, groups that are paused by themselves (stopped), groups that are behind. */
+export interface Seen { buffered: number; dead: number; paused: Queue[]; stopped: Group[]; lagging: Group[] }
 
 /** Minutes over which new dead letters count as a problem. */
 export const DEAD_MIN = 10;
@@ -49,32 +49,32 @@ export const DEAD_MIN = 10;
 export function troublesOf(now: Live, seen: Seen, admin: boolean): Trouble[] {
   const switches = admin ? { link: to(["maintenance"]), where: "Maintenance" } : { link: to(["doctor"]), where: "Doctor" };
   const found: Trouble[] = now.doubts.map((one) => ({ kind: "bad", title: `Database: ${one.replace("_", " ")}`, text: DOUBTS[one], link: to(["doctor"]), where: "Doctor" }));
+  const waiting = `${many(now.buffer.pending, "message")} ${now.buffer.pending === 1 ? "waits" : "wait"}`;
   if (now.buffer.failed) found.push({ kind: "bad", title: "Messages in quarantine", text: `${many(now.buffer.failed, "message")} of the failover buffer could not be stored.`, link: to(["doctor"]), where: "Doctor" });
-  if (now.buffer.pending > seen.buffered) found.push({ kind: "bad", title: "The failover buffer is filling", text: `${many(now.buffer.pending, "message")} wait for the database, and the number rises: pushes are stored on the daemon's disk.`, ...switches });
-  else if (now.buffer.pending) found.push({ kind: "warn", title: "Messages in the failover buffer", text: `${many(now.buffer.pending, "message")} wait for the database. They are stored when it is available and push maintenance is off.`, ...switches });
+  if (now.buffer.pending > seen.buffered) found.push({ kind: "bad", title: "The failover buffer is filling", text: `${waiting} for the database, and the number rises: pushes are stored on the daemon's disk.`, ...switches });
+  else if (now.buffer.pending) found.push({ kind: "warn", title: "Messages in the failover buffer", text: `${waiting} for the database, to be stored when it is available and push maintenance is off.`, ...switches });
   if (now.maintenance.push) found.push({ kind: "warn", title: "Push maintenance", text: "Every daemon stores pushes in its failover buffer until it is switched off.", ...switches });
   if (now.maintenance.pop) found.push({ kind: "warn", title: "Delivery paused", text: "No daemon delivers messages until pop maintenance is switched off.", ...switches });
   if (seen.dead) found.push({ kind: "warn", title: "Dead letters are rising", text: `${many(seen.dead, "message")} became dead letters in the last ${DEAD_MIN} minutes: their consumers failed or rejected them.`, link: to(["dead"]), where: "Dead letters" });
-  return [...found, ...behind(seen.lagging), ...paused(seen.paused)];
+  // A paused group is behind because it is paused.
+  return [...found, ...behind(seen.lagging.filter((one) => !one.paused)), ...paused(seen.paused), ...stopped(seen.stopped)];
 }
 
-function behind(lagging: Lagging[]): Trouble[] {
-  const groups = new Map<string, Lagging[]>();
-  for (const one of lagging) {
-    const key = `${one.consumer_group}\n${one.queue_name}`;
-    groups.set(key, [...groups.get(key) ?? [], one]);
-  }
-  return some([...groups.values()].map((rows) => {
-    const one = rows[0] as Lagging;
-    const name = one.consumer_group === QUEUE_MODE ? "(without a group)" : one.consumer_group;
-    return { kind: "warn", title: `Group ${name} is behind in ${one.queue_name}`, link: to(["groups", one.consumer_group]), where: "Group",
-      text: `Messages in ${many(rows.length, "partition")} have waited up to ${seconds(one.time_lag_seconds)}: its consumers are stopped, blocked or too slow.` };
-  }), "groups are behind", "groups");
+const named = (group: Group): string => group.name === QUEUE_MODE ? "(without a group)" : group.name;
+
+function behind(groups: Group[]): Trouble[] {
+  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is behind in ${one.queueName}`, link: to(["groups", one.name]), where: "Group",
+    text: `Messages in ${many(one.partitionsWithLag, "partition")} wait, the oldest for ${seconds(one.maxTimeLag)}: its consumers are stopped, blocked or too slow.` })), "groups are behind", "groups");
 }
 
 function paused(queues: Queue[]): Trouble[] {
   return some(queues.map((one) => ({ kind: "warn", title: `Queue ${one.name} is paused`, link: to(["queues", one.name]), where: "Queue",
     text: `No group receives its messages until it is resumed; ${count(one.messages.pending)} pending.` })), "queues are paused", "queues");
+}
+
+function stopped(groups: Group[]): Trouble[] {
+  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is paused in ${one.queueName}`, link: to(["groups", one.name]), where: "Group",
+    text: `It receives no messages until it is resumed; its lag is ${many(one.totalLag, "message")}.` })), "groups are paused", "groups");
 }
 
 function some(all: Trouble[], what: string, page: string): Trouble[] {

@@ -101,7 +101,7 @@ def test_problems_with_a_link(start_daemon: Callable[..., Daemon], visit: Callab
         client.post("/api/v1/system/maintenance/pop", {"enabled": True})
         page.reload()
         problems = page.get_by_role("region", name="Problems")
-        for text in ("Group billing is behind in late. Messages in 1 partition have waited up to 6 min",
+        for text in ("Group billing is behind in late. Messages in 1 partition wait, the oldest for 6 min",
                      "Dead letters are rising. 3 messages became dead letters in the last 10 minutes",
                      "Queue stopped is paused. No group receives its messages until it is resumed; 1 pending.",
                      "Delivery paused. No daemon delivers messages"):

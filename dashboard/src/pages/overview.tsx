@@ -15,6 +15,8 @@ import { TopQueues } from "./top";
 
 const EVERY_MS = 2000;
 const PROBLEMS_MS = 15_000;
+/** Queues and groups of a kind that are asked for: more than are listed. */
+const NAMED = 100;
 /** Seconds that a message waits until its group counts as behind. */
 const BEHIND_S = 300;
 
@@ -34,18 +36,19 @@ function useSilence(it: Watch): number {
   return silence;
 }
 
-/** New dead letters, paused queues and groups that are behind. A token that is limited to queues may not ask for them. */
+/** New dead letters, paused queues and groups, and groups that are behind. A token that is limited to queues may not ask for them. */
 function useSeen(): { seen: Omit<Seen, "buffered"> | undefined; error: unknown } {
   const limited = Boolean(session.value?.queues);
   const polled = usePoll(async (signal) => {
-    if (limited) return { dead: 0, paused: [], lagging: [] };
-    const [found, lagging, [list]] = await Promise.all([
+    if (limited) return { dead: 0, paused: [], stopped: [], lagging: [] };
+    const [found, [lagging], [list], [stopped]] = await Promise.all([
       get("/api/v1/analytics/worker-metrics", { signal }),
-      get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: BEHIND_S, limit: 100 }, signal }),
-      getPage("/api/v1/resources/queues", { query: { paused: true, limit: 10 }, signal })]);
+      getPage("/api/v1/consumer-groups", { query: { minLagSeconds: BEHIND_S, limit: NAMED }, signal }),
+      getPage("/api/v1/resources/queues", { query: { paused: true, limit: NAMED }, signal }),
+      getPage("/api/v1/consumer-groups", { query: { pausedBy: "group", limit: NAMED }, signal })]);
     const since = Date.parse(found.timeRange.to ?? "") - DEAD_MIN * 60_000;
     const dead = found.timeSeries.reduce((sum, one) => sum + (Date.parse(one.timestamp) > since ? one.dlqCount : 0), 0);
-    return { dead, paused: list.queues, lagging };
+    return { dead, paused: list.queues, stopped, lagging };
   }, `problems\n${limited}`, PROBLEMS_MS);
   return { seen: polled.value, error: polled.error };
 }
@@ -80,14 +83,14 @@ export function Overview(): JSX.Element {
   return <>
     <Heading title="Overview" />
     <Shown of={{ ...polled, error: polled.value ? undefined : polled.error }}>{(now) => {
-      const troubles = troublesOf(now, { dead: 0, paused: [], lagging: [], ...seen, buffered: it.bufferedBefore }, mayAdmin.value);
+      const troubles = troublesOf(now, { dead: 0, paused: [], stopped: [], lagging: [], ...seen, buffered: it.bufferedBefore }, mayAdmin.value);
       const health = verdict(now, polled.error, silence, troubles);
       const old = health.word === "no answer";
       return <>
         <div class={`health ${health.kind}`}><p role={old ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}{old && <Says />}</p>
           <p class="quiet">{now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}, as of {clock(Date.parse(now.at) / 1000)}</p></div>
         {!old && <Troubles of={troubles} />}
-        {!old && error !== undefined && <p class="note">Dead letters, groups and paused queues could not be checked.</p>}
+        {!old && error !== undefined && <p class="note">Dead letters, groups behind, paused queues and paused groups could not be checked.</p>}
         <div class={old ? "old" : ""}><Facts of={{
           Backlog: now.backlog ? count(now.backlog.pending) : "–", "In flight": now.backlog ? count(now.backlog.processing) : "–",
           "Oldest message": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
