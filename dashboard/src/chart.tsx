@@ -97,7 +97,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
           setChosen(at === null || at === undefined || (it.cursor.left ?? -1) < 0 ? null : ring.data[0]?.[at] ?? null);
         }] },
         scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 90, size: 30, incrs: STEPS_S, filter: (it, ticks) => ticks.map((one) => one > (it.scales["x"]?.max ?? Infinity) ? null : one), values: (_, ticks, __, ___, step) => ticks.map((one) => one === null ? "" : step < DAY ? clock(one) : day(one)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
+        axes: [{ ...axis, space: 90, size: 34, gap: 9, incrs: STEPS_S, filter: (it, ticks) => ticks.map((one) => one > (it.scales["x"]?.max ?? Infinity) ? null : one), values: (_, ticks, __, ___, step) => ticks.map((one) => one === null ? "" : step < DAY ? clock(one) : day(one)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
         series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: () => ring.data[0]?.length === 1 }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);
       plot.current.over.addEventListener("mousemove", () => { byKey.current = false; });

@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Refused, told } from "./api";
 import "./narrow.css";
+import "./long.css";
 import { QUEUE_MODE, type Suggest } from "./names";
 import type { Polled } from "./poll";
 import { alter } from "./route";
@@ -11,10 +12,17 @@ import { visible } from "./text";
 
 /** Letters of a name that a table does not divide. */
 const SHORT = 20;
+/** Letters of a name that a table shows whole. Of a longer one it shows the beginning and the end (long.css): names often differ there alone. */
+const WHOLE = 64;
+const [BEGIN, END] = [34, 20];
 
 /** A stranger's text on one line: set apart, so that it does not turn the line around. */
 export function Name({ children }: { children: string }): JSX.Element {
   const text = visible(children);
+  if (text.length > WHOLE) {
+    const letters = [...text];      // a letter may be two units
+    return <bdi class="name long" title={text}>{letters.slice(0, BEGIN).join("")}<span class="gap" aria-hidden="true" /><span class="middle">{letters.slice(BEGIN, -END).join("")}</span>{letters.slice(-END).join("")}</bdi>;
+  }
   return <bdi class={`name${children === "" ? " empty" : ""}${text.length <= SHORT ? " short" : ""}`}>{text}</bdi>;
 }
 
@@ -37,12 +45,17 @@ export function Problem({ error }: { error: unknown }): JSX.Element | null {
   return error ? <p class="problem" role="alert">{told(error)}</p> : null;
 }
 
+/** Ends a text with a full stop. */
+function sentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
 /** What was asked for, or why it is not there. What was there before stays while the daemon does not answer. */
 export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T) => ComponentChildren }): JSX.Element {
   const old = of.value !== undefined;
   const unsaid = of.error && !(silent.value && of.error instanceof Refused && of.error.status === 0);      // else the top of the page says it
   return <>
-    {unsaid && <p class="problem" role="alert">{told(of.error)}{old && " The last answer is shown below. It may be old."}</p>}
+    {unsaid && <p class="problem" role="alert">{sentence(told(of.error))}{old && " The last answer is shown below. It may be old."}</p>}
     {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}>Try again</button></p> : <p class="quiet" role="status">Loading…</p>}
   </>;
 }

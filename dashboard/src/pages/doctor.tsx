@@ -42,6 +42,18 @@ function Card({ of }: { of: Finding }): JSX.Element {
   </article>;
 }
 
+const FAILED = /^the check \S+ failed$/;
+
+/** Puts checks that failed for the same reason on one card: while the database is away, nearly all do. */
+function together(findings: Finding[]): Finding[] {
+  const failed = findings.filter((one) => FAILED.test(one.title));
+  const alike = failed.filter((one) => one.evidence === failed[0]?.evidence);
+  const first = alike[0];
+  if (!first || alike.length < 2) return findings;
+  const card = { ...first, title: `${alike.length} checks failed`, check: alike.map((one) => one.check).join(", ") };
+  return findings.flatMap((one) => one === first ? [card] : alike.includes(one) ? [] : [one]);
+}
+
 function Summary({ of }: { of: Report }): JSX.Element {
   const counts = LEVELS.map((level) => [level, of.findings.filter((one) => one.level === level).length] as const).filter(([, n]) => n);
   return <article class={`finding ${KINDS[of.status] ?? "plain"}`}>
@@ -65,7 +77,7 @@ export function Doctor(): JSX.Element {
     <Heading title="Doctor"><button type="button" onClick={polled.again}>Check again</button></Heading>
     <Shown of={polled}>{(found) => found === null ? <p class="note">This daemon has no doctor: <code>GET /api/v1/system/doctor</code> answers 404.</p> : <>
       <Summary of={found} />
-      {found.findings.map((one) => <Card key={`${one.check}\n${one.title}`} of={one} />)}
+      {together(found.findings).map((one) => <Card key={`${one.check}\n${one.title}`} of={one} />)}
     </>}</Shown>
   </>;
 }

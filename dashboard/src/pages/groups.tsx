@@ -13,6 +13,9 @@ const PAGE = 50;
 /** Groups that are compared by their lag: the first ones by name. */
 const COMPARED = 1000;
 
+/** Partitions with a lag that are listed. */
+const LAGGING = 20;
+
 type Row = Answer<"/api/v1/consumer-groups", "get">[number];
 
 /** Paused goes before the rest: what is paused lags. */
@@ -44,7 +47,7 @@ export function GroupTable({ queue, search, children }: { queue: string; search:
 
 export function GroupList(): JSX.Element {
   const search = place.value.query.get("search") ?? "";
-  const lagging = usePoll((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: 300, limit: 20 }, signal }), "lagging", 10_000);
+  const lagging = usePoll((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: 300, limit: LAGGING }, signal }), "lagging", 10_000);
   return <>
     <Heading title="Consumer groups" />
     <GroupTable queue="" search={search}><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></GroupTable>
@@ -53,7 +56,8 @@ export function GroupList(): JSX.Element {
         { title: "Group", cell: (row) => <a href={to(["groups", row.consumer_group])}><Group>{row.consumer_group}</Group></a> }, { title: "Queue", cell: (row) => <a href={to(["queues", row.queue_name])}><Name>{row.queue_name}</Name></a> },
         { title: "Partition", cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
         { title: "Lag time", number: true, cell: (row) => seconds(row.time_lag_seconds) },
-      ]} />}</Shown></section>
+      ]} />}</Shown>
+      {(lagging.value?.length ?? 0) >= LAGGING && <p class="quiet">The {LAGGING} whose messages wait longest are shown.</p>}</section>
   </>;
 }
 

@@ -57,6 +57,10 @@ export function Streams(): JSX.Element {
   </>;
 }
 
+function Switched({ on }: { on: boolean }): JSX.Element {
+  return on ? <Tag kind="warn">on</Tag> : <Tag kind="plain">off</Tag>;
+}
+
 export function Maintenance(): JSX.Element {
   const [switching, setSwitching] = useState<"push" | "pop" | null>(null);
   const polled = usePoll((signal) => get("/api/v1/system/maintenance", { signal }), "maintenance", 3000);
@@ -66,8 +70,8 @@ export function Maintenance(): JSX.Element {
     <Shown of={polled}>{(now) => {
       const on = switching === "push" ? now.maintenanceMode : now.popMaintenanceMode;
       return <>
-        <Facts of={{ Pushes: now.maintenanceMode ? <Tag kind="warn">buffered</Tag> : <Tag kind="good">stored</Tag>, Pops: now.popMaintenanceMode ? <Tag kind="warn">paused</Tag> : <Tag kind="good">delivered</Tag>,
-          "Failover buffer": count(now.bufferedMessages), Quarantined: count(now.bufferStats.failedCount), "Database available": now.bufferStats.dbHealthy ? "yes" : "no" }} />
+        <Facts of={{ "Push maintenance": <Switched on={now.maintenanceMode} />, "Pop maintenance": <Switched on={now.popMaintenanceMode} />,
+          "Failover buffer": count(now.bufferedMessages), Quarantined: count(now.bufferStats.failedCount), "Database available": now.bufferStats.dbHealthy ? <Tag kind="good">yes</Tag> : <Tag kind="bad">no</Tag> }} />
         <div class="actions"><button type="button" onClick={() => setSwitching("push")}>{now.maintenanceMode ? "Stop buffering pushes" : "Buffer all pushes"}</button>
           <button type="button" onClick={() => setSwitching("pop")}>{now.popMaintenanceMode ? "Resume all delivery" : "Pause all delivery"}</button></div>
         {switching && <Ask title={switching === "push" ? "Push maintenance" : "Pop maintenance"} verb={on ? "Switch off" : "Switch on"} danger={!on} onClose={close} onDo={async () => {
