@@ -3,7 +3,7 @@ errors, paused queues and groups, and names of 200 characters."""
 from __future__ import annotations
 
 import psycopg
-from support.client import QUEUE_MODE, Client
+from support.client import Client
 from support.daemon import Daemon
 
 LONG = "orders-of-the-department-with-the-longest-name-of-all-"
@@ -43,9 +43,9 @@ def fail(client: Client, queue: str, group: str, errors: list[str]) -> None:
 def fill(daemon: Daemon) -> None:
     with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
         push(client, items("orders", PARTITIONS, 2))
-        for queue, partitions, each in (("payments", 300, 2), ("shipping-labels", 40, 5), ("notifications.email", 12, 80),
-                                        ("audit", 1, 400), ("telemetry", 60, 10), (LONG_NAME, 3, 10),
-                                        (WIDE_NAME, 2, 5)):
+        for queue, partitions, each in (("payments", 300, 2), ("shipping-labels", 40, 5),
+                                        ("notifications.email", 12, 80), ("audit", 1, 400), ("telemetry", 60, 10),
+                                        (LONG_NAME, 3, 10), (WIDE_NAME, 2, 5)):
             push(client, items(queue, partitions, each))
         push(client, [{"queue": LONG_NAME, "partition": name, "transactionId": name, "payload": name}
                       for name in (LONG_NAME, WIDE_NAME)])
@@ -66,8 +66,8 @@ def fill(daemon: Daemon) -> None:
         client.pop("telemetry", consumerGroup="dashboards", subscriptionMode="all", batch=20, partitions=4,
                    autoAck="true")
         client.post("/api/v1/consumer-groups/dashboards/queues/telemetry/pause", {})
-        client.push_items([{"queue": "notifications.email", "partition": f"customer-{n:05}", "payload": {"to": "a@b.eu"},
-                            "delayMs": 600_000 * (n + 1)} for n in range(8)])
+        client.push_items([{"queue": "notifications.email", "partition": f"customer-{n:05}",
+                            "payload": {"to": "a@b.eu"}, "delayMs": 600_000 * (n + 1)} for n in range(8)])
         client.push_items([{"queue": WIDE_NAME, "partition": WIDE_NAME, "payload": WIDE_NAME * 20, "delayMs": 9_000_000,
                             "transactionId": WIDE_NAME}])
         for message in client.pop("audit", consumerGroup="trace", subscriptionMode="all", batch=5):

@@ -1,5 +1,5 @@
-"""Every page with the data of a busy installation and names of 200 characters: nothing is beyond the screen, and axe finds
-nothing, on a wide light screen and a narrow dark one."""
+"""Every page with the data of a busy installation and names of 200 characters: nothing is beyond the screen, and axe
+finds nothing, on a wide light screen and a narrow dark one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

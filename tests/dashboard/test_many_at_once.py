@@ -1,5 +1,5 @@
-"""More than one request takes: redrives of thousands of dead letters, a replay over more partitions than are counted. And
-buttons of a row that act on this row alone."""
+"""More than one request takes: redrives of thousands of dead letters, a replay over more partitions than are counted.
+And buttons of a row that act on this row alone."""
 from __future__ import annotations
 
 from collections.abc import Callable
