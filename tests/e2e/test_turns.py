@@ -93,6 +93,12 @@ def jobs(client: Client) -> int:
                if line.startswith("queend_worker_jobs{"))
 
 
+def locked(database: psycopg.Connection) -> int:
+    """Sessions that wait for a lock."""
+    return database.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                            " AND datname = current_database()").fetchone()[0]
+
+
 def test_a_wide_push_is_stored_in_turns(start_daemon: Callable[..., Daemon], queue: str) -> None:
     """One connection sends 4 000 items while the lane of a partition is held; a push that comes after them all is
     stored with the first of them."""
@@ -254,8 +260,7 @@ def test_new_groups_leave_connections_to_others(start_daemon: Callable[..., Daem
             wire.send(request("GET", f"/api/v1/pop/queue/{queue}?consumerGroup=g{number}"))
         os.kill(daemon.pid, signal.SIGCONT)
         until(lambda: jobs(client) == MANY, "all have arrived")
-        until(lambda: database.execute("SELECT count(*) > 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                                       " AND datname = current_database()").fetchone()[0], "groups wait for the lock")
+        until(lambda: locked(database) > 1, "groups wait for the lock")
         another.send(push(other, "second"))
         assert another.receive().status == 201
         (message,) = client.pop(other, "p")
@@ -263,6 +268,37 @@ def test_new_groups_leave_connections_to_others(start_daemon: Callable[..., Daem
         holder.rollback()
         for wire in wires:
             assert wire.receive().status == 200
+            wire.close()
+
+
+LANES = 1903519076      # class of the advisory locks of lanes
+
+
+def test_pushes_that_wait_leave_connections_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Each push stream waits for a lane that another session has locked, and one connection is left: it is not kept for
+    pushes, and messages of another queue are popped."""
+    streams = 3
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_SLOTS=streams + 1, QUEEND_PUSH_STREAMS=streams)
+    other = queue + "-other"
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(other, "first", "second", partition="p")
+        assert data(client.pop(other, "p", autoAck=True)) == ["first"]
+        client.push_items([{"queue": queue, "partition": str(n), "payload": n} for n in range(30)])
+        partitions = database.execute("SELECT p.id, p.name FROM queend.partitions p JOIN queend.queues q"
+                                      " ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchall()
+        wires = []
+        for number, name in {number % 64 % streams: (number, name) for number, name in partitions}.values():
+            holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANES, number % 64))
+            wires.append(Wire(daemon.address))
+            wires[-1].send(request("POST", "/api/v1/push", json.dumps(
+                {"items": [{"queue": queue, "partition": name, "payload": "waits"}]}).encode()))
+        assert len(wires) == streams
+        until(lambda: locked(database) == streams, "the pushes wait for their lanes")
+        assert data(client.pop(other, "p")) == ["second"]
+        holder.rollback()
+        for wire in wires:
+            assert wire.receive().status == 201
             wire.close()
 
 
@@ -276,8 +312,7 @@ def test_pages_of_one_connection_leave_pages_to_others(start_daemon: Callable[..
         client.push(queue, "first")
         holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
         one.send(request("GET", "/api/v1/traces/names") * 20)
-        until(lambda: database.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                                       " AND wait_event_type = 'Lock'").fetchone()[0], "a page waits for the lock")
+        until(lambda: locked(database), "a page waits for the lock")
         assert client.get("/api/v1/dlq").status == 200
         holder.rollback()
         for _ in range(20):

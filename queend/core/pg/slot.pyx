@@ -87,6 +87,7 @@ cdef struct SlotPool:
     int connect_ms            # from the first packet to the last PREPARE
     Slot* idle                # last in, first out: a few warm connections carry a light load
     int ready                 # slots idle or busy
+    int free_streams          # push streams of the worker that have no batch in flight
     int busy
     int handles               # open libuv handles, and the running look-up
     bint closing

@@ -188,10 +188,11 @@ cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
     return p.idle
 
 cdef inline Slot* slotpool_take_shared(SlotPool* p) noexcept nogil:
-    # As slotpool_take, for statements other than pushes. If more than 3 slots are connected, the last idle one is left
-    # to pushes. So a push is sent at once, however many pops and look-ups are in flight.
+    # As slotpool_take, for statements other than pushes. The last idle slot is left to pushes if more than 3 are
+    # connected and a push stream has no batch in flight. So a push is sent at once, however many pops and look-ups are
+    # in flight.
     cdef Slot* s = slotpool_take(p)
-    return s if s == NULL or s.next_idle != NULL or p.ready <= 3 else NULL
+    return s if s == NULL or s.next_idle != NULL or p.ready <= 3 or p.free_streams == 0 else NULL
 
 cdef void slotpool_spare(SlotPool* p) noexcept nogil:
     # Gives up one of two or more connections for up to SLOT_BACKOFF_MAX_MS, so that another worker or program gets it.

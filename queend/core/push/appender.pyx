@@ -126,6 +126,8 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
     s.flying = b
+    if s.main == NULL:
+        e.slots.free_streams -= 1
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, appender_done)
     if spool.on and b.hurried:
         s.call.deadline_ms = min(s.call.deadline_ms, ANSWER_MS)
@@ -165,6 +167,8 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
     s.flying = NULL
+    if s.main == NULL:
+        c.engine.slots.free_streams += 1
     if outcome != SLOT_OK:
         appender_error(s, b, res, outcome)
         return

@@ -76,6 +76,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
                             e, drain_on_slot_idle, &w.counters)
     if e.slots != NULL:
         e.slots.on_server = reload_on_server
+        e.slots.free_streams = appender_count(w)
     e.want_reload = w.index == 0
     e.version = VERSION_NONE      # 0 would mean: not checked
     if e.slots != NULL and w.process.connects:
