@@ -77,7 +77,7 @@ def test_an_encrypted_queue_is_one(daemon, client):
         assert ("2026",) in database.execute(live).fetchall() and database.execute(dead).fetchall() == []
 
 
-@pytest.mark.parametrize("page, count", [("peers.md", 3), ("high-availability.md", 6)])
+@pytest.mark.parametrize("page, count", [("peers.md", 3), ("high-availability.md", 7)])
 def test_settings_of_a_page(monkeypatch, page, count):
     told = {name: value for block in blocks(page, "sh") for name, value in settings_in(block).items()}
     assert len(told) == count
@@ -85,6 +85,8 @@ def test_settings_of_a_page(monkeypatch, page, count):
         monkeypatch.setenv(name, value)
     settings = load()
     assert {name: str(getattr(settings, name.lower())) for name in told} == told
+    if page == "high-availability.md":
+        assert settings.host == "0.0.0.0", "balancer and peers are on other machines"
 
 
 def test_the_arrow_push(daemon, client):

@@ -96,7 +96,8 @@ class Setup:
         listed = told["QUEEND_DSN"].replace("pg1,pg2,pg3", hosts).replace("5432", ports)
         assert listed == f"host={hosts} port={ports} dbname=queend user=queend"
         pooled = f"host=127.0.0.1 port={self.pooled} dbname=queend user=queend"
-        more = {**told, "QUEEND_DSN": pooled if place else listed, "QUEEN_UDP_NOTIFY_PORT": self.notices[place],
+        more = {**told, "HOST": "127.0.0.1", "QUEEND_DSN": pooled if place else listed,
+                "QUEEN_UDP_NOTIFY_PORT": self.notices[place],
                 "QUEEN_UDP_PEERS": ",".join(f"127.0.0.1:{port}" for port in self.notices)}
         return Daemon("", **more, PORT=self.ports[place], FILE_BUFFER_DIR=self.folder / f"buffer-{place}")
 
