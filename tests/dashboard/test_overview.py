@@ -11,15 +11,13 @@ import pytest
 from playwright.sync_api import Page, expect
 from support.daemon import Daemon
 from support.postgres import Postgres, running
+from support.standbys import name_standbys
 from support.wait import until
 
 from .conftest import Seen, findings
 
-STANDBYS = "synchronous_standby_names"
 OLD = """UPDATE queend.log SET created_at = created_at - 400000000 WHERE partition_id IN
          (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s)"""
-# A commit that waits for a missing standby; the session itself waits for none.
-NAME_STANDBYS = f"ALTER SYSTEM SET {STANDBYS} = '{{}}'"
 
 
 @pytest.fixture
@@ -56,16 +54,12 @@ def test_commits_that_hang(start_daemon: Callable[..., Daemon], visit: Callable[
     daemon = start_daemon(cluster.database(), LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000)
     page = visit(daemon).go("overview")
     green(page)
-    with daemon.client() as pushing, cluster.connect() as session:
+    with daemon.client() as pushing:
         pushing.push("q", 0)
-        session.execute("SET synchronous_commit = local")
-        session.execute(NAME_STANDBYS.format("missing"))
-        session.execute("SELECT pg_reload_conf()")
-        until(lambda: session.execute(f"SHOW {STANDBYS}").fetchone() == ("missing",), "the server knows it")
+        name_standbys(cluster, "missing")
         pushing.send("POST", "/api/v1/push", b'{"items": [{"queue": "q", "payload": 1}]}')
         never_green(page, "no commit has completed for 5 seconds")
-        session.execute(NAME_STANDBYS.format(""))
-        session.execute("SELECT pg_reload_conf()")
+        name_standbys(cluster, "")
         assert pushing.receive().status == 201
     green(page)
 

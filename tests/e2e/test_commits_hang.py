@@ -1,8 +1,8 @@
 """A database that answers and commits nothing: its synchronous standby is missing."""
 from __future__ import annotations
 
+import functools
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from support.client import Client, data, pop_target
 from support.postgres import Postgres, running
+from support.standbys import STANDBYS, hanging, name_standbys
 from support.wait import until
 
 from queend.postgres import binaries
 
-STANDBYS = "synchronous_standby_names"
 NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
@@ -27,31 +27,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 @pytest.fixture
 def standbys(cluster: Postgres) -> Iterator[Callable[[str], None]]:
     """Names the standbys that commits wait for."""
-    def name(names: str) -> None:
-        with cluster.connect() as connection:
-            connection.execute("SET synchronous_commit = local")
-            connection.execute(f"ALTER SYSTEM SET {STANDBYS} = '{names}'")
-            connection.execute("SELECT pg_reload_conf()")
-            until(lambda: connection.execute(f"SHOW {STANDBYS}").fetchone() == (names,), "the server knows it")
-        if names:      # a moment later it waits for them
-            waits = threading.Event()
-            threading.Thread(target=commit, args=(cluster, waits), daemon=True).start()
-            until(lambda: hanging(cluster) > 0, "commits wait for the standby")
-            waits.set()
-
-    yield name
-    name("")
-
-
-def commit(cluster: Postgres, waits: threading.Event) -> None:
-    """Commits again and again until one waits."""
-    while not waits.is_set():
-        cluster.execute("SELECT pg_logical_emit_message(true, 'test', '')")
-
-
-def hanging(cluster: Postgres) -> int:
-    ((count,),) = cluster.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-    return count
+    yield functools.partial(name_standbys, cluster)
+    name_standbys(cluster, "")
 
 
 def findings(client: Client, check: str) -> dict[str, str]:
