@@ -29,9 +29,9 @@ export function go(link: string): void {
   location.hash = link;
 }
 
-/** Another query of the same place, without an entry in the history. */
+/** Another query of the same place, without an entry in the history. Nothing if the reader is leaving the place. */
 export function alter(query: Record<string, string | number | undefined>): void {
-  const link = to(place.value.parts, { ...Object.fromEntries(place.value.query), ...query });
-  history.replaceState(null, "", link);
-  hash.value = link;
+  if (location.hash !== hash.value) return;
+  history.replaceState(null, "", to(place.value.parts, { ...Object.fromEntries(place.value.query), ...query }));
+  hash.value = location.hash;
 }

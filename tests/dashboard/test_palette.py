@@ -42,3 +42,17 @@ def test_pages_queues_and_groups(daemon: Daemon, visit: Callable[..., Seen]) -> 
     page.keyboard.press("Control+k")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_filter_does_not_lead_back(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    """It takes effect between the click on a link and the event that tells the page of it."""
+    with daemon.client() as client:
+        client.push("left.for", 1)
+    page = visit(daemon).go("leases", "Consumers and leases")
+    page.evaluate("""() => {
+        location.hash = "#/queues/left.for";
+        const choice = document.querySelector("main select");
+        choice.value = [...choice.options].find((one) => !one.selected).value;
+        choice.dispatchEvent(new Event("change", {bubbles: true}));
+    }""")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Queue left.for")
