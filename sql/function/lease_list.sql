@@ -3,11 +3,12 @@
 
 -- Returns live leases: one row per partition and group that holds one. Examines the p_looked partitions whose first
 -- lease ends first, by the kept figures. So a lease that was taken after the last look of the statistics is missing.
--- p_queue and p_group: only of this queue, of groups of this name (NULL: all). p_idle: the lease whose consumer has
--- been silent for longest comes first; otherwise the lease that ends first. p_queues and p_groups: only leases that a
--- rule allows, which is a pattern of LIKE for the queue and one for the group (NULL: any group); NULL: all leases.
--- The first row has total and complete alone.
--- At most p_limit leases follow, those after the first p_offset. Columns:
+--   p_queue, p_group           only leases of this queue, of groups of this name (NULL: all)
+--   p_idle                     true: the lease whose consumer has been silent for longest comes first; otherwise the
+--                              one that ends first
+--   p_queues, p_groups         rules, one per place: patterns of LIKE for queue and group (NULL: any group). Only
+--                              leases that a rule allows are returned (NULL: all)
+-- The first row has total and complete alone. At most p_limit leases follow, those after the first p_offset.
 --   lease_until, consumed_at   end of the lease; its claim, or the last acknowledgment since
 --   next, leased               first offset not consumed, number of messages that the lease still has
 --   attempt                    deliveries of these messages
