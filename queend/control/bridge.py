@@ -6,6 +6,7 @@ over as a whole. Requests arrive complete, so `receive` never waits.
 A connection has one task at a time. Its answers leave in the order of its requests anyway, and pages of others wait for
 one request of each connection, not for all that it has pipelined. The connections of an address have AT_ONCE tasks at a
 time that may need the database, and as many for all else (probes, metrics, files). The rest of them waits, in order.
+What waited is not begun if its client has left meanwhile.
 """
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from functools import partial
 from typing import Any
 
 from .. import log
+from .fair_semaphore import SHARE, Share
 
 FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal server error","code":"internal"}')
 STOPPED = (503, [(b"content-type", b"application/json")],
            b'{"error":"The server is shutting down","code":"unavailable"}')
 AT_ONCE = 64             # tasks of a share
+GONE = (503, [], b"")    # for nobody: the client has left
 LARGE_BYTES = 131_072    # a larger body is large: parsed, it takes up to six times its size
 LARGE_AT_ONCE = 1 << 20  # bytes of large bodies in tasks; one body alone may be larger
-Share = tuple[str, bool]
 
 
 def share_of(request: tuple) -> Share:
@@ -103,7 +105,7 @@ class Bridge:
             (not own or own + size <= LARGE_AT_ONCE // 2) and used + size <= 2 * LARGE_AT_ONCE)
 
     def _start(self, share: Share, request: tuple) -> None:
-        task = asyncio.create_task(self._answer(*request))
+        task = asyncio.create_task(self._answer(share, *request))
         self.tasks.add(task)
         task.add_done_callback(partial(self._end, share, request[6], len(request[5])))
 
@@ -144,8 +146,11 @@ class Bridge:
                     self.large[address] += size
                     self._start(share_of(request), request)
 
-    async def _answer(self, token: int, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]],
-                      body: bytes, client: str) -> None:
+    async def _answer(self, share: Share, token: int, method: str, path: bytes, query: bytes,
+                      headers: list[tuple[bytes, bytes]], body: bytes, client: str) -> None:
+        if not self.core.bridge_wanted(token):
+            self.core.bridge_reply(token, *GONE)
+            return
         scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1",
                  "scheme": "http", "method": method, "path": path.decode("latin-1"), "raw_path": path,
                  "query_string": query, "root_path": "", "headers": [(name.lower(), value) for name, value in headers],
@@ -162,6 +167,7 @@ class Bridge:
             else:
                 answer["body"] += event.get("body", b"")
 
+        SHARE.set(share)
         try:
             await self.app(scope, receive, send)
             reply = (answer["status"], answer["headers"], answer["body"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from contextvars import Context
 from dataclasses import dataclass, field
 
 import psycopg
@@ -51,7 +52,7 @@ class Holds:
         hold = _Hold(heads, loop.time() + pause, expires_s)
         self._held.add(hold)
         if self._watcher is None:
-            self._watcher = asyncio.create_task(self._watch(), name="holds")
+            self._watcher = asyncio.create_task(self._watch(), name="holds", context=Context())      # of no client
         try:
             async with asyncio.timeout_at(deadline):
                 return await hold.changed

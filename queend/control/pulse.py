@@ -10,11 +10,12 @@ from typing import Any
 
 import psycopg
 from psycopg.pq.abc import PGconn
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
 from ..postgres import session
 from ..services.running import Running
+from .fair_semaphore import FairSemaphore, Share
 
 LOOK_S = 1.0           # between two looks at the doubts of the data plane
 PROBE_S = 2.0          # a server that takes longer for SELECT 1 is silent
@@ -127,14 +128,44 @@ class Pulse(Running):
 
 
 class Pool(AsyncConnectionPool):
-    """Connections of pages. Gives none while the database is silent."""
+    """Connections of pages. Gives none while the database is silent. Client addresses that wait for one take turns; one
+    address has at most three quarters of them."""
 
     def __init__(self, pulse: Pulse, conninfo: str, **more: Any):
         self.pulse = pulse
         super().__init__(conninfo, connection_class=type("Connection", (session.PatientConnection,), {"pulse": pulse}),
                          kwargs={"autocommit": True, **more.pop("kwargs", {})}, **more)
+        self._turns = FairSemaphore(self.max_size, max(1, self.max_size * 3 // 4))
+        self._lent: dict[Any, Share] = {}      # connections, with the share whose turn it was
 
     async def getconn(self, timeout: float | None = None) -> Any:
+        """Returns a connection. Raises PoolTimeout if none became free in time."""
+        if self.closed:
+            return await super().getconn(timeout)      # raises PoolClosed
+        try:
+            share = await self._turns.acquire(self.timeout if timeout is None else timeout)
+        except TimeoutError:
+            raise PoolTimeout("no connection became free in time") from None
+        try:
+            connection = await self._living(timeout)
+        except BaseException:
+            self._turns.release(share)
+            raise
+        self._lent[connection] = share
+        return connection
+
+    async def putconn(self, connection: Any) -> None:
+        try:
+            await super().putconn(connection)
+        finally:
+            self._turns.release(self._lent.pop(connection))
+
+    def get_stats(self) -> dict[str, int]:
+        found = super().get_stats()
+        found["requests_waiting"] = found.get("requests_waiting", 0) + self._turns.waiting()
+        return found
+
+    async def _living(self, timeout: float | None) -> Any:
         """Returns a connection that the server has not closed, as far as this side was told. After a restart of the
         server all idle connections are closed: without this look, each of them would fail a page."""
         while True:
@@ -146,7 +177,7 @@ class Pool(AsyncConnectionPool):
                 return connection
             except psycopg.OperationalError:
                 await connection.close()
-                await self.putconn(connection)
+                await super().putconn(connection)
 
     async def apart(self) -> Any:
         """Opens a connection as those of the pool, and leaves it to the caller."""

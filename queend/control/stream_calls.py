@@ -2,12 +2,12 @@
 the core."""
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ..postgres.conninfo import HOT_PLANS, with_options
 from ..settings.model import Settings
 from .database import fetched
+from .fair_semaphore import FairSemaphore
 from .pulse import Pool, Pulse
 
 
@@ -18,7 +18,7 @@ class Streams:
     def __init__(self, settings: Settings, conninfo: str, pulse: Pulse):
         turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers
                  for job in ("register", "state_get")}
-        self.registering, self.reading = (asyncio.Semaphore(one) for one in turns.values())
+        self.registering, self.reading = (FairSemaphore(one, max(1, one - 1)) for one in turns.values())
         self.pool = Pool(
             pulse, with_options(conninfo, HOT_PLANS), min_size=0,
             max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)), open=False,

@@ -296,6 +296,10 @@ cdef class Core:
             c = bridge_shift()
         return out
 
+    def bridge_wanted(self, uint64_t token):
+        """False: the client of a taken request has left. The request needs its bridge_reply, but no work."""
+        return bridge_wanted(token)
+
     def bridge_reply(self, uint64_t token, int status, headers, bytes body):
         """Answers a taken request; a token whose client has left is ignored. headers: (name, value) pairs of bytes.
 

@@ -346,6 +346,50 @@ def test_pages_of_one_address_leave_pages_to_others(start_daemon: Callable[..., 
     assert answered().index("other") < CROWD * 0.9
 
 
+def test_pages_of_one_address_leave_connections_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Of many pages of one address, each waits for a lock. The page of another address, which needs no lock, is
+    answered meanwhile."""
+    daemon = start_daemon(NUM_WORKERS=1, DB_CONNECTION_TIMEOUT=60_000)
+    with (daemon.client() as client, Wire(daemon.address, source="127.0.0.2") as other,
+          contextlib.ExitStack() as opened, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first")
+        holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
+        crowd = [opened.enter_context(Wire(daemon.address)) for _ in range(CROWD)]
+        for one in crowd:
+            one.send(request("GET", "/api/v1/traces/names"))
+        until(lambda: client.metric("queend_worker_requests") > CROWD, "all have arrived")
+        until(lambda: locked(database) > 2, "pages wait for the lock")
+        other.send(request("GET", "/api/v1/dlq"))
+        assert other.receive().status == 200
+        holder.rollback()
+        assert [one.receive().status for one in crowd] == [200] * CROWD
+
+
+LEFT = 20
+
+
+def test_pages_of_clients_that_left_are_not_begun(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Connections that have sent many requests for pages are cut. What the control plane had not begun, it leaves
+    out: a queue that the last of them configures is not made."""
+    daemon = start_daemon(NUM_WORKERS=1, DB_CONNECTION_TIMEOUT=60_000)
+    with (daemon.client() as client, contextlib.ExitStack() as opened,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database, psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, "first")
+        holder.execute("LOCK TABLE queend.trace_names IN ACCESS EXCLUSIVE MODE")
+        crowd = [opened.enter_context(Wire(daemon.address)) for _ in range(LEFT)]
+        for one in crowd:
+            one.send(request("GET", "/api/v1/traces/names") * LEFT
+                     + request("POST", "/api/v1/configure", json.dumps({"queue": queue + "-never"}).encode()))
+        until(lambda: client.metric("queend_worker_requests") > LEFT * (LEFT + 1), "all have arrived")
+        for one in crowd:
+            one.abort()
+        until(lambda: client.metric("queend_worker_connections") == 1, "the daemon knows that they left")
+        holder.rollback()
+        until(lambda: client.metric("queend_worker_requests") == 1, "no request of theirs is left")
+        assert not database.execute("SELECT FROM queend.queues WHERE name = %s", (queue + "-never",)).rowcount
+
+
 LARGE, LARGE_MOST = 12, 1      # requests of nearly 1 MiB, and how many of them the control plane works on (1 MiB)
 
 

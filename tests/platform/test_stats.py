@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 from support.client import Client, ack_of
 from support.clock import set_back
 from support.daemon import Daemon
+from support.http import Wire, request
 from support.wait import until
 
 from queend.services.stats import LOCK
@@ -112,6 +114,33 @@ def test_a_refresh_repairs_what_is_wrong(client: Client, database: psycopg.Conne
     assert told["partition"]["partitionsUpdated"] >= 1 and told["queue"]["queuesUpdated"] >= 1
     assert listed(client, queue)["messages"]["total"] == 10
     same(database)
+
+
+COUNTED = """CREATE TABLE public.refreshes (full_at bigint);
+CREATE FUNCTION public.note_refresh() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO public.refreshes VALUES (new.full_at); RETURN new; END $$;
+CREATE TRIGGER refreshed AFTER UPDATE ON queend.stats FOR EACH ROW WHEN (old.full_at IS DISTINCT FROM new.full_at)
+EXECUTE FUNCTION public.note_refresh()"""
+
+
+def test_refreshes_that_wait_are_one(start_daemon: Callable[..., Daemon]) -> None:
+    """Twenty connections ask for a refresh while one is running. It is run once more, not twenty times."""
+    daemon = start_daemon(STATS_RECONCILE_INTERVAL_MS=3_600_000)
+    with (daemon.client() as client, ExitStack() as opened,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database, psycopg.connect(daemon.conninfo) as holder):
+        client.push("refreshed", 1)
+        refresh(client)
+        database.execute(COUNTED)
+        holder.execute("LOCK TABLE queend.stat_queues IN ACCESS EXCLUSIVE MODE")
+        wires = [opened.enter_context(Wire(daemon.address)) for _ in range(20)]
+        for wire in wires:
+            wire.send(request("POST", "/api/v1/stats/refresh"))
+        until(lambda: client.metric("queend_worker_requests") > 20, "all have arrived")
+        until(lambda: database.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                                       " AND query LIKE '%queend.stat%'").rowcount, "a refresh waits for the lock")
+        holder.rollback()
+        assert [wire.receive().status for wire in wires] == [200] * 20
+        assert 1 <= database.execute("SELECT count(*) FROM public.refreshes").fetchone()[0] <= 2
 
 
 def test_pages_of_partitions(client: Client, queue: str) -> None:

@@ -15,6 +15,7 @@ from ..._core import offsets_answer, read_answer, read_moment_text, read_partiti
 from ...auth.levels import READ
 from ...auth.refused import EXPIRED, unverified
 from ..database import fetched
+from ..fair_semaphore import FairSemaphore
 from ..http.answer import Json, not_found
 from ..http.read_request import INT8_MAX, Fields, entries_of, fields_of
 from ..http.route import Routes
@@ -36,7 +37,7 @@ WAIT_MOST_MS = 30_000
 PAUSE_MOST_S = 1.0
 PAGE, PAGES_MOST, OFFSETS_PAGE = 1000, 20_000, 10_000
 ARROW_PAGE = 100_000            # of /offsets as an Arrow stream
-AT_ONCE = 4                    # reads whose rows are in memory at a time; the others wait for their turn
+AT_ONCE = 4                    # reads whose rows are in memory at a time, one less of an address; the others wait
 OWN_THREAD_FROM = 128 << 10    # bytes of rows from which on the answer is made in a thread
 TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json",
          "events": "application/cloudevents-batch+json"}
@@ -95,7 +96,7 @@ class Reader:
 
     def __init__(self, control: Control):
         self.pool = control.pool
-        self.turns = asyncio.Semaphore(AT_ONCE)
+        self.turns = FairSemaphore(AT_ONCE, AT_ONCE - 1)
         self._seed: bytes | None = None
 
     async def seed(self) -> bytes:

@@ -17,6 +17,7 @@ from ..._core import payloads_search
 from ...auth.levels import READ, READS
 from ...auth.permits import allows
 from ..database import rows, seed_of
+from ..fair_semaphore import SHARE, FairSemaphore
 from ..http.answer import Json, Refusal, not_found
 from ..http.moments import ts3
 from ..http.paged import Page, next_page
@@ -36,7 +37,7 @@ BYTES = 16 << 20                # unpacked
 LOOK = 100_000                  # rows of the log, including those of other queues
 MS = 1000
 EVER, START = 2**63 - 1, 10**18 - 1      # START: a place before the first message of a queue
-WAITING = 16                    # most requests that wait for others
+WAITING = 16                    # most searches of an address that wait for others
 AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})(?:\.([0-9]{1,10}))?")
 NAMED = 100                     # most queues that a request names
 LISTED = 1000                   # queues that a request without names goes through
@@ -145,22 +146,18 @@ async def _found(request: Request, queue: Any, query: Page, texts: list[bytes], 
 
 class Searches:
     """Runs one search at a time: it has megabytes in memory, and a connection for a second. A waiting search occupies a
-    request of the control plane, so only WAITING may wait."""
+    request of the control plane, so only WAITING of an address may wait."""
 
     def __init__(self) -> None:
-        self.lock, self.waiting = asyncio.Lock(), 0
+        self.turns = FairSemaphore(1, 1)
 
     async def __aenter__(self) -> None:
-        if self.waiting >= WAITING:
+        if self.turns.waiting(SHARE.get()) >= WAITING:
             raise Refusal(503, "Too many searches are waiting; try again", "busy", {"retry-after": "1"})
-        self.waiting += 1
-        try:
-            await self.lock.acquire()
-        finally:
-            self.waiting -= 1
+        await self.turns.acquire()
 
     async def __aexit__(self, *what: object) -> None:
-        self.lock.release()
+        self.turns.release(SHARE.get())
 
 
 def _required(query: Page, name: str) -> str:

@@ -189,6 +189,16 @@ cdef void bridge_gone(Request* r) noexcept nogil:
         free(c)
         reply_empty(r)
 
+cdef bint bridge_wanted(uint64_t token) noexcept nogil:
+    # Returns whether the client of a taken request still waits for its answer. Runs on any thread.
+    cdef BridgeCall* c
+    cdef bint wanted
+    uv_mutex_lock(&bridge.lock)
+    c = <BridgeCall*>table_get(&bridge.calls, token)
+    wanted = c != NULL and c.address != NULL
+    uv_mutex_unlock(&bridge.lock)
+    return wanted
+
 cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
     # Sends an answer on its way, from any thread. A token that was answered or forsaken before is ignored. Returns NULL
     # if memory ran out, else a value that may be freed already.
