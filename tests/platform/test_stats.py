@@ -131,7 +131,7 @@ def test_refreshes_that_wait_are_one(start_daemon: Callable[..., Daemon]) -> Non
         client.push("refreshed", 1)
         refresh(client)
         database.execute(COUNTED)
-        holder.execute("LOCK TABLE queend.stat_queues IN ACCESS EXCLUSIVE MODE")
+        holder.execute("SELECT FROM queend.stats FOR UPDATE")      # metrics are answered meanwhile
         wires = [opened.enter_context(Wire(daemon.address)) for _ in range(20)]
         for wire in wires:
             wire.send(request("POST", "/api/v1/stats/refresh"))
@@ -139,7 +139,8 @@ def test_refreshes_that_wait_are_one(start_daemon: Callable[..., Daemon]) -> Non
         until(lambda: database.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
                                        " AND query LIKE '%queend.stat%'").rowcount, "a refresh waits for the lock")
         holder.rollback()
-        assert [wire.receive().status for wire in wires] == [200] * 20
+        answers = [wire.receive() for wire in wires]
+        assert not [answer.body for answer in answers if answer.status != 200]
         assert 1 <= database.execute("SELECT count(*) FROM public.refreshes").fetchone()[0] <= 2
 
 
