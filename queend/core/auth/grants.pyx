@@ -52,7 +52,7 @@ cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject
     g = <Grant*>calloc(1, size)
     if g == NULL:
         raise MemoryError()
-    SHA256(<const unsigned char*><const char*>token, len(token), g.digest)
+    digest_sha256(<const char*>token, len(token), g.digest)
     g.size = size
     g.level = <uint8_t>level
     g.expires_us = expires_us
@@ -222,7 +222,7 @@ cdef bint grant_ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
     if at != NULL:
         at.grant = g
         at.until_us = until_us
-        SHA256(<const unsigned char*><const char*>path, len(path), at.path)
+        digest_sha256(<const char*>path, len(path), at.path)
     uv_rwlock_wrunlock(&grants.lock)
     if at == NULL:
         free(g)
@@ -243,8 +243,8 @@ cdef Grant* grant_ticket_take(Request* r) noexcept nogil:
     cdef int i
     if uri_find(r.query, b"ticket", &r.arena, &ticket) != QUERY_FOUND or ticket.n == 0:
         return NULL
-    SHA256(<const unsigned char*>ticket.p, ticket.n, digest)
-    SHA256(<const unsigned char*>r.path.p, r.path.n, path)
+    digest_sha256(ticket.p, ticket.n, digest)
+    digest_sha256(r.path.p, r.path.n, path)
     uv_rwlock_wrlock(&grants.lock)
     for i in range(TICKETS_MOST):
         if tickets[i].grant != NULL and memcmp(tickets[i].grant.digest, digest, 32) == 0:

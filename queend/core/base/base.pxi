@@ -46,7 +46,11 @@ cdef extern from "<sys/random.h>" nogil:
 
 cdef extern from "<openssl/sha.h>" nogil:
     unsigned char* SHA1(const unsigned char*, size_t, unsigned char*)
-    unsigned char* SHA256(const unsigned char*, size_t, unsigned char*)
+    ctypedef struct SHA256_CTX:
+        pass
+    int SHA256_Init(SHA256_CTX*)
+    int SHA256_Update(SHA256_CTX*, const void*, size_t)
+    int SHA256_Final(unsigned char*, SHA256_CTX*)
 
 cdef extern from "wide.h" nogil:
     int wide_first(unsigned int mask)

@@ -72,7 +72,7 @@ cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, u
     memcpy(msg, seed, 16)
     msg[16] = b'l'
     memcpy(&msg[17], out, 12)
-    SHA256(msg, 29, digest)
+    digest_sha256(msg, 29, digest)
     be32_put(out + 12, <uint32_t>partition)
     for i in range(4):
         out[12 + i] ^= digest[i]
@@ -126,7 +126,7 @@ cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, un
     memcpy(msg, seed, 16)
     msg[16] = <unsigned char>letter
     be32_put(&msg[17], <uint32_t>number)
-    SHA256(msg, 21, digest)
+    digest_sha256(msg, 21, digest)
     memcpy(out, digest, 12)
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
@@ -141,7 +141,7 @@ cdef void uuid_serial_mask(const unsigned char* seed, char letter, const unsigne
     memcpy(msg, seed, 16)
     msg[16] = c'm' if letter == b'p' else c'r'
     memcpy(&msg[17], tag, 12)
-    SHA256(msg, 29, digest)
+    digest_sha256(msg, 29, digest)
 
 cdef bint uuid_serial_read(const unsigned char* seed, char letter, const unsigned char* id,
                            int32_t* number) noexcept nogil:

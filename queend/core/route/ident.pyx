@@ -102,7 +102,7 @@ cdef inline bint ident_uuid(Slice text, unsigned char* id) noexcept nogil:
 cdef void ident_digest(const void* text, size_t n, unsigned char* id) noexcept nogil:
     # Computes the id of a text: a UUID of version 8.
     cdef unsigned char[32] digest
-    SHA256(<const unsigned char*>text, n, digest)
+    digest_sha256(text, n, digest)
     memcpy(id, digest, 16)
     id[6] = (id[6] & 0x0f) | 0x80
     id[8] = (id[8] & 0x3f) | 0x80
@@ -133,7 +133,7 @@ cdef bint ident_key_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, Api
     key = ident_pair(subject, key, a)
     if key.p == NULL:
         return refuse_memory(e)
-    SHA256(<const unsigned char*>key.p, key.n, seed)
+    digest_sha256(key.p, key.n, seed)
     for i in range(q.n):
         it = &q.items[i]
         if it.run == NULL:
