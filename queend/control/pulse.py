@@ -128,14 +128,14 @@ class Pulse(Running):
 
 
 class Pool(AsyncConnectionPool):
-    """Connections of pages. Gives none while the database is silent. Client addresses that wait for one take turns; one
-    address has at most three quarters of them."""
+    """Connections of pages. Gives none while the database is silent. Client addresses that wait for one take turns; of
+    four or more, one address has at most three quarters."""
 
     def __init__(self, pulse: Pulse, conninfo: str, **more: Any):
         self.pulse = pulse
         super().__init__(conninfo, connection_class=type("Connection", (session.PatientConnection,), {"pulse": pulse}),
                          kwargs={"autocommit": True, **more.pop("kwargs", {})}, **more)
-        self._turns = FairSemaphore(self.max_size, max(1, self.max_size * 3 // 4))
+        self._turns = FairSemaphore(self.max_size, self.max_size if self.max_size < 4 else self.max_size * 3 // 4)
         self._lent: dict[Any, Share] = {}      # connections, with the share whose turn it was
 
     async def getconn(self, timeout: float | None = None) -> Any:
