@@ -9,18 +9,18 @@ from collections import Counter, deque
 from contextvars import ContextVar
 
 Share = tuple[str, bool]
-OWN: Share = ("", True)
-# Whose request runs: the client's address, and whether the request may need the database (bridge.share_of). OWN: the
-# daemon's own work.
-SHARE: ContextVar[Share] = ContextVar("share", default=OWN)
+DAEMON: Share = ("", True)      # work of the daemon, which no client asked for
+# Whose request the running task serves: the client's address, and whether the request may need the database
+# (bridge.share_of).
+SHARE: ContextVar[Share] = ContextVar("share", default=DAEMON)
 
 
 class FairSemaphore:
-    """Held by `size` tasks at a time, by at most `own` of one share. Shares that wait take turns; the tasks of a share
-    are served in order. The daemon's own work takes its turn as the others do, and may hold all."""
+    """Held by `size` tasks at a time, by at most `each` of one share. Shares that wait take turns; the tasks of a share
+    are served in order. Work of the daemon takes its turn as the others do, but may hold all of the semaphore."""
 
-    def __init__(self, size: int, own: int):
-        self.size, self.own = size, own
+    def __init__(self, size: int, each: int):
+        self.size, self.each = size, each
         self._held: Counter[Share] = Counter()
         self._waiting: dict[Share, deque[asyncio.Future]] = {}      # in the order of their turns
 
@@ -63,7 +63,7 @@ class FairSemaphore:
                 turn.set_result(None)
 
     def _has_room(self, share: Share) -> bool:
-        return self._held.total() < self.size and (share == OWN or self._held[share] < self.own)
+        return self._held.total() < self.size and (share == DAEMON or self._held[share] < self.each)
 
     async def __aenter__(self) -> None:
         await self.acquire()

@@ -64,7 +64,7 @@ class Stats(Running):
         self._leader = Turns(conninfo, LOCK, "SET synchronous_commit = off; SET statement_timeout = 0")
         self._lock = asyncio.Lock()
         self._began = 0.0      # the last look; monotonic
-        self._refreshed, self._refresh = 0.0, Look()      # when the last refresh began, monotonic, and its result
+        self._last_refresh = 0.0, Look()      # when it began (monotonic), and its result
         self._partitions = 0
         self.stores_nothing: Callable[[], bool] = lambda: False      # returns True while the database stores nothing
         self.writing: Callable[[], AbstractAsyncContextManager] = nullcontext      # ends the enclosed work in that case
@@ -129,16 +129,17 @@ class Stats(Running):
         await self._look(PAGE_ROWS, full=False, whole=False, walk_s=FRESH_S / 2)
 
     async def refresh(self) -> Look:
-        """Visits every partition. Who asked before this began has its result as well. Raises psycopg.Error."""
+        """Visits every partition. All who ask before a refresh begins share its result. Raises psycopg.Error."""
         asked = time.monotonic()
         async with self._lock:
-            if self._refreshed >= asked:
-                return self._refresh
+            began, look = self._last_refresh
+            if began >= asked:
+                return look
             began = time.monotonic()
             try:
-                self._refresh = await self._look(ROWS, full=True, whole=True, walk_s=NEVER)
-                self._refreshed = began
-                return self._refresh
+                look = await self._look(ROWS, full=True, whole=True, walk_s=NEVER)
+                self._last_refresh = began, look
+                return look
             except psycopg.Error:
                 await self._leader.leave()
                 raise

@@ -5,14 +5,14 @@ import asyncio
 
 import pytest
 
-from queend.control.fair_semaphore import OWN, SHARE, FairSemaphore
+from queend.control.fair_semaphore import DAEMON, SHARE, FairSemaphore
 
 
 class Crowd:
     """Tasks that hold a semaphore until they are told to let it go, named by address and number."""
 
-    def __init__(self, size: int, own: int):
-        self.semaphore = FairSemaphore(size, own)
+    def __init__(self, size: int, each: int):
+        self.semaphore = FairSemaphore(size, each)
         self.holds: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task] = {}
@@ -48,7 +48,7 @@ def test_addresses_take_turns() -> None:
     asyncio.run(run())
 
 
-def test_one_address_leaves_room_and_own_work_has_no_bound() -> None:
+def test_one_address_leaves_room_and_the_daemon_has_no_bound() -> None:
     async def run() -> None:
         crowd = Crowd(4, 3)
         await crowd.comes("a1", "a2", "a3", "a4", "a5")
@@ -76,13 +76,13 @@ def test_who_no_longer_waits_leaves_the_turn_to_the_next(granted: bool) -> None:
         second, third = (asyncio.create_task(semaphore.acquire()) for _ in range(2))
         await asyncio.sleep(0)
         if granted:
-            semaphore.release(OWN)
+            semaphore.release(DAEMON)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
         if not granted:
-            semaphore.release(OWN)
-        assert await third == OWN
+            semaphore.release(DAEMON)
+        assert await third == DAEMON
         assert not semaphore.waiting()
     asyncio.run(run())
 
@@ -93,6 +93,6 @@ def test_who_waits_too_long_is_told() -> None:
         await semaphore.acquire()
         with pytest.raises(TimeoutError):
             await semaphore.acquire(0.001)
-        semaphore.release(OWN)
-        assert await semaphore.acquire() == OWN
+        semaphore.release(DAEMON)
+        assert await semaphore.acquire() == DAEMON
     asyncio.run(run())

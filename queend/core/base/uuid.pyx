@@ -119,7 +119,7 @@ cdef void uuid_message(int64_t created_us, int32_t partition, int64_t offset, un
 
 cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
     # Spells a serial number as a UUID that cannot be guessed by counting. It has 12 tag bytes from the seed and the
-    # number, then the number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
+    # number, then the number under a mask that the tag gives. The letter is 'p' for partitions, 'q' for queues.
     cdef unsigned char[21] msg
     cdef unsigned char[32] digest
     cdef int i
