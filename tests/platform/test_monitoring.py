@@ -24,9 +24,7 @@ def daemon(start_daemon):
 
 
 def scrape(client: Client) -> str:
-    answer = client.get("/metrics/prometheus")
-    assert answer.status == 200
-    return answer.body.decode()
+    return "".join(f"{line}\n" for line in client.scrape())
 
 
 def samples(text: str, name: str, **labels: str) -> dict[str, float]:

@@ -271,7 +271,7 @@ def group_of(client: Client, queue: str, name: str = "g") -> dict:
 
 
 def sample(client: Client, name: str, queue: str) -> list[float]:
-    return [float(line.rsplit(" ", 1)[1]) for line in client.get("/metrics/prometheus").body.decode().splitlines()
+    return [float(line.rsplit(" ", 1)[1]) for line in client.scrape()
             if line.startswith(name + "{") and f'queue="{queue}"' in line]
 
 
