@@ -198,10 +198,10 @@ class Supervisor:
                              f"{one.title}: {one.seen}. {one.advice}")
                 return await asyncio.to_thread(identity_of, target)
             except (psycopg.Error, TimeoutError, MigrationBusy) as error:
-                waits = isinstance(error, MigrationBusy)
+                waits, read_only = isinstance(error, MigrationBusy), False
                 reason = session.told(error) or "no answer; a connection pooler may have no free connection"
                 if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):      # a standby, until it is promoted
-                    waits, reason = True, f"the database is read-only: {reason}"
+                    waits, read_only, reason = True, True, f"the database is read-only: {reason}"
                 elif not isinstance(error, (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege,
                                             TimeoutError, MigrationBusy)):
                     raise StartError(f"the database is not usable: {reason}; it is partly restored, or was changed by "
@@ -215,8 +215,8 @@ class Supervisor:
                     raise StartError(refused) from None
                 why = reason if waits else f"cannot connect to PostgreSQL: {reason}"
                 if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
-                    log.line("error" if refused else "warn", "migration_waits" if waits else "database_unreachable",
-                             reason)
+                    log.line("error" if refused or read_only else "warn",
+                             "migration_waits" if waits else "database_unreachable", reason)
                     told = time.monotonic()
                 self.unreachable = why
                 if time.monotonic() >= deadline:

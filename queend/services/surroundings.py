@@ -1,11 +1,11 @@
-"""Objects or settings of other programs in the database that disable a part of queend. Logged at the start, and shown
-by the doctor."""
+"""Objects or settings of other programs in the database that disable a part of queend, and a server that is a standby.
+Logged at the start, and shown by the doctor."""
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 
 from ..postgres import session
 
@@ -31,6 +31,10 @@ SELECT n.nspname AS schema, count(*)::int AS tables, sum(pg_total_relation_size(
 SETTINGS = """
 SELECT current_setting('session_replication_role') AS triggers,
        coalesce(nullif(current_setting('transaction_timeout', true), '0'), '') AS limit"""
+
+
+STANDBY = Notice("server_is_standby", "critical", "this server is a standby", "pg_is_in_recovery() is true",
+                 "Promote it, or set QUEEND_DSN to the primary: a standby cannot store messages")
 
 
 def of_tables(rows: list[dict[str, Any]]) -> Iterator[Notice]:
@@ -62,5 +66,6 @@ def of_settings(rows: list[dict[str, Any]]) -> Iterator[Notice]:
 def surroundings(conninfo: str) -> list[Notice]:
     """Returns the findings to log at the start. Raises psycopg.OperationalError if the database cannot be reached."""
     with session.connect(conninfo, autocommit=True, row_factory=dict_row) as connection:
-        return [*of_tables(connection.execute(TABLES).fetchall()),
+        ((standby,),) = connection.cursor(row_factory=tuple_row).execute("SELECT pg_is_in_recovery()").fetchall()
+        return [*[STANDBY][:standby], *of_tables(connection.execute(TABLES).fetchall()),
                 *of_settings(connection.execute(SETTINGS).fetchall())]

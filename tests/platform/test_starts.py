@@ -7,15 +7,19 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from support.client import data
 from support.command import command
 from support.daemon import ROOT, Daemon
+from support.pair import Pair
 from support.ports import free_port
+from support.wait import until
 
 PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
 
@@ -160,6 +164,33 @@ def test_a_database_that_is_read_only_and_empty(postgres, tmp_path):
         postgres.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
         daemon.await_event("database_taken_up")
         assert daemon.end() == 0
+
+
+def test_a_standby_as_the_only_server(request, tmp_path):
+    """It has the schema already. It is told as an error and is not ready, until it is promoted."""
+    with tempfile.TemporaryDirectory(prefix="queend-pair-") as name:
+        os.chmod(name, 0o755)
+        pair = Pair(Path(name), request.config.getoption("--postgres"))
+        try:
+            dsn = pair.primary.database()
+            with Daemon(dsn).client() as client:
+                client.push("q", 1)
+            ((place,),) = pair.primary.execute("SELECT pg_current_wal_flush_lsn()")
+            until(lambda: pair.standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", place) == [(True,)],
+                  "the standby has it")
+            dsn = pair.standby.dsn(dbname=conninfo_to_dict(dsn)["dbname"])
+            with Daemon.own(tmp_path, QUEEND_DSN=dsn, QUEEND_BUFFER_BYTES="0") as daemon, daemon.client() as client:
+                told = daemon.await_event("server_is_standby")
+                assert told["level"] == "error" and "set QUEEND_DSN to the primary" in told["detail"]
+                answer = client.get("/readyz")
+                assert answer.status == 503 and b"read-only" in answer.body, answer.body
+                assert "read-only" in client.get("/api/v1/resources/queues").json["error"]
+                pair.standby.execute("SELECT pg_promote()")
+                until(lambda: client.get("/readyz").status == 200, "it is ready")
+                client.push("q", 2)
+                assert data(client.pop("q", batch=10)) == [1, 2]
+        finally:
+            pair.stop()
 
 
 def test_a_database_that_is_half_there(postgres, tmp_path):

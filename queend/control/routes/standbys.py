@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ...services.surroundings import STANDBY
+
 LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or silent for longer while behind
 LONG_S = 1.0                           # a commit takes longer only if no standby confirms it
 
@@ -26,8 +28,7 @@ SELECT coalesce(nullif(r.application_name, ''), 'of session ' || r.pid) AS name,
 async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     (setting,) = await ask(SETTING)
     if setting["standby"]:
-        yield ("critical", "this server is a standby", "pg_is_in_recovery() is true",
-               "Promote it, or set QUEEND_DSN to the primary: a standby cannot store messages")
+        yield STANDBY.level, STANDBY.title, STANDBY.seen, STANDBY.advice
         return
     named, there = setting["named"], await ask(STREAMING)
     before = control.maintenance.note_standbys(named)
