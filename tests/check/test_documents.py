@@ -222,3 +222,10 @@ def test_alerts_that_are_named_exist():
     rules = set(re.findall(r"- alert: (\w+)", (ROOT / "monitoring/alerts.yml").read_text()))
     named = {name for page in PAGES for name in re.findall(r"`(Queend[A-Z]\w+(?<!Error))`", (ROOT / page).read_text())}
     assert len(named) >= 10 and named <= rules
+
+
+def test_security_names_the_share_of_a_client_of_each_bound():
+    table = (ROOT / "docs/inside/architecture.md").read_text().partition("\n## Bounds\n")[2].partition("\n## ")[0]
+    bounds = set(re.findall(r"`(QUEEND_[A-Z_]+|DB_POOL_SIZE)`", table))
+    shares = (ROOT / "SECURITY.md").read_text().partition("\n## What one client can take\n")[2].partition("\n## ")[0]
+    assert len(bounds) > 15 and not {name for name in bounds if f"`{name}`" not in shares}
