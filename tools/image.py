@@ -26,7 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL = """
 python3 -m venv /opt/queend
-/opt/queend/bin/pip install --quiet --no-cache-dir --no-index --find-links /wheels queend
+/opt/queend/bin/pip install --quiet --no-cache-dir --no-index --find-links /wheels --require-hashes -r /wheels/run.txt
+/opt/queend/bin/pip install --quiet --no-cache-dir --no-index --find-links /wheels --no-deps queend
+/opt/queend/bin/pip --quiet check
 /opt/queend/bin/pip uninstall --quiet --yes pip
 """
 # Removes what only the installation needs, and what differs from one build to the next.
@@ -80,16 +82,18 @@ def version(root: Path) -> str:
 
 
 def fill(root: Path, work: Path) -> None:
-    """Installs the wheel for the Python of this Debian, in the versions that are locked, and the account."""
+    """Installs the wheel for the Python of this Debian, with the distributions locked in locked/run.txt. Makes the
+    account."""
     minor = run("chroot", root, "python3", "-c", "import sys; print(sys.version_info[1])").strip()
     wheels = sorted((ROOT / "dist").glob(f"queend-*-cp3{minor}-*.whl"))
     if not wheels:
         sys.exit(f"there is no wheel for Python 3.{minor} in dist/: make package")
-    (work / "constraints.txt").write_text(re.sub(r" *\\\n *--hash=\S+", "", (ROOT / "locked/all.txt").read_text()))
     run(sys.executable, "-m", "venv", work / "venv")
     run(work / "venv/bin/pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-        "--python-version", f"3.{minor}", "--implementation", "cp", "--constraint", work / "constraints.txt",
-        "--dest", root / "wheels", wheels[-1])
+        "--require-hashes", "-r", ROOT / "locked/run.txt", "--python-version", f"3.{minor}", "--implementation", "cp",
+        "--dest", root / "wheels")
+    for path in (ROOT / "locked/run.txt", wheels[-1]):
+        shutil.copy(path, root / "wheels")
     inside(root, INSTALL)
     account = re.search(r"RUN (groupadd.*?)(?<!\\)\n", (ROOT / "packaging/Dockerfile").read_text(), re.S)
     assert account, "the Dockerfile makes no account"

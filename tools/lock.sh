@@ -1,7 +1,9 @@
 #!/bin/sh
-# Writes locked/build.txt and locked/all.txt: each distribution that the build, the daemon and the tests need, with its version and the hashes of
-# its files, for every platform and CPython from 3.11 on. `lock.sh`: what is locked stays while the ranges of pyproject.toml allow it;
-# `lock.sh --upgrade`: the newest. The extras that few need (spark, peers) are not in it.
+# Writes locked/build.txt and locked/all.txt: each distribution that the build, the daemon and the tests need, with its
+# version and the hashes of its files, for every platform and CPython from 3.11 on. locked/run.txt: those that an
+# installed wheel needs, in the versions of locked/all.txt, for the images. `lock.sh`: what is locked stays while the
+# ranges of pyproject.toml allow it; `lock.sh --upgrade`: the newest. The extras that few need (spark, peers) are not in
+# it.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$(mktemp -d)
@@ -20,3 +22,5 @@ out=locked/build.txt
 echo "$build" | lock "$@"
 out=locked/all.txt
 { echo "$build"; "${PYTHON:-python3}" tools/requirements.py; } | lock "$@"
+out=locked/run.txt
+"${PYTHON:-python3}" tools/requirements.py run | lock --constraint locked/all.txt "$@"

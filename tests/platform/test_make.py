@@ -73,10 +73,10 @@ def test_nothing_is_installed_where_nothing_is_missing():
 
 
 def test_what_is_locked_is_what_is_asked_for():
-    """Every distribution by one version and its hashes, nothing by an address; the ranges of pyproject.toml hold; what
-    few need is not in it."""
-    locked = {}
-    for file in ("build.txt", "all.txt"):
+    """Every distribution has one version in all files, with hashes, and no address; the ranges of pyproject.toml hold;
+    what few need is not in it."""
+    locked, names = {}, {}
+    for file in ("build.txt", "all.txt", "run.txt"):
         for entry in re.split(r"\n(?=\S)", (ROOT / "locked" / file).read_text().replace("\\\n", "\n").rstrip("\n")):
             first, *hashes = entry.split("\n")
             asked = Requirement(first)
@@ -84,10 +84,14 @@ def test_what_is_locked_is_what_is_asked_for():
             assert version.operator == "==" and asked.url is None, first
             assert hashes and all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64} ?", line) for line in hashes), first
             assert locked.setdefault(asked.name, version.version) == version.version
+            names.setdefault(file, set()).add(asked.name)
     wanted = subprocess.run([sys.executable, ROOT / "tools" / "requirements.py"], capture_output=True, text=True,
                             check=True).stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for text in [*wanted, *project["build-system"]["requires"]]:
+    for text in [*wanted, *project["build-system"]["requires"], *project["project"]["dependencies"]]:
         asked = Requirement(text)
         assert asked.specifier.contains(locked[asked.name.lower()]), text
     assert not {"pyspark", "pgmq"} & set(locked)
+    run = {Requirement(text).name.lower() for text in project["project"]["dependencies"]}
+    assert names["run.txt"] >= run | {"cryptography", "psycopg-binary"}
+    assert not {"pytest", "psycopg-c"} & names["run.txt"]

@@ -83,6 +83,23 @@ def test_workflows_use_actions_by_commit_with_the_version_as_a_comment(path):
     assert len(set(lines)) == len({line.partition("@")[0] for line in lines})      # one version of each action
 
 
+@pytest.mark.parametrize("file", ["packaging/Dockerfile", "tools/image.py"])
+def test_images_get_distributions_by_locked_hashes(file):
+    # Continued lines, and the words of a call in Python, become one command per line.
+    text = re.sub(r'",\s*"|\\\n', " ", (ROOT / file).read_text())
+    commands = re.findall(r'/pip"?,? "?((?:install|download) .*?)(?:&&|$)', text, re.M)
+    assert len(commands) >= 2 and "locked/run.txt" in text
+    for words in map(str.split, commands):
+        locked = {"--require-hashes", "-r"} <= {word.strip('",') for word in words}
+        assert locked or {"--no-deps", "--no-index"} <= set(words), words
+
+
+def test_docker_is_given_the_files_that_the_recipe_copies():
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (PACKAGING / "Dockerfile").read_text(), re.M)
+    ignored, *given = (ROOT / ".dockerignore").read_text().splitlines()
+    assert copied and ignored == "*" and sorted(given) == sorted(f"!{one}" for line in copied for one in line.split())
+
+
 def test_the_manual_page_has_every_command(tmp_path):
     page = subprocess.run([sys.executable, ROOT / "tools/man.py"], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(ROOT), "SOURCE_DATE_EPOCH": "0"}).stdout
