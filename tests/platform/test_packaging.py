@@ -100,6 +100,16 @@ def test_docker_is_given_the_files_that_the_recipe_copies():
     assert copied and ignored == "*" and sorted(given) == sorted(f"!{one}" for line in copied for one in line.split())
 
 
+def test_the_release_records_the_digest_of_the_base_image():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    build, = (step["with"] for step in jobs["image"]["steps"] if "build-push-action" in step.get("uses", ""))
+    name, digest = "${{ steps.base.outputs.name }}", "${{ steps.base.outputs.digest }}"
+    assert build["build-args"] == f"BASE={name}@{digest}"
+    assert build["labels"].splitlines() == [f"org.opencontainers.image.base.name={name}",
+                                            f"org.opencontainers.image.base.digest={digest}"]
+    assert len(re.findall(r"^ARG BASE=[a-z]+:\S+$", (PACKAGING / "Dockerfile").read_text(), re.M)) == 1
+
+
 def test_the_manual_page_has_every_command(tmp_path):
     page = subprocess.run([sys.executable, ROOT / "tools/man.py"], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(ROOT), "SOURCE_DATE_EPOCH": "0"}).stdout
