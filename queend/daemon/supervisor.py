@@ -250,22 +250,19 @@ class Supervisor:
                 control.peers.begin()
                 port = control.metrics.port = core.start(there, False)
                 # until the database answers, connections wait in the kernel: none is told that it is away
-                if there and not await self._await_ready(stop):
-                    log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the data plane yet")
+                ready = there and await self._await_ready(stop)
                 core.accept()
             except OSError as error:
                 raise StartError(str(error)) from None
             status = f"STATUS=serving on port {port}"
-            notify("READY=1", status if there else f"{status}; the database is unavailable")
+            notify("READY=1", status if ready else f"{status}; the database is unavailable")
             bound, alone = core.address()
             if not alone and not self.settings.jwt_enabled:
                 log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
-            log.line("info", "ready", f"http://{bound}:{port}", port=port, workers=self.settings.num_workers)
-            if self.greet:
-                self.greet(f"http://{reachable(bound)}:{port}")
-            tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
+            tasks = [asyncio.create_task(self._tell(bound, port, ready or not there)),
+                     asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
                      asyncio.create_task(self._reload(control)),
                      asyncio.create_task(self._adopt(folder))]
             if not there:
@@ -349,6 +346,19 @@ class Supervisor:
                 return True
             await asyncio.sleep(0.005)
         return stop.is_set()
+
+    async def _tell(self, bound: str, port: int, ready: bool) -> None:
+        """Logs `ready` with the address. If the database is there but stores nothing, as a standby, that is logged
+        first, and `ready` once it does."""
+        serving = dict(port=port, workers=self.settings.num_workers)
+        if not ready:
+            log.line("warn", "not_ready", f"http://{bound}:{port} serves, but the database stores nothing yet",
+                     **serving)
+            while not self.core.ready():
+                await asyncio.sleep(0.1)
+        log.line("info", "ready", f"http://{bound}:{port}", **serving)
+        if self.greet:
+            self.greet(f"http://{reachable(bound)}:{port}")
 
     async def _beat(self) -> None:
         """Tells the core's watchdog thread that this loop runs, and where systemd listens. That thread feeds systemd's

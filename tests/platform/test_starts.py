@@ -176,19 +176,22 @@ def test_a_standby_as_the_only_server(request, tmp_path):
             with Daemon(dsn).client() as client:
                 client.push("q", 1)
             ((place,),) = pair.primary.execute("SELECT pg_current_wal_flush_lsn()")
-            until(lambda: pair.standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", place) == [(True,)],
+            until(lambda: pair.standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (place,)) == [(True,)],
                   "the standby has it")
             dsn = pair.standby.dsn(dbname=conninfo_to_dict(dsn)["dbname"])
-            with Daemon.own(tmp_path, QUEEND_DSN=dsn, QUEEND_BUFFER_BYTES="0") as daemon, daemon.client() as client:
+            with Daemon.own(tmp_path, QUEEND_DSN=dsn, QUEEND_BUFFER_BYTES="0") as daemon:
                 told = daemon.await_event("server_is_standby")
                 assert told["level"] == "error" and "set QUEEND_DSN to the primary" in told["detail"]
-                answer = client.get("/readyz")
-                assert answer.status == 503 and b"read-only" in answer.body, answer.body
-                assert "read-only" in client.get("/api/v1/resources/queues").json["error"]
-                pair.standby.execute("SELECT pg_promote()")
-                until(lambda: client.get("/readyz").status == 200, "it is ready")
-                client.push("q", 2)
-                assert data(client.pop("q", batch=10)) == [1, 2]
+                daemon.port = daemon.await_event("not_ready")["port"]
+                with daemon.client() as client:
+                    answer = client.get("/readyz")
+                    assert answer.status == 503 and b"read-only" in answer.body, answer.body
+                    assert client.get("/api/v1/resources/queues").status == 503
+                    assert not [line for line in daemon.log if line["event"] == "ready"]
+                    pair.standby.execute("SELECT pg_promote()")
+                    daemon.await_ready()
+                    client.push("q", 2)
+                    assert data(client.pop("q", batch=10)) == [1, 2]
         finally:
             pair.stop()
 
