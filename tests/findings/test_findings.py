@@ -65,11 +65,23 @@ def socket_of(conninfo: str) -> tuple[str, str]:
     return str(parts["host"]), str(parts["dbname"])
 
 
-def throw_away(stage: Stage) -> list[str]:
-    """A daemon with a server of its own, whose database the script may spoil: URL and socket folder."""
+def alone(stage: Stage) -> Daemon:
+    """A daemon with the default settings and a server of its own, as `queend serve` starts it."""
     daemon = Daemon.own(stage.folder / "own", HOST="127.0.0.1", PORT="0").await_ready()
-    stage.environment["STOP"] = str(daemon.pid)
-    return [daemon.url, str(stage.folder / "own" / "pg")]
+    stage.started.append(daemon)
+    return daemon
+
+
+def throw_away(stage: Stage) -> list[str]:
+    """A daemon whose database the script may spoil: URL and socket folder."""
+    return [alone(stage).url, str(stage.folder / "own" / "pg")]
+
+
+def storm(stage: Stage, attack: str) -> list[str]:
+    """Host, port, process and attack. More workers than the default, or what other scripts have left in the server,
+    would be measured as well."""
+    daemon = alone(stage)
+    return ["127.0.0.1", str(daemon.port), str(daemon.pid), attack]
 
 
 def without_daemon(stage: Stage) -> list[str]:
@@ -215,14 +227,12 @@ def test_script(script: str, pattern: str, request: pytest.FixtureRequest, postg
     name, *words = script.split()
     file = Path(request.config.getoption("--findings")).resolve() / name
     interpreter = sys.executable if file.suffix == ".py" else "sh" if "#!/bin/sh" in file.read_text()[:20] else "bash"
-    arguments = place(stage, *words) if pattern == STORM else NEEDS[pattern](stage)
+    arguments = storm(stage, *words) if pattern == STORM else NEEDS[pattern](stage)
     command = ["psql", *arguments, file] if file.suffix == ".sql" else [interpreter, file, *arguments]
     try:
         done = subprocess.run(command, env=stage.environment, capture_output=True, text=True,
                               cwd=ROOT, timeout=LONGEST)
     finally:
-        if "STOP" in stage.environment:
-            os.kill(int(stage.environment["STOP"]), 15)
         for daemon in stage.started:      # their connections would not suffice for all scripts
             daemon.end()
         stage.ending.close()
