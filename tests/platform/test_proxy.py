@@ -1,6 +1,7 @@
 """The nginx of docs/production.md in front of a daemon: TLS, large bodies, pops that wait."""
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import threading
@@ -53,3 +54,13 @@ def test_a_web_socket_opens(proxied, queue) -> None:
                      "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
         assert wire.recv(1024).startswith(b"HTTP/1.1 101 ")
+
+
+def test_its_own_pages_are_served_and_those_of_others_refused(proxied) -> None:
+    """The daemon compares the page's origin with `Host`, port included: nginx has to pass on what the browser sent."""
+    url, trust = proxied
+    for origin, status in ((url, 200), ("https://elsewhere.example", 403)):
+        connection = http.client.HTTPSConnection("localhost", int(url.rpartition(":")[2]), context=trust)
+        connection.request("GET", "/api/v1/resources/queues", headers={"Origin": origin})
+        assert connection.getresponse().status == status, origin
+        connection.close()
