@@ -81,6 +81,7 @@ class Work:
         self._sockets: list[socket.socket] = []
         self._over = False
         self._result: asyncio.Future[Any] | None = None
+        self._thread: threading.Thread | None = None
 
     def step(self) -> None:
         """Begins another step. Called on the thread of the work."""
@@ -118,13 +119,22 @@ class Work:
         if self._result is not None and not self._result.done():
             self._result.get_loop().call_soon_threadsafe(self._settle, None, Cut())
 
+    @classmethod
+    async def ended(cls, seconds: float) -> None:
+        """Waits for the threads of all works, at most so long: one whose server is silent may take minutes."""
+        until = time.monotonic() + seconds
+        for work in list(cls._alive):
+            if work._thread:
+                await asyncio.to_thread(work._thread.join, max(0.0, until - time.monotonic()))
+
     async def run(self, work: Callable[..., Any], *given: Any) -> Any:
         """Runs work(self, *given) on the thread."""
         if len(Work._alive) >= MOST:
             raise Crowded
         self._result = asyncio.get_running_loop().create_future()
         Work._alive.add(self)
-        threading.Thread(target=self._work, args=(work, given), name="elsewhere", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, args=(work, given), name="elsewhere", daemon=True)
+        self._thread.start()
         while not self._result.done():
             left = self._moved + self.step_s - time.monotonic()
             if left <= 0:

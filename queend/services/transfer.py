@@ -49,6 +49,7 @@ SESSION = f"{session.UNHURRIED} -c timezone=UTC"
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
      WHERE n.nspname IN ('queend', 'queen') AND EXISTS (SELECT FROM pg_depend d
         WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
+LAST_S = 1.0             # for threads to end when the daemon stops
 CHECK_S = 10.0           # for a server to answer a check
 CONFIRM_S = 600.0        # how long a refused request may be confirmed
 ASKED_MOST = 16
@@ -170,9 +171,12 @@ class Transfer:
             work.cut()
 
     async def close(self) -> None:
+        """Stops, and waits for the threads that were cut off, so that none writes to the log when the daemon has
+        stopped."""
         self.stop()
         if self._task:
             await asyncio.wait([self._task])
+        await Work.ended(LAST_S)
 
     async def _run(self, step_s: float, *what: Any) -> Any:
         work = Work(step_s)

@@ -1,10 +1,12 @@
 """A database copied into another one over HTTP, as the dashboard does it."""
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,8 @@ from support.client import Client, data
 from support.postgres import Postgres, running
 from support.wait import until
 
-from queend.services.copy_target import MOST, Address
+from queend.services.copy_target import MOST, Address, Cut, Work
+from queend.services.transfer import Transfer
 from queend.settings.lists import targets_read
 
 BASE = "/api/v1/migration"
@@ -265,3 +268,29 @@ def test_a_copy_that_stands_still_ends(start_daemon, postgres, to) -> None:
         holder.execute("LOCK TABLE queend.traces IN ACCESS EXCLUSIVE MODE")
         assert client.post(f"{BASE}/start", there).status == 202
         assert ended(client)["error"].endswith(": no progress for 10 s")
+
+
+def test_a_stop_waits_for_the_thread_that_it_cuts_off() -> None:
+    """The thread has the loss of its connection to log, which must not come after the daemon's last line."""
+    runs, ended = threading.Event(), []
+
+    def slow(work: Work) -> None:
+        runs.set()
+        while True:
+            try:
+                work.step()
+            except Cut:
+                time.sleep(0.1)      # stands for a thread that has no turn on a busy machine
+                ended.append(True)
+                raise
+
+    async def stopped() -> None:
+        transfer = Transfer("", 60.0)
+        copying = asyncio.create_task(transfer._run(60.0, slow))
+        await asyncio.to_thread(runs.wait)
+        await transfer.close()
+        assert ended
+        with pytest.raises(Cut):
+            await copying
+
+    asyncio.run(stopped())
