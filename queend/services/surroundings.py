@@ -67,5 +67,5 @@ def surroundings(conninfo: str) -> list[Notice]:
     """Returns the findings to log at the start. Raises psycopg.OperationalError if the database cannot be reached."""
     with session.connect(conninfo, autocommit=True, row_factory=dict_row) as connection:
         ((standby,),) = connection.cursor(row_factory=tuple_row).execute("SELECT pg_is_in_recovery()").fetchall()
-        return [*[STANDBY][:standby], *of_tables(connection.execute(TABLES).fetchall()),
+        return [*([STANDBY] if standby else []), *of_tables(connection.execute(TABLES).fetchall()),
                 *of_settings(connection.execute(SETTINGS).fetchall())]
