@@ -9,7 +9,7 @@ import pytest
 from support.cli import Cli
 from support.wait import until
 
-from queend.control.routes import doctor
+from queend.control.routes import doctor, sessions
 from queend.control.routes.doctor import CHECKS
 from queend.control.routes.plans import LANES
 from queend.services.running import Running
@@ -67,6 +67,43 @@ def test_who_locks_a_table_while_pages_wait_for_it(start_daemon, tmp_path):
         holder.rollback()
 
 
+def test_a_statement_that_takes_long(start_daemon, tmp_path):
+    """A trigger of somebody else delays a push. It waits for no lock, and the database answers everything else."""
+    daemon = start_daemon()
+    cli = Cli(daemon.url, tmp_path)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        client.push("q", 1)
+        database.execute("CREATE TABLE public.slow AS SELECT 1; CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE "
+                         "plpgsql AS 'BEGIN WHILE EXISTS (SELECT FROM public.slow) LOOP PERFORM pg_sleep(0.05); END "
+                         "LOOP; RETURN NEW; END'; CREATE TRIGGER slow BEFORE INSERT ON queend.log FOR EACH ROW EXECUTE "
+                         "FUNCTION public.slow()")
+        client.send("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}')
+        (one,) = until(lambda: found(cli, "statements"), "the statement takes long enough")
+        assert one["level"] == "warning" and "Timeout: PgSleep" in one["evidence"], one
+        assert "queend.push" in database.execute(one["run"]).fetchone()[3]
+        assert not found(cli, "locks")
+        database.execute("DELETE FROM public.slow")
+        assert client.receive().status == 201
+        assert not found(cli, "statements")
+
+
+def test_the_command_takes_back_what_was_set_for_the_database(postgres, start_daemon, tmp_path):
+    """ALTER SYSTEM would not change it."""
+    conninfo = postgres.database()
+
+    def risks() -> list[str]:
+        cli = Cli(start_daemon(conninfo).url, tmp_path)
+        return [one["run"] for one in found(cli, "daemon") if one["evidence"] == "synchronous_commit is not on"]
+
+    with psycopg.connect(conninfo, autocommit=True) as database:
+        name = database.info.dbname
+        database.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        (run,) = risks()
+        assert run == f"ALTER DATABASE {name} RESET synchronous_commit"
+        database.execute(run)
+        assert not risks()
+
+
 def test_old_figures_that_could_not_be_removed(postgres, start_daemon, tmp_path):
     """A daemon begins with that. It tries again as soon as the table is free."""
     conninfo = postgres.database()
@@ -117,10 +154,11 @@ def test_a_look_up_that_goes_another_way(start_daemon, tmp_path, index, table):
     assert not found(cli, "plans")
 
 
-@pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "NUMBERS", "LOCKED", "STANDING", "LAGGING"])
+@pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "NUMBERS", "LOCKED", "SLOW", "SET_BY",
+                                   "STANDING", "LAGGING"])
 def test_every_question_can_be_asked(daemon, query):
     with psycopg.connect(daemon.conninfo) as connection:
-        connection.execute(getattr(doctor, query))
+        connection.execute(getattr(doctor, query, None) or getattr(sessions, query))
 
 
 def test_numbers_of_which_more_than_half_are_in_use(start_daemon, tmp_path):

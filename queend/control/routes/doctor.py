@@ -28,6 +28,7 @@ from ..http.schema import TEXT, TIME, array, whole
 from .health import FATAL
 from .maintenance import NONE
 from .plans import lanes, plans
+from .sessions import FORGOTTEN_S, horizon, locks, statements
 from .standbys import standbys
 
 router = Routes("system")
@@ -38,7 +39,7 @@ BRIEFLY = "SET LOCAL lock_timeout = '500ms'"
 Finding = tuple[str, ...]      # values of MEMBERS; `run` may be absent
 MEMBERS = ("level", "title", "evidence", "advice", "run")
 RELOAD = "SELECT pg_reload_conf()"
-FORGOTTEN_S, SKEW_S = 3600, 1.0
+SKEW_S = 1.0
 MOST = 20      # findings of one check
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
 TITLES = {"away": "the database is not reachable", "silent": "the database does not answer",
@@ -47,17 +48,6 @@ TITLES = {"away": "the database is not reachable", "silent": "the database does 
           "commits_hang": "the database commits nothing",
           "buffer_full": "the failover buffer is full or cannot be written"}
 
-HORIZON = """
-SELECT 'session ' || a.pid || coalesce(' of ' || nullif(a.application_name, ''), '') || ', '
-       || coalesce(a.state, 'unknown') AS who, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
-       age(a.backend_xmin)::bigint AS xids, 'SELECT pg_terminate_backend(' || a.pid || ')' AS run
-  FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
-   AND a.backend_type <> 'autovacuum worker' AND clock_timestamp() - a.xact_start > make_interval(secs => 300)
-UNION ALL
-SELECT 'prepared transaction ' || p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::float8,
-       age(p.transaction)::bigint, 'ROLLBACK PREPARED ' || quote_literal(p.gid)
-  FROM pg_prepared_xacts p WHERE clock_timestamp() - p.prepared > make_interval(secs => 300)
- ORDER BY 2 DESC LIMIT 20"""
 SLOTS = """
 SELECT s.slot_name AS name, s.active, s.wal_status AS status, s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL AS holds,
        CASE WHEN pg_is_in_recovery() THEN 0
@@ -78,11 +68,17 @@ SELECT current_setting('autovacuum') = 'on' AS autovacuum, current_setting('max_
   FROM pg_database d WHERE d.datname = current_database()"""
 CHECKPOINTS = """SELECT num_timed AS timed, num_requested AS requested FROM pg_stat_checkpointer"""
 CHECKPOINTS_OLD = """SELECT checkpoints_timed AS timed, checkpoints_req AS requested FROM pg_stat_bgwriter"""
-LOCKED = """
-SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS seconds,
-       pg_blocking_pids(a.pid)::text AS by
-  FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
-   AND clock_timestamp() - a.query_start > make_interval(secs => 5) ORDER BY 2 DESC LIMIT 20"""
+# Commands that take back a setting of the database or the role: ALTER SYSTEM does not change what these set.
+SET_BY = """
+SELECT split_part(c.setting, '=', 1) AS name,
+       format(CASE WHEN s.setrole = 0 THEN 'ALTER DATABASE %1$I RESET %3$I'
+                   WHEN s.setdatabase = 0 THEN 'ALTER ROLE %2$I RESET %3$I'
+                   ELSE 'ALTER ROLE %2$I IN DATABASE %1$I RESET %3$I' END,
+              current_database(), current_user, split_part(c.setting, '=', 1)) AS run
+  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS c (setting)
+ WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+   AND s.setrole IN (0, (SELECT r.oid FROM pg_roles r WHERE r.rolname = current_user))
+ ORDER BY s.setrole = 0, s.setdatabase = 0"""
 # Numbers of 32 bits: how many are in use. Counted like names: a few rows for each queue.
 NUMBERS = """
 SELECT c.kind, sum(c.n)::bigint AS used FROM queend.name_counts c GROUP BY c.kind
@@ -99,15 +95,6 @@ SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() 
 
 def size(count: float) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
-
-
-async def horizon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
-    for row in await ask(HORIZON):
-        yield ("critical" if row["seconds"] > FORGOTTEN_S else "warning",
-               f"{row['who']} keeps PostgreSQL from removing dead rows",
-               f"open for {span(row['seconds'])}, {row['xids'] or 0} transactions old",
-               "End it (pg_terminate_backend, ROLLBACK PREPARED). Set idle_in_transaction_session_timeout to end "
-               "forgotten transactions", row["run"])
 
 
 async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -168,14 +155,6 @@ async def numbers(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                "Delete unused queues, or remove idle partitions sooner (PARTITION_CLEANUP_DAYS)")
 
 
-async def locks(control: Any, ask: Ask) -> AsyncIterator[Finding]:
-    for row in await ask(LOCKED):
-        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
-               "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic",
-               "SELECT pid, usename, application_name, state, query FROM pg_stat_activity "
-               f"WHERE pid = ANY ('{row['by']}')")
-
-
 async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     known = control.core.database()
     for doubt in known["doubts"]:
@@ -185,9 +164,11 @@ async def daemon(control: Any, ask: Ask) -> AsyncIterator[Finding]:
                TITLES[doubt], f"doubts: {doubt}", "See “Faults of the database” in docs/observe.md")
     for risk in known["risks"]:
         name = risk.removesuffix("_local")      # of the setting; with synchronous standbys `local` does not suffice
+        narrow = next((one["run"] for one in await ask(SET_BY) if one["name"] == name), None)
         yield ("critical", "a crash may lose messages that were answered as queued",
-               f"{name} is {'not on' if name == risk else 'local'}", f"Set {name} to on",
-               f"ALTER SYSTEM SET {name} = on; {RELOAD}")
+               f"{name} is {'not on' if name == risk else 'local'}",
+               f"Set {name} to on" + (", and restart the daemon: its sessions keep the value" if narrow else ""),
+               narrow or f"ALTER SYSTEM SET {name} = on; {RELOAD}")
     buffer = control.core.buffer() or NONE
     if buffer["pending"]:
         age = time.time() - buffer["oldest"]
@@ -254,6 +235,7 @@ async def surroundings(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "numbers": numbers, "locks": locks,
+          "statements": statements,
           "standbys": standbys, "daemon": daemon, "disk": disk, "plans": plans, "lanes": lanes, "standing": standing,
           "unread": unread, "services": services, "surroundings": surroundings}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
