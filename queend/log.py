@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-REPEAT_S = 60.0      # between two lines of one form of a library
+REPEAT_S = 60.0      # between two lines of one form of a library, or of a pass of a service that fails again
 FORMS_MOST = 256     # forms that are told apart
 MOST = 4096      # bytes of a line: a pipe that is ready for writing takes so much without a wait
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import log
@@ -18,6 +18,8 @@ class Failing:
     since: float
     passes: int
     error: str
+    logged: tuple[str, Mapping[str, Any]] = ("", {})      # detail and facts of the last line about it
+    logged_at: float = 0.0                                # monotonic clock
 
 
 class Running:
@@ -46,16 +48,21 @@ class Running:
         return True
 
     def _failed(self, event: str, error: Exception | str, **more: Any) -> None:
-        """Logs a failed pass, and keeps it for the doctor until `_done`."""
-        log.line("warn", event, on_one_line(str(error)), **more)
+        """Logs a failed pass, and keeps it for the doctor until `_done`. The same failure of each second is logged once
+        a minute, with the number of passes."""
         self._keep_failure(event, error)
+        now, one, line = time.monotonic(), self.failing[event], (on_one_line(str(error)), more)
+        if one.logged != line or now - one.logged_at >= log.REPEAT_S:
+            passes = {"passes": one.passes} if one.passes > 1 else {}
+            log.line("warn", event, line[0], **more, **passes)
+            self.failing = {**self.failing, event: replace(one, logged=line, logged_at=now)}
 
     def _keep_failure(self, event: str, error: Exception | str) -> None:
         """Keeps a failed pass for the doctor until `_done`."""
         before = self.failing.get(event)
-        self.failing = {**self.failing, event: Failing(before.since if before else time.time(),
-                                                       before.passes + 1 if before else 1,
-                                                       error if isinstance(error, str) else told(error))}
+        before = before or Failing(time.time(), 0, "")
+        self.failing = {**self.failing, event: replace(before, passes=before.passes + 1,
+                                                       error=error if isinstance(error, str) else told(error))}
 
     def _done(self, event: str) -> None:
         """Records a pass that did not fail."""

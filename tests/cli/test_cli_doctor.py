@@ -1,4 +1,5 @@
 """queend doctor: each fault is made, found, and no longer found when it is over."""
+import json
 import os
 import shutil
 import subprocess
@@ -225,3 +226,16 @@ def test_a_service_that_fails_says_why_on_one_line():
     service = Failed()
     service._failed("relay_failed", psycopg.OperationalError("connection refused\n\tIs the server running?\n"))
     assert service.failing["relay_failed"].error == "connection refused; Is the server running?"
+
+
+def test_a_failure_that_stays_the_same_is_logged_once(capfd):
+    """A pass of each second would fill the log. Another error, another fact and a success between are told."""
+    service = Running()
+    for error, role in [("a", "x"), ("a", "x"), ("a", "x"), ("b", "x"), ("b", "y")]:
+        service._failed("relay_failed", error, role=role)
+    assert service.failing["relay_failed"].passes == 5
+    service._done("relay_failed")
+    service._failed("relay_failed", "b", role="y")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [(one["detail"], one["role"], one.get("passes")) for one in lines] == [
+        ("a", "x", None), ("b", "x", 4), ("b", "y", 5), ("b", "y", None)]
