@@ -261,7 +261,8 @@ class Figures(BaseSettings):
 class Failover(BaseSettings):
     """The failover buffer (docs/failover.md)."""
 
-    queend_buffer_bytes: int = size(1 << 30, "Failover buffer: maximum disk space; beyond: 503; 0: no buffer.")
+    queend_buffer_bytes: int = size(1 << 30, "Failover buffer: maximum disk space; beyond: 503; one client address can "
+                                             "use three quarters of it; 0: no buffer.")
     file_buffer_dir: Path | None = setting(None, "Failover buffer: directory. Default: `buffer` in QUEEND_DATA_DIR. "
                                                  "Each daemon uses a subdirectory of its own.")
     file_buffer_flush_ms: int = count(100, "Failover buffer: interval between two attempts to drain it.", "ms", ge=1)

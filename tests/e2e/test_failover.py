@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import threading
 from contextlib import nullcontext
@@ -11,10 +12,10 @@ import pytest
 from support.client import Client, data
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.http import Wire, request
 from support.ports import free_port
 from support.postgres import Postgres
 from support.wait import PATIENCE, until
-
 
 SHARED = ("/api/v1/system/shared-state", "/internal/api/shared-state/stats", "/internal/api/inter-instance/stats")
 KEY = "5a" * 32
@@ -285,6 +286,38 @@ def test_full_is_said_and_nothing_of_it_is_kept(server, queue):
         client.post("/api/v1/system/maintenance", {"enabled": False})
         drained(client)
         assert everything(client, queue) == ["a" * 10_000, "c"]
+
+
+def test_one_address_cannot_fill_the_buffer_for_others(server, queue):
+    """The last quarter is for other addresses. An empty buffer counts anew."""
+    daemon = server(QUEEND_BUFFER_BYTES=1 << 20)
+
+    def fill(wire, name) -> list[str]:
+        """Pushes until a push is refused. Returns the statuses, and the refusal."""
+        seen: list[str] = []
+        for number in itertools.count():
+            wire.send(request("POST", "/api/v1/push", json.dumps({"items": [
+                {"queue": queue, "partition": name, "payload": f"{number}" + "x" * 20_000}]}).encode()))
+            answer = wire.receive()
+            if answer.status == 503:
+                return [*seen, answer.json["error"]]
+            seen.append(answer.json[0]["status"])
+
+    with daemon.client() as client, Wire(daemon.address) as greedy, Wire(daemon.address, source="127.0.0.2") as other:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        *mine, refusal = fill(greedy, "greedy")
+        assert "keeps its last quarter for clients of other addresses" in refusal
+        assert set(mine) == {"buffered"} and 36 <= len(mine) <= 40, len(mine)
+        assert client.get("/readyz").status == 200 and "buffer_full" not in client.get("/health").json["doubts"]
+        *theirs, refusal = fill(other, "other")
+        assert "is full" in refusal and set(theirs) == {"buffered"} and 11 <= len(theirs) <= 14, len(theirs)
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
+        assert len(everything(client, queue)) == len(mine) + len(theirs)
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        assert len(fill(greedy, "greedy")) == len(mine) + 1
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
 
 
 def test_a_damaged_record_goes_into_the_quarantine_and_blocks_nothing(server, postgres, queue, tmp_path):

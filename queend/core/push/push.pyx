@@ -402,6 +402,9 @@ cdef void push_respond_unkept(PushJob* j) noexcept nogil:
             why = b"The database has no space on its disk"
     if j.spill_why == SPILL_FULL:
         snprintf(text, sizeof(text), b"%s and the failover buffer is full; nothing is %sstored, try again", why, known)
+    elif j.spill_why == SPILL_SHARE:
+        snprintf(text, sizeof(text), b"%s and the failover buffer keeps its last quarter for clients of other "
+                 b"addresses; nothing is %sstored, try again", why, known)
     else:
         snprintf(text, sizeof(text),
                  b"%s and the failover buffer cannot be written (%s); nothing is %sstored, try again", why,

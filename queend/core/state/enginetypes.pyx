@@ -148,7 +148,8 @@ cdef struct Polling:
 cdef enum SpillWhy:
     SPILL_KEPT = 0
     SPILL_FULL = 1
-    SPILL_FAILED = 2
+    SPILL_SHARE = 2           # the client's address has its share; others go on
+    SPILL_FAILED = 3
 
 cdef struct AdoptMsg:
     InboxMsg msg
