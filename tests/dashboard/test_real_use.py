@@ -59,6 +59,16 @@ def test_a_long_name_keeps_its_beginning_and_its_end(used: Daemon, visit: Callab
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Message {LONG_NAME}")
 
 
+def test_partitions_of_a_group_by_their_lag(used: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(used, viewport={"width": 1400, "height": 900}).go("groups/dashboards")
+    rows = page.get_by_role("region", name="Partitions of telemetry").locator("tbody tr")
+    expect(rows.first.locator("td[data-title=Lag]")).to_have_text("0")
+    page.get_by_label("Sort partitions by").select_option("Largest lag first")
+    expect(rows.first.locator("td[data-title=Lag]")).to_have_text("10")
+    expect(rows.last.locator("td[data-title=Lag]")).to_have_text("0")
+    assert not findings(page)
+
+
 def test_a_payload_takes_the_width_that_is_left(used: Daemon, visit: Callable[..., Seen]) -> None:
     seen = visit(used, viewport={"width": 1400, "height": 900})
     page = seen.go("messages?queue=audit")

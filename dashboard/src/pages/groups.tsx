@@ -10,7 +10,7 @@ import { Replay } from "./replay";
 import { byLag } from "./topology";
 
 const PAGE = 50;
-/** Groups that are compared by their lag: the first ones by name. */
+/** Groups, or partitions of a group, that are compared by their lag: the first ones. */
 const COMPARED = 1000;
 
 /** Partitions with a lag that are listed. */
@@ -73,20 +73,25 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   const [deleting, setDeleting] = useState<{ queue?: string; partitions: number | null } | null>(null);
   const [kind, setKind] = useState("end");
   const [replaying, setReplaying] = useState<string | null>(null);
+  const lag = place.value.query.get("sort") === "lag";
   const polled = usePoll(async (signal) => {
-    const shown = get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: SHOWN }, signal });
+    const shown = get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: lag ? COMPARED : SHOWN }, signal });
     const state = async (queue?: string): Promise<Row[]> => (await getPage("/api/v1/consumer-groups", { query: { queue, search: group, limit: 1000 }, signal }))[0];
     // a token that is limited to queues may ask for the state in one of them
     const [places, rows] = await Promise.all([shown, limited.value ? Promise.all(Object.keys(await shown).map(state)).then((all) => all.flat()) : state()]);
     const states = new Map(rows.filter((row) => row.name === group).map((row) => [row.queueName, row]));
-    return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => ({ queue, state: states.get(queue), partitions: places[queue]?.partitions ?? [] }));
-  }, group, 5000);
+    return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => {
+      const all = places[queue]?.partitions ?? [];
+      return { queue, state: states.get(queue), more: all.length >= COMPARED, partitions: lag ? all.sort((a, b) => b.offsetLag - a.offsetLag || b.timeLagSeconds - a.timeLagSeconds).slice(0, SHOWN) : all };
+    });
+  }, `${group}\n${lag}`, 5000);
   const close = (): void => { setSeeking(null); setDeleting(null); polled.again(); };
   return <>
     <Heading title={<><span class="quiet">Group </span><Group>{group}</Group></>} />
     <Shown of={polled}>{(found) => <>
       {!found.length && <p class="quiet">The group does not exist.</p>}
-      {found.map(({ queue, state, partitions }) => <section key={queue}>
+      {found.length > 0 && <div class="filters"><Choice label="Sort partitions by" value={lag ? "lag" : "creation"} values={{ creation: "Creation", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined })} /></div>}
+      {found.map(({ queue, state, partitions, more }) => <section key={queue}>
         <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a> {state && <State row={state} />}</h2><div class="actions">
           {mayWrite.value && <Press onDo={async () => {
             await post(state?.pausedBy === "group" ? "/api/v1/consumer-groups/{group}/queues/{queue}/resume" : "/api/v1/consumer-groups/{group}/queues/{queue}/pause", { names: { group, queue } });
@@ -105,7 +110,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           { title: "Last consumed", cell: (row) => <Time at={row.lastConsumedAt} /> },
           { title: "Actions", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
         ]} />
-        {partitions.length >= SHOWN && <p class="quiet">Only the first {SHOWN} partitions are shown.</p>}
+        {partitions.length >= SHOWN && <p class="quiet">{!lag ? `Only the first ${SHOWN} partitions are shown.` : `The ${SHOWN} with the largest lag${more ? ` of the first ${count(COMPARED)} partitions` : ""} are shown.`}</p>}
       </section>)}
       {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete in all queues</button>}
     </>}</Shown>
