@@ -106,7 +106,7 @@ export function Overview(): JSX.Element {
           <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push mean", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
           <Chart title="Backlog in messages" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
         </div>
-        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database: of each partition, the messages that the group with most of them has yet to receive{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
+        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Operations of transactions are not in them, and messages taken with autoAck do not count as acknowledged; the charts of a queue count both. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database: of each partition, the messages that the group with most of them has yet to receive{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
         <TopQueues />
       </>;
     }}</Shown>
