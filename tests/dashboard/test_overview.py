@@ -143,7 +143,8 @@ def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callabl
 
 def test_problems_with_a_link(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
                               tmp_path: Path) -> None:
-    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path)
+    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path, METRICS_SAMPLE_INTERVAL_MS=100,
+                          METRICS_AGGREGATE_INTERVAL_S=1)      # metrics are written each second
     page = visit(daemon).go("overview")
     green(page)
     expect(page.get_by_role("region", name="Problems")).to_have_count(0)

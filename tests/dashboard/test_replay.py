@@ -74,21 +74,6 @@ def test_the_number_is_what_the_group_gets_again(daemon: Daemon, visit: Callable
         expect(panel).to_contain_text("billing would get no messages again.")
 
 
-def test_all_partitions_count(daemon: Daemon, visit: Callable[..., Seen]) -> None:
-    with daemon.client() as client:
-        client.push_items([{"queue": "many", "partition": f"p{n:04}", "payload": n} for n in range(1200)])
-        taken = 0
-        while taken < 1200:
-            taken += len(client.pop("many", consumerGroup="billing", subscriptionMode="all", batch=1200,
-                                    partitions=1000, autoAck="true"))
-        page = visit(daemon).go("groups/billing", "billing")
-        page.get_by_role("button", name="Replay in many").click()
-        page.get_by_label("Moment").focus()
-        page.keyboard.press("Home")
-        panel = page.get_by_role("group", name="Replay of many")
-        expect(panel).to_contain_text("billing would get up to 1,200 messages again.")
-
-
 def test_more_partitions_than_are_counted(daemon: Daemon, visit: Callable[..., Seen]) -> None:
     with daemon.client() as client:
         two_times(client, "more")
