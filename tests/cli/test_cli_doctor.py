@@ -1,9 +1,11 @@
 """queend doctor: each fault is made, found, and no longer found when it is over."""
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -226,6 +228,16 @@ def test_a_service_that_fails_says_why_on_one_line():
     service = Failed()
     service._failed("relay_failed", psycopg.OperationalError("connection refused\n\tIs the server running?\n"))
     assert service.failing["relay_failed"].error == "connection refused; Is the server running?"
+
+
+def test_a_long_error_is_told_up_to_a_limit():
+    async def told(service):
+        return [one async for one in doctor.services(SimpleNamespace(services=[service]), None)]
+
+    service = Running()
+    service._failed("relay_failed", "x" * 5000)
+    ((_, _, evidence, _),) = asyncio.run(told(service))
+    assert evidence.count("x") == doctor.EVIDENCE_MOST == 2000
 
 
 def test_a_failure_that_stays_the_same_is_logged_once(capfd):

@@ -47,7 +47,8 @@ async def horizon(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
 
 async def locks(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     for row in await ask(LOCKED):
-        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
+        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by "
+               f"session {row['by'].strip('{}').replace(',', ', ')}",
                "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic",
                "SELECT pid, usename, application_name, state, query FROM pg_stat_activity "
                f"WHERE pid = ANY ('{row['by']}')")
