@@ -97,6 +97,11 @@ class Daemon:
     def pid(self) -> int:
         return self.process.pid
 
+    def memory(self, field: str = "VmRSS") -> int:
+        """Bytes of the process: VmRSS now, VmHWM the most since it began or since `clear_refs` was written."""
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith(field)) * 1024
+
     def holds(self, inode: str) -> bool:
         """Whether this socket of its own is still open (socket_to gives the inode)."""
         links = Path(f"/proc/{self.pid}/fd").iterdir()

@@ -52,8 +52,11 @@ cdef void held_turn(Worker* w) noexcept nogil:
         w.held_peak = bytes
 
 cdef void held_count(Request* r) noexcept nogil:
-    # Counts what the request's arena took since it was counted last.
-    cdef int64_t more = <int64_t>r.arena.size - r.held
+    # Counts what the request's arena took since it was counted last, or what it has not taken of a reservation.
+    held_add(r, <int64_t>r.arena.size - r.held)
+
+cdef void held_add(Request* r, int64_t more) noexcept nogil:
+    # Counts bytes as in hand. Before they are taken, that reserves them: held_count corrects it.
     r.held += more
     r.worker.counters.held += more
     if r.conn != NULL:

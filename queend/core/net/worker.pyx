@@ -221,6 +221,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     table_init(&w.addresses)
     uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
+    w.unzip.on_loop = True
     w.tools.uuids = &w.uuids
     w.tools.settings = s
     worker_turn_end(w)
