@@ -9,9 +9,9 @@ cdef enum:
     OFFLOAD_LEAST = 1 << 20   # bytes of a body
 
 cdef void offload_job(Worker* w, Request* r, size_t size, BodyRead read, BodyTaken taken) noexcept nogil:
-    # Makes the job of a request, `size` bytes, all zero. Reads the body into it, off the loop if the body is large, or
-    # turns out to be: then it is read again, into another job. Where a body may unpack to much, as much as it may is
-    # counted as in hand until its job is open: others that unpack wait meanwhile.
+    # Makes the job of a request, `size` bytes, all zero. Reads the body into it, off the loop if the body is large. If
+    # that shows only when it is unpacked, it is read again, into another job. Until the job is open, a body that
+    # unpacks counts as in hand with the most that it may take. Others that unpack wait meanwhile.
     cdef void* job = arena_zero(&r.arena, size)
     cdef bint good
     if job != NULL and r.body.n < OFFLOAD_LEAST:

@@ -13,7 +13,7 @@ cdef struct ArrowPush:        # the state of reading one body
 
 cdef bint pusharrow_parse(Slice body, size_t most, PushOptions* options, Unzip* z, Arena* a, UuidGen* g, int max_items,
                           PushReq* out, ApiError* e) noexcept nogil:
-    # Parses a body. A bad row refuses the whole request and is named by its number, from 0 on through all batches.
+    # Parses a body. A bad row refuses the whole request. It is named by its number, from 0 on through all batches.
     # most: bytes that compressed buffers may unpack to, and that all payloads may have.
     cdef ArrowPush p
     cdef int more
@@ -67,8 +67,8 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     return True
 
 cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
-    # Refuses a body whose payloads have more bytes than it may have itself: it has a value of a dictionary once, and
-    # any number of rows may name it. On the loop they have the room of what is unpacked.
+    # Refuses a body whose payloads have more bytes together than a body may have. It holds a value of a dictionary
+    # once, and any number of rows may name it. On the loop they may have as many bytes as what is unpacked there.
     cdef ArrowColumn* c = &p.r.columns[ARROW_PAYLOAD]
     cdef int64_t i
     if c.kind != ARROW_INDEX:
