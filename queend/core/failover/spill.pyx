@@ -114,7 +114,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         j.spill_error = ENOMEM if spool.gather.failed else 0
         spool.gather.len = mark
         spool.gather.failed = False
-        if j.spill_why != SPILL_SHARE:
+        if j.spill_why != SPILL_SHARE or spool.charged.used == 1:     # nobody else uses the buffer: it is full
             atomic_set64(&doubt.buffer, 1)
         spill_return(j, push_spilled)
         return
