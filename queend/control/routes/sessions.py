@@ -26,7 +26,7 @@ SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS s
        pg_blocking_pids(a.pid)::text AS by
   FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
    AND clock_timestamp() - a.query_start > make_interval(secs => {LONG_S}) ORDER BY 2 DESC LIMIT 20"""
-# Statements of the data plane take milliseconds. Those that wait for a lock or a standby have checks of their own.
+# Statements of the data plane take milliseconds. Other checks find those that wait for a lock or a standby.
 SLOW = f"""
 SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS seconds,
        coalesce(a.wait_event_type || ': ' || a.wait_event, 'it computes') AS waits
