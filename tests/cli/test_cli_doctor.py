@@ -15,6 +15,7 @@ from support.wait import until
 from queend.control.routes import doctor, sessions
 from queend.control.routes.doctor import CHECKS
 from queend.control.routes.plans import LANES
+from queend.services import running
 from queend.services.running import Running
 
 
@@ -251,3 +252,30 @@ def test_a_failure_that_stays_the_same_is_logged_once(capfd):
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [(one["detail"], one["role"], one.get("passes")) for one in lines] == [
         ("a", "x", None), ("b", "x", 4), ("b", "y", 5), ("b", "y", None)]
+
+
+def test_a_service_that_breaks_is_told_and_begins_again(capfd, monkeypatch):
+    monkeypatch.setattr(running, "AGAIN_S", 0.01)
+    lives = []
+
+    class Broken(Running):
+        async def _run(self):
+            lives.append(len(lives))
+            if len(lives) < 3:
+                raise TypeError("'int' object is not callable")
+            await asyncio.Event().wait()
+
+    async def lived():
+        service = Broken()
+        service.open()
+        while len(lives) < 3:
+            await asyncio.sleep(0.01)
+        told = [one async for one in doctor.services(SimpleNamespace(services=[service]), None)]
+        await service.close()
+        return told
+
+    ((level, title, evidence, _),) = asyncio.run(lived())
+    assert (level, title) == ("warning", "the service broken fails: service_broken")
+    assert "2 failed passes" in evidence and "TypeError: 'int' object is not callable" in evidence
+    (line,) = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert (line["event"], line["service"], line["line"][:20]) == ("service_broken", "broken", "test_cli_doctor.py:2")
