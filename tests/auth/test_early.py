@@ -7,6 +7,7 @@ import pytest
 from support.callers import Caller
 from support.http import Wire
 from support.tokens import SECRET, bearer, token, writer
+from support.wait import until
 
 BODY = json.dumps({"items": [{"queue": "early", "payload": "x" * 200_000}]}).encode()
 LENGTH = f"Content-Length: {len(BODY)}\r\n".encode()
@@ -95,3 +96,20 @@ def test_an_open_path_is_not_asked(start_daemon) -> None:
     with daemon.client() as client:
         assert client.request("POST", "/api/v1/push", BODY).status == 201
         assert client.request("POST", "/api/v1/push", BODY, bearer("whatever")).status == 201
+
+
+def test_a_body_that_finds_no_room_while_its_token_is_verified(start_daemon) -> None:
+    """Its answer is 503. What follows of the body is not read as requests."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, NUM_WORKERS=1, QUEEND_MAX_BODY_BYTES=1 << 20,
+                          QUEEND_MAX_ARRIVING_BYTES=1 << 20)
+    with Caller(daemon, writer()) as caller, Wire(daemon.address) as first, Wire(daemon.address) as wire:
+        caller.push("early", 1)      # the token is known
+        first.send(head(b"Content-Length: 1048576\r\n", writer()) + b"x")
+        until(lambda: caller.metric("queend_clients_arriving") == 1 << 20, "the budget is full")
+        wire.send(head(LENGTH, writer("verified meanwhile")) + b"x" * 20_000)
+        caller.token = writer("verified after it")
+        caller.push("early", 2)
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10)
+        answer = wire.receive()
+        assert (answer.status, answer.json) == (503, {"error": "Too much is being received; try again"})
+        assert wire.ended()

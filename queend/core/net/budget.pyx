@@ -194,9 +194,11 @@ cdef bint budget_path_listed(const char* paths, Slice path) noexcept nogil:
         paths += strlen(paths) + 1
     return False
 
+cdef const char* ARRIVING_TEXT = b"Too much is being received; try again"
+
 cdef void budget_account(Conn* c) noexcept nogil:
     # Adjusts the connection's part of the budget to what it holds; conn_drop gives it back. Refuses the request with
-    # 503 if the budget is full.
+    # 503 if the budget is full. One whose token is being verified is owed an answer already: bridge_resume sends it.
     cdef int64_t holds = 0
     if c.reading != NULL:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
@@ -205,7 +207,11 @@ cdef void budget_account(Conn* c) noexcept nogil:
     if holds > c.arriving and not budget_take(holds - c.arriving,
                                               atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
-        conn_refuse(c, 503, b"Too much is being received; try again")
+        if c.mode == READ_LATER:
+            conn_drop(c)
+            c.mode = READ_NOTHING
+        else:
+            conn_refuse(c, 503, ARRIVING_TEXT)
         return
     if holds < c.arriving:
         budget_give(c.arriving - holds)
