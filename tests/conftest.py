@@ -157,7 +157,7 @@ def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
 def client(daemon: Daemon) -> Iterator[Client]:
     """Tests count pops that wait: those of clients of the test before have to be withdrawn first."""
     with daemon.client() as one:
-        until(lambda: one.metric("queend_worker_parked") == 0, "pops of the test before are withdrawn")
+        until(lambda: one.parked() == 0, "pops of the test before are withdrawn")
         yield one
 
 

@@ -106,7 +106,7 @@ def test_pops_of_a_namespace_see_the_allowed_queues_only(daemon, full):
     with limited(daemon, ns_a="pop") as caller:
         assert told(caller, "GET", "/api/v1/pop?queue=ns-b") == DENIED
         caller.send("GET", pop_target(None, namespace="ns", wait=True, timeout=20_000))
-        until(lambda: full.metric("queend_worker_parked") == 1, "the pop waits")
+        until(lambda: full.parked() == 1, "the pop waits")
         full.push("ns-b", "hidden")
         full.push("ns-a", "seen")
         assert [m["data"] for m in caller.receive().json["messages"]] == ["seen"]

@@ -121,7 +121,7 @@ def test_pop_waits_for_a_message(cli, client, queue):
     client.push(queue, 0)
     client.pop(queue, autoAck=True)
     waiting = cli.process("pop", queue, "--wait", "60", "--payload", "--auto-ack", stdout=subprocess.PIPE)
-    until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+    until(lambda: client.parked() > 0, "the pop is parked")
     client.push(queue, "now")
     assert waiting.communicate(timeout=PATIENCE)[0] == b'"now"\n' and waiting.returncode == 0
 

@@ -99,7 +99,7 @@ def test_woken_polls_hold_nothing_back(start_daemon) -> None:
         client.push("polled", 1)
         assert data(client.pop("polled", autoAck=True)) == [1]
         waiter.send("GET", pop_target("polled", wait=True, timeout=100_000))
-        until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+        until(lambda: client.parked() == 1, "it waits")
         fill(client, "goes", 50, 1)
         client.delete("goes")
 
@@ -146,7 +146,7 @@ def test_partitions_that_are_removed(start_daemon, number: int) -> None:
         while got < number + 1:
             got += len(client.pop("q", batch=1000, partitions=64, autoAck=True))
         waiter.send("GET", pop_target("q", "p1", wait=True, timeout=60_000, autoAck=True))
-        until(lambda: client.metric("queend_worker_parked") == 1, "it waits for a partition that goes")
+        until(lambda: client.parked() == 1, "it waits for a partition that goes")
         kept, = db.execute("SELECT id FROM queend.partitions WHERE name = 'kept'").fetchone()
         db.execute("UPDATE queend.cursors SET consumed_at = 0 WHERE partition_id <> %s", [kept])
         db.execute("UPDATE queend.log SET created_at = created_at - 3600000000")

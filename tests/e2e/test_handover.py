@@ -151,7 +151,7 @@ def test_a_waiter_of_one_partition_comes_first(daemon: Daemon, client: Client, q
     settle(client, queue, "a", "b")
     with waiting(daemon, client, queue) as (anyone,), daemon.client() as waiter:
         waiter.send("GET", pop_target(queue, "a", wait=True, timeout=20000))
-        until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
+        until(lambda: client.parked() == 2, "both wait")
         client.push(queue, "for a", partition="a")
         assert data(answer_of(waiter)) == ["for a"]
         client.push(queue, "for b", partition="b")
@@ -227,10 +227,10 @@ def test_random_ids_that_are_remembered(daemon: Daemon, client: Client, queue: s
 def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "p")
     with waiting(daemon, client, queue) as (waiter,):
-        before = client.metric("queend_worker_parked")
+        before = client.parked()
         waiter.close()
         # an answer already written would keep its lease
-        until(lambda: client.metric("queend_worker_parked") == before - 1, "the daemon sees it leave")
+        until(lambda: client.parked() == before - 1, "the daemon sees it leave")
         client.push(queue, "x", partition="p")
         assert data(client.pop(queue, wait=True, timeout=20000)) == ["x"]
 
@@ -283,7 +283,7 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         producers = [threading.Thread(target=produce, args=(i,)) for i in range(4)]
         for thread in consumers:
             thread.start()
-        until(lambda: client.metric("queend_worker_parked") > 6, "consumers of both groups wait")
+        until(lambda: client.parked() > 6, "consumers of both groups wait")
         for thread in producers:
             thread.start()
         for thread in consumers + producers:

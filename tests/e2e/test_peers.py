@@ -91,9 +91,9 @@ def b(two: Two) -> Iterator[Client]:
 def parked(daemon: Daemon, queue: str, partition: str | None = None, **query: Any) -> Iterator[Callable[[], list]]:
     """A pop that waits there; what it gets."""
     with daemon.client() as client, daemon.client() as beside:
-        before = beside.metric("queend_worker_parked")
+        before = beside.parked()
         client.send("GET", pop_target(queue, partition, wait=True, timeout=SHORTER, **query))
-        until(lambda: beside.metric("queend_worker_parked") > before, "it waits")
+        until(lambda: beside.parked() > before, "it waits")
         yield lambda: data(client.receive().json["messages"])
 
 

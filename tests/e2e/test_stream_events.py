@@ -15,7 +15,7 @@ from support.wait import until
 
 
 def parked(client: Client) -> float:
-    return client.metric("queend_worker_parked")
+    return client.parked()
 
 
 def streams(client: Client) -> float:
@@ -183,7 +183,7 @@ def test_a_slow_reader_holds_back_only_itself(start_daemon, queue: str) -> None:
             client.push(queue, *(str(k).ljust(size) for k in range(n, n + 20)))
         def given() -> float:
             return client.metric("queend_worker_streamed_total")
-        until(lambda: given() > 0 and client.metric("queend_worker_parked") == 0, "it is not asked for more")
+        until(lambda: given() > 0 and client.parked() == 0, "it is not asked for more")
         assert given() < number
         client.push("beside", 1)
         assert data(client.pop("beside")) == [1]

@@ -252,9 +252,9 @@ def test_a_cycle_that_keeps_the_lease_counts_once(client: Client, stream: Stream
 
 def parked(daemon: Daemon, client: Client, *arguments, **query) -> Client:
     waiting = daemon.client()
-    before = client.metric("queend_worker_parked")
+    before = client.parked()
     waiting.send("GET", pop_target(*arguments, wait=True, timeout=50000, **query))
-    until(lambda: client.metric("queend_worker_parked") > before, "the pop is parked")
+    until(lambda: client.parked() > before, "the pop is parked")
     return waiting
 
 

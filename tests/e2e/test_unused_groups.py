@@ -78,7 +78,7 @@ def test_pops_that_wait_neither_keep_what_is_given_up_nor_miss_anything(daemon: 
         waiting = {"7": wait("old.wide"), "8": wait(None, namespace="old"), "group": wait("other"),
                    "known": wait("other", partition="known"), "new": wait("other", partition="new"),
                    "queue": wait("not made yet")}
-        until(lambda: client.metric("queend_worker_parked") == len(waiting), "they wait")
+        until(lambda: client.parked() == len(waiting), "they wait")
         pop_until_given_up(client, "old.wide")
         until(lambda: cursors(client) <= KEPT, "cursors are given up")
         for partition in "78":
@@ -128,7 +128,7 @@ def test_news_for_more_groups_than_memory_has_cursors_for(daemon: Daemon) -> Non
         waiting = daemon.client()
         waiting.send("GET", pop_target("wide", consumerGroup="waits", subscriptionMode="all", wait="true",
                                        timeout=115_000, batch=1000, partitions=1000, autoAck="true"))
-        until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+        until(lambda: client.parked() == 1, "it waits")
         fill(client, "wide", partitions)
         # a group for which a pop waits takes one cursor for what its pop is given
         assert cursors(client) <= MOST + partitions

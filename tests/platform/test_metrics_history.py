@@ -262,7 +262,7 @@ def test_a_notice_wakes_who_waits(start_daemon: Callable[..., Daemon]) -> None:
         # a daemon asks for names that nobody knows five times a second at most, and has just asked for all
         until(lambda: client.pop("q", "p", autoAck="true"), "the queue of the other daemon is known")
         waiting.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
-        until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+        until(lambda: client.parked() > 0, "the pop is parked")
         producer.push("q", "second", partition="new")
         assert client.post("/internal/api/notify", {"queue": "q", "partition": "new"}).json == {"status": "ok"}
         assert [one["data"] for one in waiting.receive().json["messages"]] == ["second"]

@@ -36,7 +36,7 @@ def test_what_may_change_does_and_the_connection_stays(start):
         client.push("q", 1)
         client.pop("q", autoAck="true")
         waits.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
-        until(lambda: client.metric("queend_worker_parked") == 1, "the pop is parked")
+        until(lambda: client.parked() == 1, "the pop is parked")
         before = client.wire
         file.write_text('log_level = "debug"\nstats_interval_ms = 100\nretention_interval = 100\n'
                         'queend_max_connections_per_address = 2\n')
