@@ -24,6 +24,7 @@ FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "F
            "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 HARDER = {
     "NUM_WORKERS": 2,
+    "QUEEND_SLOTS": 4,         # each connection costs PostgreSQL 10 ms of the processor
     "QUEEND_BUFFER_BYTES": 0,  # most tests ask what happens without; those of the buffer turn it on
 }
 
