@@ -3,16 +3,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 from psycopg.conninfo import make_conninfo
+from support import forked
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.wait import until
 
 
 def queend(folder, *words, **more):
-    return subprocess.run([sys.executable, "-m", "queend", *words], cwd="/", capture_output=True, text=True, env={
+    return subprocess.run([*forked.queend(), *words], cwd="/", capture_output=True, text=True, env={
         "PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DATA_DIR": str(folder), **more})
 
 
