@@ -13,8 +13,10 @@ from support.tokens import SECRET, token, writer
 from support.wait import until
 
 from queend._core import probe_bearer, probe_glob
+from queend.auth import levels
 from queend.auth.guard import bearer_of
 from queend.auth.permits import fits
+from queend.control.routes import routers
 
 LACKS = "Insufficient permissions for this queue: the token lacks "
 
@@ -233,3 +235,15 @@ def test_a_lease_is_extended_by_whoever_may_pop_its_queue(daemon, full):
     before = full.extend(foreign[0]["leaseId"], {"seconds": 1})["expiresAt"]
     assert before < full.extend(foreign[0]["leaseId"],
                                 {"seconds": 3600})["expiresAt"], "and it was not extended by a day"
+
+
+def test_a_blank_name_of_a_queue_is_all_queues(daemon) -> None:
+    """`?queue=in&queue=`: a route takes the last one."""
+    routers()      # declares the routes
+    asked = [one for one in levels.TABLE if one.where == "query"]
+    assert len(asked) > 10
+    with limited(daemon, role="admin", **{"in": ["read", "manage"]}) as caller:
+        for route in asked:
+            for query in ("queue=in&queue=", "queue=&queue=in", "queue=in&%71ueue", "queue=in&queue=other", "queue="):
+                assert told(caller, route.method, f"/{route.path}?{query}") == DENIED, (route.path, query)
+        assert caller.get("/api/v1/messages?queue=in").status == 200
