@@ -32,10 +32,11 @@ COUNTED = {"queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT
            "dead_letter_queue": "SELECT count(*) FROM queend.dead_letters",
            "retention_history": "SELECT count(*) FROM queend.retention_history",
            "message_traces": "SELECT count(*) FROM queend.traces"}
-# all tables that are kept: no figures that are computed again, no records of the migrations
+# Tables that are copied. Figures are computed again, and records of migrations belong to the target. A copy replaces
+# the rows of name_counts, so it comes after the tables whose triggers count names.
 TABLES = """SELECT c.relname FROM pg_class c
      WHERE c.relnamespace = 'queend'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
-        AND c.relname <> 'schema_migrations' ORDER BY c.relname"""
+        AND c.relname <> 'schema_migrations' ORDER BY c.relname = 'name_counts', c.relname"""
 COLUMNS = """SELECT attname FROM pg_attribute
      WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
 SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.attname

@@ -80,6 +80,10 @@ def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon, to
     assert {one["table"]: one["targetCount"] for one in found["tables"]} | {
         "messages": 101, "queues": 2,
         "dead_letter_queue": 1} == {one["table"]: one["targetCount"] for one in found["tables"]}
+    with psycopg.connect(conninfo) as copy:
+        assert dict(copy.execute("SELECT kind, sum(n)::int FROM queend.name_counts GROUP BY 1").fetchall()) == dict(
+            copy.execute("SELECT 'queue', count(*) FROM queend.queues UNION ALL SELECT 'partition', count(*) FROM "
+                         "queend.partitions UNION ALL SELECT 'group', count(*) FROM queend.consumer_groups").fetchall())
     with start_daemon(conninfo).client() as other:
         assert data(other.pop("q", "a", consumerGroup="g", batch=100, autoAck=True)) == [*range(20, 50)]
         assert data(other.pop("q", "b", consumerGroup="g", batch=100, autoAck=True)) == [*range(1, 50)]
