@@ -273,3 +273,15 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
 def test_a_connection_string_that_is_none_is_not_quoted(postgres, there) -> None:
     told = bring(postgres.empty_database(), there, status=2)
     assert told.startswith("queend: the connection string: ") and "s3cret" not in told
+
+
+def test_a_name_that_is_too_long_is_told_before_anything_is_moved(queen: Queen, postgres) -> None:
+    here = postgres.database()
+    first, second = queen.queue("a"), queen.queue("b")
+    queen.messages(queen.partition(first, ""), 10)
+    queen.partition(second, "ü" * 200)
+    assert "names have 0 to 255 bytes" in bring(here, queen.conninfo, status=1)
+    with psycopg.connect(here) as db:
+        assert db.execute("SELECT count(*) FROM queend.queues").fetchone() == (0,)
+    queen.db.execute("UPDATE queen.partitions SET name = 'c' WHERE length(name) = 200")
+    assert "counts of both databases are equal" in bring(here, queen.conninfo)
