@@ -79,6 +79,12 @@ def reachable(bound: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bound, bound)
 
 
+def tell_end(task: asyncio.Task) -> None:
+    """Logs that a task of the daemon ended by an error. What it did is not done any more."""
+    if not task.cancelled() and (error := task.exception()):
+        log.line("error", "task_ended", repr(error), task=task.get_name())
+
+
 class StartError(RuntimeError):
     """The daemon cannot start; the message is for the operator."""
 
@@ -261,14 +267,15 @@ class Supervisor:
                 log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
-            tasks = [asyncio.create_task(self._tell(bound, port, ready or not there)),
-                     asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
-                     asyncio.create_task(self._reload(control)),
-                     asyncio.create_task(self._adopt(folder))]
+            tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in (
+                self._tell(bound, port, ready or not there), self._beat(), self._watch_database(),
+                self._reload(control), self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database",
                          "pushes go into the failover buffer until PostgreSQL is available")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
+            for task in tasks:
+                task.add_done_callback(tell_end)
             await stop.wait()
             notify("STOPPING=1")
             begin = time.monotonic()
@@ -384,6 +391,10 @@ class Supervisor:
                     await self._await_served(self.embedded)
                 await self._await_end(self.embedded)
                 log.line("error", "database_died", f"see {self.embedded.log}")
+            except OSError as error:      # no descriptor is left, for example; the server may run
+                log.line("error", "database_not_watched", str(error))
+                await asyncio.sleep(RESTART_MOST_S)
+                continue
             except EmbeddedError as error:
                 self.served_at = None
                 if time.monotonic() - told >= AGAIN_S:

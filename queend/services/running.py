@@ -48,7 +48,8 @@ class Running:
         """Sleeps so long. Returns True if it was woken earlier."""
         assert self._woken is not None
         try:
-            await asyncio.wait_for(self._woken.wait(), max(0.0, seconds))
+            async with asyncio.timeout(max(0.0, seconds)):      # wait_for of Python 3.11 can lose a cancellation
+                await self._woken.wait()
         except TimeoutError:
             return False
         self._woken.clear()
