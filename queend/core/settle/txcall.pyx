@@ -272,7 +272,7 @@ cdef void txcall_end(TxCall* call, int fault) noexcept nogil:
         tx_answer(j, fault)
 
 cdef void txcall_stale(Engine* e, TxJob* j) noexcept nogil:
-    j.asked = False
+    tx_ask_anew(j)
     joblist_add(&e.wait_reload, &j.job)
     catalog_want_reload(e.worker)
 
