@@ -60,6 +60,7 @@ cdef void poll_drain(Engine* e) noexcept nogil:
 
 cdef void poll_begin(Engine* e, int statement, call_done done, int finding) noexcept nogil:
     e.polling.finding = finding
+    e.polling.forgotten = False
     call_begin(&e.polling.call, e, statement, done)
 
 # ---- looks -----------------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Polling* d = &e.polling
     cdef uint64_t snapshot
     d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or PQntuples(res) == 0:
+    if d.forgotten or outcome != SLOT_OK or PQntuples(res) == 0:
         return
     dbclock_sample(pg_int8(res, 0, LOOK_NOW), d.looked_us, clock_mono_us())
     if pg_int8(res, 0, LOOK_VERSION) != e.version:
@@ -137,6 +138,8 @@ cdef void poll_recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef bint unknown = False
     cdef int64_t back_at = atomic_get64(&dbclock.back_at)
     d.finding = FIND_NOTHING
+    if d.forgotten:
+        return
     if outcome != SLOT_OK or PQntuples(res) < RECENT_ROW_FIRST or not poll_found_room(d, PQntuples(res)):
         if outcome == SLOT_ERROR and sqlstate_of(res).error_class >= ERROR_UNFIT:
             log_line(b"error", b"look_refused", pg_error(res))
@@ -232,7 +235,7 @@ cdef void poll_pauses_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef int row
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
     d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or not poll_found_room(d, n):
+    if d.forgotten or outcome != SLOT_OK or not poll_found_room(d, n):
         return
     d.waking_wanted = n == WAKING_PAGE
     d.waking_from = pg_int8(res, n - 1, WAKING_AT) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
@@ -295,7 +298,7 @@ cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
 cdef void poll_names_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Takes the findings. If the look-up of names failed, they are missing and the look or page is read again.
     cdef Engine* e = c.engine
-    if outcome == SLOT_OK:
+    if outcome == SLOT_OK and not e.polling.forgotten:
         ask_take_names(e, res, e.polling.cleanings)
     poll_apply(e, e.polling.finding)
 
@@ -310,7 +313,9 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
     cdef int i
     d.finding = FIND_NOTHING
     index_lock_all()
-    if d.incarnation != catalog.incarnation:
+    if d.forgotten:
+        finding = FIND_NOTHING
+    elif d.incarnation != catalog.incarnation:
         poll_forget(e)        # its ids mean other things by now
         finding = FIND_NOTHING
     for i in range(d.n_found):
@@ -359,8 +364,10 @@ cdef void poll_loaded(Engine* e) noexcept nogil:
     index_unlock_all(e.worker, wake)
 
 cdef void poll_forget(Engine* e) noexcept nogil:
-    # Forgets everything that was found on another server: all is looked for again.
+    # Forgets everything that was found on another server: all is looked for again. The answer to the statement in
+    # flight will not count.
     cdef Polling* d = &e.polling
+    d.forgotten = d.finding != FIND_NOTHING
     scanner_release(e)
     d.n_found = 0
     d.n_checked = 0

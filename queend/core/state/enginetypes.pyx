@@ -110,6 +110,7 @@ cdef struct Polling:
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
     int finding               # FIND_*
+    bint forgotten            # the worker has met another server since the statement in flight was sent
     int64_t pause_until       # of the scan, monotonic: set after a server error
     int64_t cleanings         # the catalog's cleanings when `found` was asked for
     uint64_t snapshot  # hash of the snapshot of the last look: an equal hash means that nothing was committed since
