@@ -59,7 +59,10 @@ cdef void request_settle(Request* r) noexcept nogil:
     r.arriving = 0
 
 cdef void request_shed(Request* r) noexcept nogil:
-    # Gives back all memory of an answered request but its answer, which waits behind answers still owed.
+    # Gives back all memory of an answered request but its answer, which waits behind answers still owed. Drops its pin
+    # (base/epoch), which would keep deleted entries for as long.
+    epoch_unpin(r.worker.pins, r.pin)
+    r.pin = 0
     if r.arriving:
         request_settle(r)
     if r.held:
@@ -68,7 +71,6 @@ cdef void request_shed(Request* r) noexcept nogil:
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
-    epoch_unpin(w.pins, r.pin)
     if r.clientless:
         request_unlist(r)
     if r.charged:
