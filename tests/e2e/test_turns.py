@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import psycopg
-from support.client import Client, ack_of, data
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.http import Wire, request
 from support.postgres import stand
@@ -420,3 +421,32 @@ def test_large_requests_to_the_control_plane_wait_before_they_are_parsed(start_d
         holder.rollback()
         for wire in wires:
             assert wire.receive().status == 201
+
+
+POLLS, POLLED = 3840, 300      # long polls of a namespace, and its queues
+
+
+def test_polls_that_are_woken_together_take_turns(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Each looks at all queues of its namespace. A request that comes after they were woken is answered before most of
+    them have looked."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    poll = request("GET", pop_target(None, namespace=queue, consumerGroup="g", wait=True, timeout=100_000))
+    with daemon.client() as client, daemon.client() as other, contextlib.ExitStack() as stack:
+        for number in range(POLLED):
+            client.send("POST", "/api/v1/configure", json.dumps({"queue": f"{queue}-{number}",
+                                                                 "namespace": queue}).encode())
+        for _ in range(POLLED):
+            assert client.receive().status == 200
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(60)]
+        for wire in wires:
+            wire.send(poll * (POLLS // len(wires)))
+        until(lambda: client.parked() == POLLS, "all wait")
+        shares = []
+        for number in range(1, 6):
+            client.push(f"{queue}-{number}", 1)               # wakes all of them
+            began = time.monotonic()
+            assert other.get("/livez").status == 200
+            answered = time.monotonic()
+            until(lambda number=number: client.parked() == POLLS - number, "all but one wait again")
+            shares.append((answered - began) / (time.monotonic() - began))
+        assert sorted(shares)[2] < 0.1, shares
