@@ -109,6 +109,9 @@ cdef struct Polling:
     int pin                   # pin of `scanning`
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
+    int n_applied             # of these, in the book already
+    bint applying             # the others follow, a slice a turn
+    bint incomplete           # some could not be applied: the look or page is read again
     int finding               # FIND_*
     bint forgotten            # the worker has met another server since the statement in flight was sent
     int64_t pause_until       # of the scan, monotonic: set after a server error
