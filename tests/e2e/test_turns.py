@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 
 import psycopg
@@ -441,12 +440,10 @@ def test_polls_that_are_woken_together_take_turns(start_daemon: Callable[..., Da
         for wire in wires:
             wire.send(poll * (POLLS // len(wires)))
         until(lambda: client.parked() == POLLS, "all wait")
-        shares = []
+        waiting = []
         for number in range(1, 6):
             client.push(f"{queue}-{number}", 1)               # wakes all of them
-            began = time.monotonic()
             assert other.get("/livez").status == 200
-            answered = time.monotonic()
+            waiting.append(other.parked())
             until(lambda number=number: client.parked() == POLLS - number, "all but one wait again")
-            shares.append((answered - began) / (time.monotonic() - began))
-        assert sorted(shares)[2] < 0.1, shares
+        assert min(waiting) < POLLS // 2, waiting
