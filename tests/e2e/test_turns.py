@@ -446,4 +446,4 @@ def test_polls_that_are_woken_together_take_turns(start_daemon: Callable[..., Da
             assert other.get("/livez").status == 200
             waiting.append(other.parked())
             until(lambda number=number: client.parked() == POLLS - number, "all but one wait again")
-        assert min(waiting) < POLLS // 2, waiting
+        assert sorted(waiting)[2] < POLLS // 2, waiting
