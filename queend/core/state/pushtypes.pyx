@@ -108,7 +108,7 @@ cdef struct PushPartition:
     PushItem* last
     int breadth               # see PushBatch
     int n
-    size_t bytes
+    size_t bytes              # of payload; of framed runs as they came, compressed
     unsigned char[16] lo
     unsigned char[16] hi
     bint has_v7
