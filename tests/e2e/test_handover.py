@@ -2,17 +2,19 @@
 leases and every other rule hold as if it had popped right after the commit."""
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.parked import answer_of, first_served, settle, waiting
+from support.postgres import Postgres
 from support.wait import until
 
 
@@ -292,3 +294,31 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups
                                                                for p in range(partitions)}
         assert handed(client) > 0
+
+
+def test_no_part_of_a_push_waits_for_ever(start_daemon: Callable[..., Daemon], postgres: Postgres, queue: str) -> None:
+    """More waiters than one call serves: the push is sent in two parts. The database goes away with the first of
+    them: both are answered after the patience."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1, QUEEND_PATIENCE_MS=500)
+    names = [f"p{i}" for i in range(300)]
+    with daemon.client() as client, ExitStack() as stack:
+        client.push_items([{"queue": queue, "partition": p, "payload": "first"} for p in names])
+        while client.pop(queue, batch=1000, partitions=100, autoAck=True):
+            pass
+        stack.enter_context(waiting(daemon, client, queue, number=len(names), batch=10))
+        pushing = stack.enter_context(daemon.client(20))
+        with closing(psycopg.connect(daemon.conninfo)) as holder, closing(psycopg.connect(daemon.conninfo)) as eyes:
+            eyes.autocommit = True
+            holder.execute("SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 63) AS lane")
+            pushing.send("POST", "/api/v1/push", json.dumps(
+                {"items": [{"queue": queue, "partition": p, "payload": p} for p in names]}).encode())
+            until(lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                       " AND application_name = 'queend' AND wait_event_type = 'Lock'").fetchone()[0],
+                  "the first part waits for its lanes")
+            postgres.halt()
+        try:
+            assert pushing.receive().status == 503
+        finally:
+            postgres.resume()
+        until(lambda: client.get("/readyz").status == 200, "the database is back")
+    daemon.stop()

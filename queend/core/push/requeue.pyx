@@ -13,6 +13,7 @@ cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     if rest == NULL:
         return False
     requeue_divide(b, rest, last)
+    rest.since_us = b.since_us
     rest.uncompressed = b.uncompressed
     rest.hurried = b.hurried
     b.n_chunks = end
