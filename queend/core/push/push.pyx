@@ -319,19 +319,20 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
     cdef Buf* out
+    cdef EachItem at
     cdef PushItem* it
     cdef Queue* queue = NULL
     cdef Tally* tally = NULL
     cdef int64_t bytes = 0
     cdef int counted = 0
-    cdef int i
     cdef int n = 0
     cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
     cdef bint stored = kept
     if j.limited:
         capacity_settle(j)
-    for i in range(j.req.n):
-        it = &j.req.items[i]
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
+    while it != NULL:
         if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:
                 if counted:
@@ -346,9 +347,10 @@ cdef void push_respond(PushJob* j) noexcept nogil:
             counted += req_item_count(it)
         n += req_item_count(it)
         if it.run != NULL:
-            stored = runitem_answer(it, &j.req, counters) or stored
+            stored = runitem_answer(it) or stored
         else:
             stored = result_answer(it, &j.req, counters) or stored
+        it = runitem_next(&at)
     if counted:
         queue_measure(&queue.message_bytes, bytes // counted)
     if r.worker.spans.every:
