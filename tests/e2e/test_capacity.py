@@ -225,3 +225,19 @@ def test_the_size_of_a_queue(daemon: Daemon, client: Client, queue: str) -> None
         while client.pop(queue, batch=100, partitions=3, autoAck=True, consumerGroup="late"):
             pass
         assert size() == 0
+
+
+def test_the_id_of_a_deleted_message_is_told_where_there_is_no_room(client: Client, queue: str) -> None:
+    def again() -> dict:
+        (one,) = client.push_items([{"queue": queue, "payload": 1, "transactionId": "same"}])
+        return one
+
+    client.configure(queue, maxSize=1)
+    first, = client.push_items([{"queue": queue, "payload": 1, "transactionId": "same"}])
+    assert kinds(client.push(queue, 2)) == {"failed": 1}
+    assert again()["status"] == "duplicate"
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/Default/messages/same").json["success"]
+    assert kinds(client.push(queue, 3)) == {"failed": 1}
+    assert (again()["status"], again()["message_id"]) == ("duplicate_of_deleted", first["message_id"])
+    client.configure(queue, maxSize=None)
+    assert (again()["status"], again()["message_id"]) == ("duplicate_of_deleted", first["message_id"])

@@ -171,6 +171,7 @@ cdef enum:
     IDS_STORED_ORD = 0
     IDS_STORED_FOUND
     IDS_STORED_AT
+    IDS_STORED_DELETED
 
 cdef void ask_take_stored(Ask* a, PGresult* res) noexcept nogil:
     # Marks items as stored, by rows of ids_stored.
@@ -184,6 +185,7 @@ cdef void ask_take_stored(Ask* a, PGresult* res) noexcept nogil:
             it.full = FULL_NOT
             it.offset = pg_int8(res, row, IDS_STORED_FOUND)
             it.created_us = pg_int8(res, row, IDS_STORED_AT)
+            it.of_deleted = pg_bool(res, row, IDS_STORED_DELETED)
 
 # Columns of queue_sizes.
 cdef enum:
