@@ -267,7 +267,7 @@ class Failover(BaseSettings):
                                                  "Each daemon uses a subdirectory of its own.")
     file_buffer_flush_ms: int = count(100, "Failover buffer: interval between two attempts to drain it.", "ms", ge=1)
     file_buffer_max_batch: int = count(4000, "Failover buffer: messages drained per "
-                                             "batch.", "messages", ge=1, le=20_000)
+                                             "batch.", "messages", ge=1, le=4000)
     queend_buffer_adopt_ms: int = count(30_000, "Failover buffer: another daemon with the same directory drains what a "
                                                 "stopped daemon left behind after this time; 0: only a daemon that "
                                                 "starts there does.", "ms", ge=0)
