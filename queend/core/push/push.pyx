@@ -97,7 +97,7 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j)
+        push_give_up(w, j, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -160,15 +160,15 @@ cdef void push_decided(PushJob* j) noexcept nogil:
     else:
         push_answer(j)
 
-cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
-    # Gives up a push whose names did not become partitions in JOB_TRIES tries: a client deletes the queue as fast as it
-    # is made. Is also called when memory ran out.
+cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
+    # Gives up a push before it reached an appender. Its names did not become partitions in JOB_TRIES tries, as a client
+    # deletes the queue as fast as it is made; or memory ran out.
     capacity_give_back(j)
     if not j.held:
         if j.drain:
             failover_hooks.retry(spool.pause_us)
         else:
-            job_refuse(&j.job, 503, "The queue is being deleted; try again")
+            job_refuse(&j.job, 503, why)
         return
     push_unstored(w, j)
 
@@ -228,7 +228,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     tails = <PushItem**>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushItem*))
     if parts == NULL or tails == NULL:
         j.unresolved = it
-        push_give_up(w, j)
+        push_give_up(w, j, b"Out of memory")
         return
     while it != NULL:
         following = it.next
@@ -249,6 +249,10 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         part.left += 1
         tails[i] = it
         it = following
+    if not j.held:
+        # a part that has no memory ends at once: the job has to outlast this loop, which reads its memory
+        j.held = True
+        j.parts_left += 1
     for i in range(n_appenders):
         if tails[i] == NULL:
             continue
@@ -257,8 +261,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         else:
             parts[i].msg.run = push_part_arrive
             worker_post(appenders[i].worker, &parts[i].msg)
-    if j.held:
-        push_release(j)
+    push_release(j)
 
 cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PushPart* part = <PushPart*>m
