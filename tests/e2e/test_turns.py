@@ -447,3 +447,23 @@ def test_polls_that_are_woken_together_take_turns(start_daemon: Callable[..., Da
             waiting.append(other.parked())
             until(lambda number=number: client.parked() == POLLS - number, "all but one wait again")
         assert sorted(waiting)[2] < POLLS // 2, waiting
+
+
+def test_a_partition_whose_lane_is_held_gives_way_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Each statement for it takes as long as a statement may. Its items are not all tried one by one."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1, DB_STATEMENT_TIMEOUT=1500, QUEEND_PATIENCE_MS=500)
+    items = json.dumps({"items": [{"queue": queue, "partition": "p0", "payload": n} for n in range(1000)]}).encode()
+    with (daemon.client() as client, Wire(daemon.address) as wire, psycopg.connect(daemon.conninfo) as holder,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database):
+        client.push_items([{"queue": queue, "partition": f"p{n}", "payload": n} for n in range(2)])
+        (number,) = database.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                                     " WHERE q.name = %s AND p.name = 'p0'", (queue,)).fetchone()
+        holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANES, number & 63))
+        wire.send(request("POST", "/api/v1/push", items))
+        until(lambda: locked(database), "the push waits for its lane")
+        with daemon.client(20) as other:
+            assert other.push(queue, "other", partition="p1")[0]["status"] == "queued"
+        assert wire.receive().status == 503
+        holder.rollback()
+        wire.send(request("POST", "/api/v1/push", items))
+        assert {one["status"] for one in wire.receive().json} == {"queued"}
