@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable
 
 import psycopg
+import pyarrow as pa
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.http import Wire, request
@@ -467,3 +469,35 @@ def test_a_partition_whose_lane_is_held_gives_way_to_others(start_daemon: Callab
         holder.rollback()
         wire.send(request("POST", "/api/v1/push", items))
         assert {one["status"] for one in wire.receive().json} == {"queued"}
+
+
+def test_a_batch_with_many_duplicates_is_split(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Pushes that have the same 9000 ids arrive while a lane is held. An error of one item splits their batch again and
+    again. Each duplicate stays with its first occurrence."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
+    rows, pushes = 9000, 20
+    names = {"queue": [queue] * rows, "partition": ["p"] * rows, "payload": ["1"] * rows}
+    batch = pa.record_batch({**{name: pa.array(values).dictionary_encode() for name, values in names.items()},
+                             "transactionId": [str(uuid.uuid4()) for _ in range(rows)]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    one = request("POST", "/api/v1/push?format=counts", sink.getvalue().to_pybytes(),
+                  {"Content-Type": "application/vnd.apache.arrow.stream"})
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder, contextlib.ExitStack() as stack):
+        client.push(queue, "first", partition="p")
+        database.execute("ALTER TABLE queend.log ADD CONSTRAINT small CHECK (n < 600) NOT VALID")
+        holder.execute("SELECT pg_advisory_xact_lock(%s, lane) FROM generate_series(0, 63) AS lane", (LANES,))
+        held = stack.enter_context(Wire(daemon.address))
+        held.send(push(queue, "held"))
+        until(lambda: locked(database), "a push waits for the lane")
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(pushes)]
+        for wire in wires:
+            wire.send(one)
+        until(lambda: jobs(client) > 10, "as many have arrived as there is room for")
+        holder.rollback()
+        assert held.receive().status == 201
+        told = [wire.receive().json for wire in wires]
+        assert sum(answer["queued"] for answer in told) == rows
+        assert sum(answer["duplicate"] for answer in told) == rows * (pushes - 1)

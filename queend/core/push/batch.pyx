@@ -159,6 +159,7 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
             it.original_at = same.at
             it.next = g.dups
             g.dups = it
+            b.bytes += it.payload.n + 64
             return
     if it.id_kind != ID_OTHER:
         batch_range(g, it.id)
