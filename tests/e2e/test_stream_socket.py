@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 
 import pytest
-from support.client import Client, ack_of, data
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.http import Gone, Wire
+from support.http import Gone, Wire, request
 from support.socket_feed import BINARY, CLOSE, PING, PONG, TEXT, SocketFeed, frame, handshake
 from support.wait import until
 
@@ -335,6 +335,25 @@ def test_memory_of_messages_in_parts_is_given_back(start_daemon: Callable[..., D
                 stream.wire.send(frame(TEXT, b" " * 200_000, last=False) + frame(PING, b"there"))
                 assert stream.frame() == (PONG, b"there")
         until(lambda: client.metric("queend_worker_trimmed_total") == 1, "free memory goes back to the system")
+
+
+def long_poll(queue: str) -> bytes:
+    """A pop that waits for two seconds. The queue exists and is empty."""
+    return request("GET", pop_target(queue, wait=True, timeout=2000))
+
+
+def test_frames_wait_for_the_begin_of_their_stream(client: Client, daemon: Daemon, queue: str) -> None:
+    """Their answers are written behind the head of the stream, which is written behind earlier answers."""
+    client.push(queue, 1)
+    message = client.pop(queue)[0]
+    frames = frame(PING, b"p") + b"".join(frame(TEXT, text) for text in (
+        json.dumps({"ack": ack_of(message), "ref": 6}).encode(), b'{"credit":1,"ref":7}'))
+    with SocketFeed(daemon.address, queue, first=long_poll(queue), behind=frames) as stream:
+        assert stream.frame() == (PONG, b"p")
+        answers = [stream.answer(), stream.answer()]
+        assert sorted(one["ref"] for one in answers) == [6, 7]
+    with SocketFeed(daemon.address, queue, first=long_poll(queue), behind=frame(CLOSE)) as stream:
+        assert stream.closed()[0] == 1000
 
 
 def test_stop(start_daemon: Callable[..., Daemon], queue: str) -> None:
