@@ -199,6 +199,7 @@ cdef const char* ARRIVING_TEXT = b"Too much is being received; try again"
 cdef void budget_account(Conn* c) noexcept nogil:
     # Adjusts the connection's part of the budget to what it holds; conn_drop gives it back. Refuses the request with
     # 503 if the budget is full. One whose token is being verified is owed an answer already: bridge_resume sends it.
+    # If a frame finds no room, its stream is closed (feed_flow).
     cdef int64_t holds = 0
     if c.reading != NULL:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
@@ -207,7 +208,10 @@ cdef void budget_account(Conn* c) noexcept nogil:
     if holds > c.arriving and not budget_take(holds - c.arriving,
                                               atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
-        if c.mode == READ_LATER:
+        if c.mode == READ_LATER or c.mode == READ_FRAMES:
+            if c.feed != NULL:
+                c.feed.frame_refused = True
+                conn_dirty(c)
             conn_drop(c)
             c.mode = READ_NOTHING
         else:
