@@ -66,9 +66,17 @@ cdef inline void bridge_count(BridgeCall* c, int n) noexcept nogil:
         c.address.bridged[c.held] += n
         c.address.bridged_bytes[c.held] += n * c.size
 
+cdef void bridge_hold_back(BridgeCall* c, bint away) noexcept nogil:
+    # Lets the connection's next request wait until the held one is verified, or take its turn (away = False). While a
+    # body is not read, READ_LATER does that.
+    cdef Request* r = c.r
+    if c.held and not r.early and r.feed == NULL and r.conn != NULL:
+        r.conn.last_is_away = away
+        conn_dirty(r.conn)
+
 cdef void bridge_send(Request* r, bint held) noexcept nogil:
     # Hands a request over to the control plane. Runs on the request's worker. held: only its token is to be verified
-    # there.
+    # there, and the connection's next request waits meanwhile.
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
     if c == NULL:
         reply_error(r, 503, b"Out of memory")
@@ -81,6 +89,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.address = r.conn.address.client if r.conn != NULL else NULL
     conn_name(r.conn, c.client, sizeof(c.client))
     r.job = c
+    bridge_hold_back(c, True)
     if not bridge_enter(c):
         r.on_gone = bridge_gone_before
         c.next = r.worker.without_room
@@ -126,6 +135,7 @@ cdef void bridge_tick(Worker* w) noexcept nogil:
         if c.r != NULL and bridge_enter(c):
             continue
         if c.r != NULL:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The control plane is busy")
         free(c)
 
@@ -240,6 +250,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
         bridge_done(c)
     uv_mutex_unlock(&bridge.lock)
     if c != NULL:
+        bridge_hold_back(c, False)
         if a.status == BRIDGE_PASSED:
             bridge_resume(w, c.r)
         elif a.body > OUT_MAX and budget_unsent_full(c.r.conn, 1):
@@ -275,6 +286,7 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
         c = w.without_room
         w.without_room = c.next
         if c.r != NULL:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
         free(c)
     while found:
@@ -294,5 +306,6 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
                 bridge_unlink(c)
         uv_mutex_unlock(&bridge.lock)
         if found:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
             free(c)

@@ -310,7 +310,7 @@ cdef inline bint conn_output_full(Conn* c) noexcept nogil:
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
     # Returns True if the next request has to wait: for a token, for the body before it, for room, for answers, or for
     # the begin of its stream.
-    return (c.mode == READ_LATER or c.beside or c.waits_room or c.owed >= c.worker.settings.max_pipeline
+    return (c.mode == READ_LATER or c.last_is_away or c.waits_room or c.owed >= c.worker.settings.max_pipeline
             or conn_output_full(c) or held_full(c)
             or c.feed != NULL and (c.mode == READ_FRAMES and not c.feed.begun
                                    or c.feed.n_commands >= c.worker.settings.max_pipeline

@@ -45,7 +45,7 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
         w.beside_last.next = x
     w.beside_last = x
     if r.conn != NULL:
-        r.conn.beside = True
+        r.conn.last_is_away = True
         r.arriving += r.conn.arriving
         budget_set_share(&r.conn.arriving, &r.conn.address.client.arriving, 0)
     return True
@@ -94,7 +94,7 @@ cdef inline void offload_shift(Worker* w, Offload* following) noexcept nogil:
 cdef void offload_finish(Worker* w, Offload* x, bint good) noexcept nogil:
     cdef Request* r = x.r
     if r.conn != NULL:
-        r.conn.beside = False
+        r.conn.last_is_away = False
         conn_dirty(r.conn)
     if w.ending:
         reply_error(r, 503, b"The server is shutting down")

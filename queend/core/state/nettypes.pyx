@@ -161,7 +161,8 @@ cdef struct Conn:
     uint8_t admitted          # the token of the next request was just verified
     uint8_t asked             # requests taken so far, at most ASKED_MANY
     uint8_t ended             # closes after the last due answer; takes no more requests
-    uint8_t beside            # its last request is read off the loop (net/offload)
+    # its last request is read off the loop (net/offload), or waits for its token (bridge): the next request waits
+    uint8_t last_is_away
     uint8_t waits_room        # it is in the list of connections that wait for room (net/held)
     uint8_t has_room          # it waited there, and its large request may now be read
     LocalAddress* address     # of the client; counts this connection
