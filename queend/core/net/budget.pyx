@@ -144,6 +144,15 @@ cdef inline void budget_set_share(int64_t* of_conn, int64_t* of_address, int64_t
         atomic_add64(of_address, to - of_conn[0])
         of_conn[0] = to
 
+cdef void budget_pass_on(Conn* c, Request* r, int64_t bytes) noexcept nogil:
+    # Moves what the connection has in the budget of what arrives, with the share of its address, to its complete
+    # request. The request has `bytes` then, of which the caller has taken or given back the difference. request_settle
+    # gives them back.
+    cdef int64_t* of_address = &c.address.client.arriving
+    budget_set_share(&r.arriving_share, of_address, bytes)
+    budget_set_share(&c.arriving, of_address, 0)
+    r.arriving = bytes
+
 cdef void budget_leave_shares(Conn* c) noexcept nogil:
     # Gives back what a closed connection still holds of the shares of its address.
     budget_set_share(&c.arriving, &c.address.client.arriving, 0)

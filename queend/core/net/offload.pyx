@@ -46,8 +46,7 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
     w.beside_last = x
     if r.conn != NULL:
         r.conn.last_is_away = True
-        r.arriving += r.conn.arriving
-        budget_set_share(&r.conn.arriving, &r.conn.address.client.arriving, 0)
+        budget_pass_on(r.conn, r, r.arriving + r.conn.arriving)
     return True
 
 cdef bint offload_begin(Worker* w, Offload* x) noexcept nogil:
