@@ -270,7 +270,7 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     r.on_gone = NULL
     if r.conn == NULL:
         reply_empty(r)
-    elif r.early and r.conn.mode == READ_NOTHING and not r.conn.read_out:
+    elif r.early and r.conn.mode != READ_LATER:
         reply_error(r, 503, ARRIVING_TEXT)      # the beginning of its body found no room
     elif r.early:
         request_reread(r.conn, r)

@@ -267,7 +267,7 @@ cdef void request_reread(Conn* c, Request* r) noexcept nogil:
     c.owed -= 1
     c.ended = False
     c.admitted = True
-    c.mode = READ_NOTHING if c.read_out else READ_HEAD
+    c.mode = READ_HEAD
     request_close(r)
     conn_dirty(c)
 
