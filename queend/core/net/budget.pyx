@@ -238,8 +238,8 @@ cdef void budget_check_bodies(Worker* w) noexcept nogil:
     while c != NULL:
         following = c.next
         if c.reading != NULL:
-            if c.paused and not c.in_pieces:
-                c.pace.running = False         # it waits for this daemon
+            if conn_is_held_up(c):
+                c.pace.running = False
             elif not budget_keeps_pace(c, budget_received(c), c.arriving, short, w.settings.body_timeout_ms):
                 w.counters.too_slow += 1
                 conn_refuse(c, 408, b"The request body came too slowly")

@@ -261,6 +261,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         elif worker_yields(c.worker):
             conn_yield(c)
         return
+    if c.reading != NULL:
+        c.owes_continue = False      # its body comes without
     if c.mode == READ_FIXED:
         c.body_got += n
         if c.state == CONN_BODY:
@@ -300,6 +302,11 @@ cdef inline void conn_read_piece(Conn* c) noexcept nogil:
     c.worker.turn_pieces += 1
     if worker_yields(c.worker):
         conn_yield(c)
+
+cdef inline bint conn_is_held_up(const Conn* c) noexcept nogil:
+    # Returns True if the rest of an incomplete request waits for this daemon: the connection is not read, or
+    # `100 Continue` is not written yet.
+    return c.paused and not c.in_pieces or c.owes_continue
 
 cdef inline bint conn_output_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many untaken answers as it may have before its next request is taken. While

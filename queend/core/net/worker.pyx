@@ -89,8 +89,8 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         if state == CONN_STALLED and c.tcp.write_queue_size < c.out_mark:
             c.out_mark = c.tcp.write_queue_size
             conn_move(c, CONN_STALLED)        # slow, but it moves
-        elif (state == CONN_HEAD or state == CONN_BODY) and c.paused and not c.in_pieces:
-            conn_move(c, state)               # it waits for this daemon
+        elif (state == CONN_HEAD or state == CONN_BODY) and conn_is_held_up(c):
+            conn_move(c, state)
         elif state == CONN_HEAD or state == CONN_BODY:
             conn_refuse(c, 408, b"The request did not arrive in time")
             conn_settle(c)
