@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.callers import Caller
@@ -126,3 +127,19 @@ def test_a_body_that_finds_no_room_while_its_token_is_verified(start_daemon, beh
         answer = wire.receive()
         assert (answer.status, answer.json) == (503, {"error": "Too much is being received; try again"})
         assert wire.ended()
+
+
+def test_a_refusal_of_a_token_arrives_however_much_of_its_body_is_sent(start_daemon) -> None:
+    """Several clients that send what nobody reads take turns."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, NUM_WORKERS=1)
+    size = 31 << 17
+
+    def told(number: int) -> int:
+        with Wire(daemon.address) as wire:
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 << 10)      # what is sent, is read
+            wire.send(head(b"Content-Length: %d\r\n" % size, f"bad {number}"))
+            wire.send(b"x" * size)
+            return wire.receive().status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(told, range(8))) == [401] * 8

@@ -159,6 +159,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     # until it closes, at most CONN_LINGER_MS and CONN_LINGER_BYTES.
     conn_move(c, CONN_LINGER)
     conn_drop(c)
+    c.mode = READ_NOTHING     # no request is taken, so none holds back the next bytes (conn_holds_back)
+    held_leave(c)
     c.out_mark = 0
     if shutdown(conn_fd(c), SHUT_WR) != 0:
         conn_close(c)
