@@ -8,6 +8,7 @@ cdef struct Bridge:
     int fd                    # readable while a call waits
     BridgeCall* first
     BridgeCall* last
+    BridgeCall* copied        # the call whose request the control plane copies; it is not freed meanwhile
     int[2] n                  # calls that wait or were taken: those not held, those held
     int[2] most
     int64_t[2] bytes          # of their bodies
@@ -145,12 +146,13 @@ cdef void bridge_gone_before(Request* r) noexcept nogil:
     reply_empty(r)
 
 cdef BridgeCall* bridge_shift() noexcept nogil:
-    # Returns the next request, which the control plane may read until it answers; NULL if none waits. Runs on the
-    # control plane's thread.
+    # Returns the next request, which the control plane may read until it shifts again or calls bridge_copied; NULL if
+    # none waits. Runs on the control plane's thread.
     cdef BridgeCall* c
     cdef uint64_t count
     uv_mutex_lock(&bridge.lock)
     c = bridge.first
+    bridge.copied = c
     if c != NULL:
         bridge.first = c.next
         if bridge.first == NULL:
@@ -160,6 +162,12 @@ cdef BridgeCall* bridge_shift() noexcept nogil:
         pass
     uv_mutex_unlock(&bridge.lock)
     return c
+
+cdef void bridge_copied() noexcept nogil:
+    # Ends the reading of the request that bridge_shift returned last.
+    uv_mutex_lock(&bridge.lock)
+    bridge.copied = NULL
+    uv_mutex_unlock(&bridge.lock)
 
 cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
     # Takes a waiting call out of the middle of the queue. Requires bridge.lock.
@@ -278,10 +286,12 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
         service.request(w, r)
 
 cdef void bridge_abandon(Worker* w) noexcept nogil:
-    # Answers the worker's calls that the control plane still has, because the worker ends.
+    # Answers the worker's calls that the control plane still has, because the worker ends. Waits while the control
+    # plane copies one of them.
     cdef BridgeCall* c
     cdef size_t i
     cdef bint found = True
+    cdef bint copied
     while w.without_room != NULL:
         c = w.without_room
         w.without_room = c.next
@@ -300,12 +310,15 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
                     if c.r.worker == w:
                         found = True
                         break
-        if found:
+        copied = found and c == bridge.copied
+        if found and not copied:
             bridge_done(c)
             if not c.taken:
                 bridge_unlink(c)
         uv_mutex_unlock(&bridge.lock)
-        if found:
+        if copied:
+            uv_sleep(1)
+        elif found:
             bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
             free(c)
