@@ -475,6 +475,25 @@ def test_stop_while_requests_rush_in(start):
     assert not broken
 
 
+@pytest.mark.parametrize("taken", [1, 2, 3, 4, 5, 6] * 3)
+def test_stop_without_grace_while_bodies_are_copied(start, taken):
+    """The control plane copies requests while the workers end. Only AddressSanitizer sees what is read too late."""
+    edge = start(max_body=2_000_000, max_control_body=2_000_000, max_bridged_bytes=1 << 30)
+
+    def rush():
+        with contextlib.suppress(OSError), contextlib.closing(edge.connect()) as sock:
+            while True:
+                sock.sendall(b"POST /hold HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n" + b"x" * 900_000)
+
+    threads = [threading.Thread(target=rush) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    edge.wait(taken)
+    edge.stop(0)
+    for thread in threads:
+        thread.join()
+
+
 @pytest.mark.parametrize("mode", ["acceptor", "reuseport"])
 def test_both_ways_to_listen(start, mode):
     edge = start(listen_mode=mode, workers=3)
