@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import threading
+import time
 from contextlib import nullcontext
 
 import psycopg
@@ -413,6 +415,27 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         with left[2].client() as client:
             drained(client)
         assert everything(a, queue, "p2") == list(range(1000))
+
+
+@pytest.mark.parametrize("kept", ["drains its own buffer", "starts later"])
+def test_a_folder_whose_owner_was_killed_while_it_asked_for_it(server, postgres, queue, tmp_path, kept):
+    """The file `wanted` stays. It ends neither adoption nor what the next owner may do."""
+    conninfo, wanted = postgres.database(), tmp_path / "buffer/0/wanted"
+    left, other = server(conninfo), server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
+    with left.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        client.push(queue, "left behind")
+        if kept == "starts later":
+            other.kill()
+        left.kill()
+        wanted.touch()
+        os.utime(wanted, (time.time() - 3600,) * 2)
+    if kept == "starts later":
+        other = server(conninfo)
+        assert not wanted.exists()
+    with other.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        until(lambda: everything(client, queue) == ["left behind"], "it is stored")
 
 
 @pytest.mark.parametrize("adopter", ["lives", "is killed"])
