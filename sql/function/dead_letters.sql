@@ -154,6 +154,8 @@ END $$;
 -- were deleted. If a message was deleted or removed by retention, and this was its last dead letter, its remaining
 -- copies are to be overwritten (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY UPDATE).
 -- Otherwise two sessions that delete the same dead letters in different orders could wait for each other in a circle.
+-- Then locks their partitions (FOR SHARE, ascending): retention, which inserts into queend.erasures what has no dead
+-- letter, is either seen here or comes later.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -166,6 +168,9 @@ DECLARE
 BEGIN
     PERFORM FROM queend.queues q WHERE q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (p_id))
       ORDER BY q.id FOR NO KEY UPDATE;
+    PERFORM FROM queend.partitions p
+      WHERE p.id IN (SELECT d.partition_id FROM queend.dead_letters d WHERE d.id = ANY (p_id))
+      ORDER BY p.id FOR SHARE;
     WITH gone AS (
         DELETE FROM queend.dead_letters d WHERE d.id = ANY (p_id) RETURNING d.partition_id, d.record_offset, d.payload)
     SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL),
