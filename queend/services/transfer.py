@@ -44,7 +44,7 @@ SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.
      JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid JOIN pg_class c ON c.oid = a.attrelid
      WHERE c.relnamespace = 'queend'::regnamespace"""
 # Offsets are never reused: if the messages stay behind, the target goes on where the source is.
-FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
+FLOORS = """COPY (SELECT p.id, queend.head(p.id), queend.now_us() FROM queend.partitions p
         WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
 SESSION = f"{session.UNHURRIED} -c timezone=UTC"
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
@@ -265,7 +265,7 @@ def _table(work: Work, there: psycopg.Connection, here: psycopg.Connection, name
     with (there.cursor().copy(
         select or sql.SQL("COPY {} ({}) TO STDOUT (FORMAT binary)").format(table, columns)) as out,
           here.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
-              table, sql.SQL("partition_id, floor") if select else columns)) as into):
+              table, sql.SQL("partition_id, floor, raised_at") if select else columns)) as into):
         for block in out:
             work.step()
             size += len(block)

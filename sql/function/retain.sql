@@ -1,5 +1,6 @@
--- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor. Takes no lane. Locks:
--- the partition's row, FOR NO KEY UPDATE SKIP LOCKED, then its dead letters (advisory) if compressed rows are removed.
+-- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor and floors.raised_at.
+-- Takes no lane. Locks: the partition's row, FOR NO KEY UPDATE SKIP LOCKED, then its dead letters (advisory) if
+-- compressed rows are removed.
 
 -- Removes the records of a queue that its options let expire. Visits at most p_parts of its partitions after p_after
 -- (by id), and removes about p_rows log rows. Times in µs, 0 = that rule is off:
@@ -142,8 +143,8 @@ BEGIN
                 END IF;
                 reason := 0;
             ELSIF v_to > v_from THEN
-                INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id)
-                DO UPDATE SET floor = excluded.floor;
+                INSERT INTO queend.floors (partition_id, floor, raised_at) VALUES (part.id, v_to, queend.now_us())
+                ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor, raised_at = excluded.raised_at;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
                 GET DIAGNOSTICS v_gone = ROW_COUNT;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;

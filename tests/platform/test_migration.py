@@ -103,6 +103,8 @@ def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_
     assert ended(client)["status"] == "complete"
     conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
                                        f"dbname={there['database']}")
+    with psycopg.connect(conninfo) as copy:      # nothing that was written lately counts as idle there
+        assert copy.execute("SELECT bool_and(raised_at > 0) FROM queend.floors").fetchone() == (True,)
     with start_daemon(conninfo).client() as other:
         assert other.pop("empty") == []
         other.push("empty", "first")
