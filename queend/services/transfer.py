@@ -19,7 +19,7 @@ from ..postgres.migrate import MigrationError, migrate_over
 from .copy_target import UNREACHABLE, Address, Crowded, Cut, Work
 
 # names that clients know → tables left empty
-EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"),
+EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "schedule", "unlisted", "outbox"),
               "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
               "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (),
               "retention_history": ("retention_history",), "system_metrics": (), "worker_metrics": (),

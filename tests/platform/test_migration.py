@@ -112,6 +112,20 @@ def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_
         assert (message["data"], message["offset"]) == ("first", 7)
 
 
+def test_without_messages_their_delivery_moments_stay_behind(client: Client, daemon, postgres, to) -> None:
+    """One of a message that stays behind would keep all later ones from retention."""
+    client.post("/api/v1/push", {"items": [{"queue": "later", "payload": 1, "delayMs": 86_400_000}]})
+    there = to(postgres.empty_database(), excludeTableData=["messages"])
+    client.post(f"{BASE}/start", there)
+    assert ended(client)["status"] == "complete"
+    with psycopg.connect(daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
+                                                 f"dbname={there['database']}")) as copy:
+        copy.execute("SELECT queend.push_items('{later}', '{Default}', '{t}', '{2}', '{NULL}', '{NULL}')")
+        found = copy.execute("SELECT t.records FROM queend.queues q, queend.retain(q.id, 0, 10, 10,"
+                             " queend.now_us() + 1000000, 0, 0) AS t WHERE q.name = 'later'").fetchall()
+        assert found == [(1,), (0,)]
+
+
 def test_one_at_a_time_and_a_stop_in_the_middle(postgres, start_daemon, listed, to) -> None:
     daemon = start_daemon(**listed)
     there = to(postgres.empty_database())
