@@ -1,6 +1,9 @@
 """Erasing in SQL: what is overwritten at once, what waits for a daemon, and the order of its locks."""
 from __future__ import annotations
 
+import json
+import uuid
+
 import pytest
 from sql.calls import Waiting
 from sql.records import batch, body, delete, framed, id4, id7, inner, new_lease, packed, payloads, stored
@@ -232,6 +235,23 @@ def test_a_deletion_of_dead_letters_beside_retention(two, partitions, group):
     a.rows("COMMIT")
     assert waiting.result() == 1
     assert watcher.rows(WAITING, part) == [(0,), (1,)]
+
+
+def test_an_erasure_in_sql_beside_a_redrive(two, partitions, group):
+    """The redrive is committed before the search, or comes after it."""
+    a, b, watcher = two
+    part, = partitions()
+    ids = stored(watcher, part, 3)
+    queue, name = watcher.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                               " WHERE p.id = %s", part)[0]
+    watcher.rows("SELECT queend.dead_letter(%s, %s, '{1}', '{x}', 0)", part, group(part))
+    assert a.value("SELECT redriven FROM queend.dead_redrive(%s, NULL, NULL, NULL, NULL, NULL, 9)", queue) == 1
+    wanted = json.dumps({"queue": name, "transactionIds": [str(uuid.UUID(bytes=ids[1]))]})
+    waiting = Waiting(watcher, b, lambda: b.value("SELECT queen.erase_v1(%s::jsonb)", wanted))
+    a.rows("COMMIT")
+    assert waiting.result()["erased"] == 2
+    rows = watcher.rows(LOG, part)
+    assert [payloads(watcher, row) for row in rows][1:] == [[""]] and payloads(watcher, rows[0])[1] == ""
 
 
 DELETE, BURY = "SELECT queend.message_delete(%s, %s)", "SELECT queend.message_bury(%s, %s, 'g', 'x')"
