@@ -34,7 +34,7 @@ from . import activation, hardening
 from .address import taken
 from .core_settings import core_settings
 from .reload import reload
-from .systemd import notify, notify_address, watchdog_seconds
+from .systemd import extend_start, notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
@@ -139,6 +139,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, (stop if os.isatty(0) else self.again).set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        self.starting = asyncio.create_task(extend_start())
         try:
             local = await self._embed(stop)
             # Migrations may take longer than a request may.
@@ -152,6 +153,7 @@ class Supervisor:
                 raise StartError(self.unreachable)
             return await self._serve(local, target, identity, stop)
         finally:
+            self.starting.cancel()
             if self.embedded:
                 self.embedded.stop()
                 log.line("debug", "database_stopped")
@@ -260,6 +262,7 @@ class Supervisor:
                 core.accept()
             except OSError as error:
                 raise StartError(str(error)) from None
+            self.starting.cancel()
             status = f"STATUS=serving on port {port}"
             notify("READY=1", status if ready else f"{status}; the database is unavailable")
             bound, alone = core.address()
