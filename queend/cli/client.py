@@ -120,9 +120,9 @@ class Server:
             return self._exchange(method, target, sent, words, within or self.timeout)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
-            # The server may have closed an idle connection: requests that only read are repeated.
-            if not fresh and method == "GET" and "/pop" not in target:
-                return self.call(method, path, query=query, headers=headers, within=within,
+            # The server may have closed an idle connection: requests that only read, or have a key, are repeated.
+            if not fresh and (method == "GET" and "/pop" not in target or "Idempotency-Key" in words):
+                return self.call(method, path, query=query, body=sent, headers=headers, within=within,
                                  target=target.removeprefix(self.base))
             raise self._lost(error, method) from None
         except (OSError, http.client.HTTPException) as error:

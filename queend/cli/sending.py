@@ -1,8 +1,10 @@
 """Pushes of many items: gathers items into requests, counts answers, traces an error to its line."""
 from __future__ import annotations
 
+import hashlib
 import re
 import time
+import uuid
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +19,7 @@ from .terminal import say, write
 ITEMS, BYTES = 1000, 1 << 20      # of one request
 AGAIN_S = 30.0                    # how long a server that is unavailable is retried
 PLACE = re.compile(r"\(item (\d+)(?:, ([^)]*))?\)")
+KEY, KEY_MOST = "Idempotency-Key", 255      # characters
 
 
 class Sender:
@@ -24,7 +27,11 @@ class Sender:
                  headers: dict[str, str], output: Format):
         (queue + partition).encode()      # a name that is not UTF-8 is refused as such: UnicodeEncodeError
         self.server, self.queue, self.partition, self.field = server, queue, partition, field
-        self.every, self.headers, self.output = every, headers, output
+        self.every, self.output = every, output
+        self.headers = {name: value for name, value in headers.items() if name.lower() != KEY.lower()}
+        given = [value for name, value in headers.items() if name.lower() == KEY.lower()]
+        self.key = given[-1] if given else uuid.uuid4().hex
+        self.requests = 0
         self.event = any(name.lower().startswith("ce-") for name in headers)
         self.items: list[bytes] = []
         self.places: list[str] = []
@@ -94,14 +101,15 @@ class Sender:
                     + "".join(f"&{name}={quote(str(value))}" for name, value in self.every.items()))
             body, headers = items[0], {"Content-Type": "application/json", **self.headers}
         else:
-            path, body, headers = "/api/v1/push", b'{"items":[' + b",".join(items) + b"]}", self.headers
+            path, body = "/api/v1/push", b'{"items":[' + b",".join(items) + b"]}"
+            headers = {**self.headers, KEY: self._next_key()}
         begin = time.monotonic()
         while True:
             try:
                 return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
                                         "POST")
             except ServerError as error:
-                # The answer says that the server did nothing, so the same request may be sent again.
+                # The request may have been executed. Its key, or the id of its event, makes a repeat safe.
                 if error.code == 503 and time.monotonic() - begin < AGAIN_S:
                     time.sleep(1.0)
                     continue
@@ -111,6 +119,16 @@ class Sender:
                     stored = f"{many(self.stored, 'message')} before {'was' if self.stored == 1 else 'were'} stored"
                     error.hint = "; ".join(filter(None, (stored, error.hint)))
                 raise
+
+    def _next_key(self) -> str:
+        """Returns the key of the next request. The daemon makes ids from the key and the place in the request, so each
+        request has a key of its own; the same input gets the same keys again."""
+        number, self.requests = self.requests, self.requests + 1
+        if not number:
+            return self.key
+        quoted = len(self.key) >= 2 and self.key[0] == self.key[-1] == '"'      # quotes do not count
+        made = f"{self.key[1:-1] if quoted else self.key}/{number}"
+        return made if len(made) <= KEY_MOST else hashlib.sha256(made.encode()).hexdigest()
 
     def tell(self, done: bool = False) -> None:
         """Prints how many messages were stored: none, too, if everything is done."""
