@@ -124,10 +124,10 @@ class Server:
             if not fresh and (method == "GET" and "/pop" not in target or "Idempotency-Key" in words):
                 return self.call(method, path, query=query, body=sent, headers=headers, within=within,
                                  target=target.removeprefix(self.base))
-            raise self._lost(error, method) from None
+            raise self._lost(error, method, "autoAck=true" in target) from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise self._lost(error, method) from None
+            raise self._lost(error, method, "autoAck=true" in target) from None
 
     def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str],
                   timeout: float) -> Answer:
@@ -185,8 +185,9 @@ class Server:
                            "start a server with `queend serve`, or choose another one with --url, QUEEND_URL or "
                            "`queend context`")
 
-    def _lost(self, error: Exception, method: str) -> ServerError:
-        doubt = "" if method == "GET" else "the server may or may not have executed the request"
+    def _lost(self, error: Exception, method: str, consumes: bool) -> ServerError:
+        doubt = "messages may have been consumed" if consumes else "" if method == "GET" else (
+            "the server may or may not have executed the request")
         if isinstance(error, TimeoutError):
             return ServerError(f"{self.url} did not answer within the timeout", 6,
                                doubt or "use --timeout to wait longer")

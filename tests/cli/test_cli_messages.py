@@ -394,6 +394,34 @@ def test_an_output_that_cannot_be_written_after_a_change(cli, client, queue, wor
     assert [one.strip().removesuffix(" before that") for one in more] == ([told] if told else [])
 
 
+@pytest.mark.parametrize("words", ["-o json", "-o ndjson", "--payload", "--payload -o json", "-o json --follow"],
+                         ids=["json", "lines", "payloads", "payloads-json", "follow"])
+def test_what_could_not_be_printed_is_not_acknowledged(cli, client, queue, words):
+    client.push(queue, 1, 2)
+    with open("/dev/full", "w") as full, cli.process("pop", queue, "-n", "9", "--ack", "--lease", "1", *words.split(),
+                                                     stdout=full, stderr=subprocess.PIPE) as done:
+        assert b"cannot write the output" in done.communicate(timeout=PATIENCE)[1]
+    assert done.returncode == 1
+    assert data(until(lambda: client.pop(queue, batch=9), "the lease ends", 20)) == [1, 2]
+
+
+def test_one_document_whether_there_are_messages_or_not(cli, client, queue):
+    client.push(queue, 1, 2)
+    done = cli.ok("pop", queue, "-n", "9", "--ack", "--wait", "5s", "-o", "json")
+    assert [one["data"] for one in done.json] == [1, 2]
+    done = cli("pop", queue, "--wait", "200ms", "--ack", "-o", "json")
+    assert (done.status, done.json) == (5, [])
+
+
+def test_a_pop_that_consumes_and_gets_no_answer(daemon, client, queue, tmp_path):
+    proxy = Proxy(daemon.port)
+    proxy.rule = lambda to_server, data: [data] if to_server else [CUT]
+    client.push(queue, 1)
+    with closing(proxy):
+        done = Cli(f"http://127.0.0.1:{proxy.port}", tmp_path)("pop", queue, "--auto-ack")
+    assert done.status == 6 and "messages may have been consumed" in done.err
+
+
 def test_dead_letters_by_error(cli, client, queue):
     client.configure(queue, retryLimit=0)
     client.push(queue, *range(5))
