@@ -144,6 +144,8 @@ class Job:
             return await self._settle([Verdict(message) for message in messages], {})
         operations = Operations(skip_duplicates=True)
         operations.ack(messages)
+        if not messages:        # all of a batch have other verdicts: no acknowledgment names the lease
+            operations.require(self.messages[0])
         for push in pushes:
             operations.add(push)
         while self._waits():

@@ -199,6 +199,24 @@ def test_a_batch_that_fails_comes_again_as_a_whole(app: App, client: Plain, queu
     assert attempts == [[1, 2, 3], [1, 2, 3]] and client.dead(queue) == 0
 
 
+def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, client: Plain, queue: str) -> None:
+    attempts: list[int] = []
+
+    @app.worker(queue, group="g", batch=5, lease=600, poll=1)
+    def handle(messages: list[Message], context: BatchContext) -> None:
+        attempts.append(messages[0].attempt)
+        context.push(f"{queue}-out", len(attempts))
+        for one in messages:
+            context.dead(one, "no")
+        if len(attempts) == 1:
+            seek(client, queue)
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue, "g")
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [2]
+
+
 def test_a_verdict_is_of_a_message_of_the_batch() -> None:
     with pytest.raises(ValueError, match="not of this batch"):
         BatchContext([]).fail(Message("q", "p", "t", 1, None, 1, 0, "l", "pid", "mid", None), "x")  # type: ignore
