@@ -105,7 +105,9 @@ class Server:
                 return
 
     def call(self, method: str, path: str, *names: str, query: dict[str, Any] | None = None, body: Any = None,
-             headers: dict[str, str] | None = None, within: float | None = None, target: str = "") -> Answer:
+             headers: dict[str, str] | None = None, within: float | None = None, target: str = "",
+             repeats: bool = False) -> Answer:
+        """repeats: nothing is done twice if the request is sent twice, although it does more than read."""
         target = self.base + (target or _target(path, names, query or {}))
         sent = body if isinstance(body, bytes | None) else json.dumps(body, ensure_ascii=False).encode()
         words = {"Accept": "application/json", "User-Agent": "queend", **(headers or {})}
@@ -120,8 +122,8 @@ class Server:
             return self._exchange(method, target, sent, words, within or self.timeout)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
-            # The server may have closed an idle connection: requests that only read, or have a key, are repeated.
-            if not fresh and (method == "GET" and "/pop" not in target or "Idempotency-Key" in words):
+            # The server may have closed an idle connection.
+            if not fresh and (repeats or method == "GET" and "/pop" not in target):
                 return self.call(method, path, query=query, body=sent, headers=headers, within=within,
                                  target=target.removeprefix(self.base))
             raise self._lost(error, method, "autoAck=true" in target) from None
