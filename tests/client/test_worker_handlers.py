@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -199,7 +200,8 @@ def test_a_batch_that_fails_comes_again_as_a_whole(app: App, client: Plain, queu
     assert attempts == [[1, 2, 3], [1, 2, 3]] and client.dead(queue) == 0
 
 
-def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, client: Plain, queue: str) -> None:
+def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, daemon: Daemon, client: Plain,
+                                                                  queue: str) -> None:
     attempts: list[int] = []
 
     @app.worker(queue, group="g", batch=5, lease=600, poll=1)
@@ -209,7 +211,8 @@ def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, clie
         for one in messages:
             context.dead(one, "no")
         if len(attempts) == 1:
-            seek(client, queue)
+            with daemon.client() as other:      # the test uses its client meanwhile
+                seek(other, queue)
 
     client.push(queue, 1, 2)
     with app.running():
@@ -323,7 +326,10 @@ def test_an_on_dead_that_was_not_run_is_told(app: App, client: Plain, queue: str
 
 
 @pytest.mark.parametrize("error", [ValueError("\udcff"), Dead("\udcff")], ids=["failed", "dead"])
-def test_an_error_that_is_not_utf_8_is_handed_in(app: App, client: Plain, queue: str, error: Exception) -> None:
+def test_an_error_that_is_not_utf_8_is_handed_in(app: App, client: Plain, queue: str, error: Exception,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    # pytest would keep the text of the log, which its processes cannot pass on
+    monkeypatch.setattr(logging.getLogger("queend.worker"), "propagate", False)
     client.configure(queue, retryLimit=0)
 
     @app.worker(queue, lease=600, poll=1)
