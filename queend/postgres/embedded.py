@@ -309,7 +309,7 @@ class Embedded:
             return
         try:
             stale_processes.end(self.data, timeout, reap=server.poll)
-            # One that was not found in its folder: it has not come as far, or /proc hides it.
+            # The server is not found in its folder if it has just been started, or if /proc hides it.
             for number, seconds in ((signal.SIGINT, timeout), (signal.SIGQUIT, stale_processes.IMMEDIATE_S)):
                 if server.poll() is None:
                     server.send_signal(number)

@@ -256,20 +256,20 @@ def test_a_failure_that_stays_the_same_is_logged_once(capfd):
 
 def test_a_service_that_breaks_is_told_and_begins_again(capfd, monkeypatch):
     monkeypatch.setattr(running, "AGAIN_S", 0.01)
-    lives = []
+    lives, third = [], asyncio.Event()
 
     class Broken(Running):
         async def _run(self):
             lives.append(len(lives))
             if len(lives) < 3:
                 raise TypeError("'int' object is not callable")
+            third.set()
             await asyncio.Event().wait()
 
     async def lived():
         service = Broken()
         service.open()
-        while len(lives) < 3:
-            await asyncio.sleep(0.01)
+        await third.wait()
         told = [one async for one in doctor.services(SimpleNamespace(services=[service]), None)]
         await service.close()
         return told
@@ -278,4 +278,5 @@ def test_a_service_that_breaks_is_told_and_begins_again(capfd, monkeypatch):
     assert (level, title) == ("warning", "the service broken fails: service_broken")
     assert "2 failed passes" in evidence and "TypeError: 'int' object is not callable" in evidence
     (line,) = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
-    assert (line["event"], line["service"], line["line"][:20]) == ("service_broken", "broken", "test_cli_doctor.py:2")
+    assert (line["event"], line["service"]) == ("service_broken", "broken")
+    assert line["line"].startswith("test_cli_doctor.py:")

@@ -30,7 +30,7 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
 
 cdef bint ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
-    # Adds names to the round, unless they are the last ones there. Returns False if there is no room or no memory.
+    # Adds names to the round, unless they are the last ones there. Returns False if room or memory is short.
     cdef Ask* a = ask_of(e, kind) if e.round.room else NULL
     cdef Asked* last = &a.at[a.n - 1] if a != NULL and a.n else NULL
     if a == NULL:

@@ -306,8 +306,8 @@ cdef inline void conn_read_piece(Conn* c) noexcept nogil:
         conn_yield(c)
 
 cdef inline bint conn_is_held_up(const Conn* c) noexcept nogil:
-    # Returns True if the rest of an incomplete request waits for this daemon: the connection is not read, or
-    # `100 Continue` is not written yet.
+    # Returns True if the rest of an incomplete request waits for this daemon. The connection is paused, or
+    # `100 Continue` is still to be written.
     return c.paused and not c.in_pieces or c.owes_continue
 
 cdef inline bint conn_output_full(Conn* c) noexcept nogil:
@@ -317,8 +317,8 @@ cdef inline bint conn_output_full(Conn* c) noexcept nogil:
             or c.untaken > HELD_LITTLE and budget_unsent_full(c, 0))
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
-    # Returns True if the next request has to wait: for a token, for the body before it, for room, for answers, or for
-    # the begin of its stream.
+    # Returns True if the next request has to wait. It waits for a token, the body before it, room or answers. Frames
+    # wait until their stream begins.
     return (c.mode == READ_LATER or c.last_is_away or c.waits_room or c.owed >= c.worker.settings.max_pipeline
             or conn_output_full(c) or held_full(c)
             or c.feed != NULL and (c.mode == READ_FRAMES and not c.feed.begun

@@ -109,7 +109,7 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
 
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
     # Sends a complete request, the last one owed, to the engine, or has it wait for room. A request that waits takes
-    # its bytes from the budget of what arrives, also if it came with one read; without room there it is refused.
+    # its bytes from the budget of what arrives, also if it came with one read. It is refused if that budget is full.
     cdef Worker* w = c.worker
     cdef int64_t more
     cdef bint waits

@@ -316,8 +316,8 @@ cdef bint appender_splits(Appender* s, PushBatch* b, int64_t now) noexcept nogil
                                   and not appender_stuck(s, b, now))
 
 cdef inline bint appender_stuck(Appender* s, PushBatch* b, int64_t now) noexcept nogil:
-    # Returns True if STUCK_TRIES slow statements had no result for b, the first part of a batch of one partition:
-    # another session holds the partition's lane. Each further half would keep the appender waiting for as long.
+    # Returns True if STUCK_TRIES slow statements had no result for b, the first part of a batch of one partition. Then
+    # another session holds the partition's lane, and each further half would keep the appender waiting for as long.
     return b.n_partitions == 1 and b.tries >= STUCK_TRIES and now - s.call.sent_us > STUCK_US
 
 cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:

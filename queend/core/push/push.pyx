@@ -161,8 +161,8 @@ cdef void push_decided(PushJob* j) noexcept nogil:
         push_answer(j)
 
 cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
-    # Gives up a push before it reached an appender. Its names did not become partitions in JOB_TRIES tries, as a client
-    # deletes the queue as fast as it is made; or memory ran out.
+    # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
+    # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if not j.held:
         if j.drain:

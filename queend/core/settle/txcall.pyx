@@ -319,10 +319,10 @@ cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
 
 # An id that the daemon made belongs to this transaction alone. An id of the client may be in the log by an earlier
 # push; then the transaction was refused. So if all ids are of the client, records that are older than the request do
-# not count. They are older if they were stored 1 s before it: the server's clock may have been set back, or a standby
-# with a slower clock may have taken over. Records that another client stores under the same ids while this request is
-# served count as stored by the transaction. The strict form, 503 for all ids of clients, would leave each client that
-# makes its ids itself without an answer. By docs/transactions.md, transactions with the same id are repeats.
+# not count. They are older if they were stored 1 s before it. Within that second clocks may differ: a clock was set
+# back, or a standby with a slower one took over. Records that another client stores under the same ids while this
+# request is served count as stored by the transaction. The strict form, 503 for all ids of clients, would leave each
+# client that makes its ids itself without an answer. Transactions with the same id are repeats (docs/transactions.md).
 
 cdef enum TxStored:
     STORED_NOT = 0
