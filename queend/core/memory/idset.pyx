@@ -11,6 +11,7 @@ cdef enum:
     IDSET_PLACE_BITS = 20
     IDSET_PLACE = 0xfffff        # the bits of a cell that are its place
     IDSET_AHEAD = 16             # cells fetched ahead from memory while others are looked at
+    IDSET_MOVED = 4              # cells moved into the larger table with each id that is added
 
 cdef struct IdSets:
     uv_mutex_t lock
@@ -36,7 +37,9 @@ cdef void idset_close() noexcept nogil:
 # ---- the set of one partition: requires idsets.lock ------------------------------------------------------------------
 # A cell is 44 bits of a keyed hash and 20 bits of place: offsets from `origin` on, in steps of 1 << shift. Among 10^7
 # ids, a new one meets another's hash by one chance in 1.7 million; then 16 records are looked through. Linear probing,
-# at most 4/5 full: 10 to 15 bytes per id.
+# at most 4/5 full: 10 to 15 bytes per id. A full table is moved into a larger one little by little, as others wait for
+# the lock (at once, 10^7 ids took 108 ms). Until then both are looked through. The old one's cells before `moved` count
+# no more, but stay, as cells behind them are found by way of them.
 
 cdef inline void idset_unlink(IdSet* r) noexcept nogil:
     if r.newer != NULL:
@@ -65,9 +68,10 @@ cdef void idset_used(IdSet* r) noexcept nogil:
 
 cdef void idset_drop(IdSet* r) noexcept nogil:
     idset_unlink(r)
-    idsets.bytes -= sizeof(IdSet) + 8 * r.size
+    idsets.bytes -= sizeof(IdSet) + 8 * (r.size + r.old_size)
     r.partition.idset = NULL
     free(r.cells)
+    free(r.old)
     free(r)
 
 cdef uint64_t* idset_cells(IdSet* mine, uint64_t size) noexcept nogil:
@@ -105,64 +109,104 @@ cdef inline uint64_t idset_hash(const unsigned char* id) noexcept nogil:
     a = slice_mix(slice_mix(a ^ idsets.seed[0]) + b ^ idsets.seed[1]) >> IDSET_PLACE_BITS
     return a if a else 1
 
-cdef inline uint64_t idset_at(IdSet* r, uint64_t hash) noexcept nogil:
-    return ((hash >> 12) * r.size) >> 32
+cdef inline uint64_t idset_at(uint64_t hash, uint64_t size) noexcept nogil:
+    # Returns where the search for a hash begins in a table of so many cells. Larger hashes begin behind smaller ones.
+    return ((hash >> 12) * size) >> 32
 
-cdef inline uint64_t idset_next(IdSet* r, uint64_t i) noexcept nogil:
-    return i + 1 if i + 1 < r.size else 0
+cdef void idset_put(IdSet* r, uint64_t cell) noexcept nogil:
+    # Puts a cell into the table, unless it is there.
+    cdef uint64_t i = idset_at(cell >> IDSET_PLACE_BITS, r.size)
+    while r.cells[i] and r.cells[i] != cell:
+        i = i + 1 if i + 1 < r.size else 0
+    r.used += r.cells[i] == 0
+    r.cells[i] = cell
 
 cdef bint idset_grow(IdSet* r) noexcept nogil:
-    # Enlarges the table by half. Returns False if there is no room.
+    # Begins a table larger by half. Returns False if there is no room. It is 4/5 full after 2/5 as many ids as the old
+    # one has cells: the old one is empty by then.
     cdef uint64_t size = r.size + r.size // 2
-    cdef uint64_t* old = r.cells
-    cdef uint64_t old_size = r.size
-    cdef uint64_t i, k
-    cdef uint64_t* cells
-    cells = idset_cells(r, size)
+    cdef uint64_t* cells = idset_cells(r, size)
     if cells == NULL:
         return False
+    r.old = r.cells
+    r.old_size = r.size
+    r.moved = 0
     r.cells = cells
     r.size = size
-    idsets.bytes += 8 * (size - old_size)
-    for i in range(old_size):
-        if old[i]:
-            k = idset_at(r, old[i] >> IDSET_PLACE_BITS)
-            while cells[k]:
-                k = idset_next(r, k)
-            cells[k] = old[i]
-    free(old)
+    r.used = 0
+    idsets.bytes += 8 * size
     return True
+
+cdef void idset_move(IdSet* r) noexcept nogil:
+    # Moves the next IDSET_MOVED cells of the old table, and frees it behind its last.
+    cdef uint64_t end = min(r.moved + IDSET_MOVED, r.old_size)
+    while r.moved < end:
+        if r.old[r.moved]:
+            idset_put(r, r.old[r.moved])
+        r.moved += 1
+    if r.moved == r.old_size:
+        idsets.bytes -= 8 * r.old_size
+        free(r.old)
+        r.old = NULL
+        r.old_size = 0
 
 cdef bint idset_add(IdSet* r, const unsigned char* id, int64_t offset) noexcept nogil:
     # Adds an id at an offset. Returns False if there is no room: the set has become useless.
-    cdef uint64_t hash = idset_hash(id)
-    cdef uint64_t i, cell
     cdef int64_t place = offset - r.origin
     if place < 0:
         return False
     while place >> r.shift > IDSET_PLACE:
         r.shift += 1
-        for i in range(r.size):
-            r.cells[i] = (r.cells[i] & ~<uint64_t>IDSET_PLACE) | ((r.cells[i] & IDSET_PLACE) >> 1)
-    if (r.used + 1) * 5 > r.size * 4 and not idset_grow(r):
+        idset_halve(r.cells, r.size)
+        idset_halve(r.old, r.old_size)
+    if r.old != NULL:
+        idset_move(r)
+    elif (r.used + 1) * 5 > r.size * 4 and not idset_grow(r):
         return False
-    cell = hash << IDSET_PLACE_BITS | <uint64_t>(place >> r.shift)
-    i = idset_at(r, hash)
-    while r.cells[i]:
-        if r.cells[i] == cell:
-            return True
-        i = idset_next(r, i)
-    r.cells[i] = cell
-    r.used += 1
+    idset_put(r, idset_hash(id) << IDSET_PLACE_BITS | <uint64_t>(place >> r.shift))
     return True
 
-cdef bint idset_look(IdSet* r, const unsigned char* id, uint64_t* i) noexcept nogil:
-    # Finds the next cell of an id, from cell i[0] on; begin with idset_at of its hash. Returns False if there is none.
-    cdef uint64_t hash = idset_hash(id)
-    while r.cells[i[0]]:
-        if r.cells[i[0]] >> IDSET_PLACE_BITS == hash:
+cdef void idset_halve(uint64_t* cells, uint64_t size) noexcept nogil:
+    # Halves the places of a table: a step is twice as long now.
+    cdef uint64_t i
+    for i in range(size):
+        cells[i] = (cells[i] & ~<uint64_t>IDSET_PLACE) | ((cells[i] & IDSET_PLACE) >> 1)
+
+cdef uint64_t idset_ids(const IdSet* r) noexcept nogil:
+    # Returns about how many ids the set has.
+    return r.used + (r.old_size - r.moved) * 4 // 5
+
+cdef struct IdLook:           # iterates over the places where an id may stand
+    const uint64_t* cells     # NULL: behind the last table
+    uint64_t size
+    uint64_t i
+    uint64_t hash
+    int64_t place
+
+cdef inline IdLook idset_look(const IdSet* r, const unsigned char* id) noexcept nogil:
+    cdef IdLook l
+    l.cells = r.cells
+    l.size = r.size
+    l.hash = idset_hash(id)
+    l.i = idset_at(l.hash, l.size)
+    l.place = 0
+    return l
+
+cdef bint idset_next(const IdSet* r, IdLook* l) noexcept nogil:
+    # Sets the next place where the id may stand. Returns False if there is none.
+    cdef uint64_t cell, i
+    while l.cells != NULL:
+        i = l.i
+        cell = l.cells[i]
+        if cell == 0:
+            l.cells = r.old if l.cells == r.cells else NULL
+            l.size = r.old_size
+            l.i = idset_at(l.hash, l.size)
+            continue
+        l.i = i + 1 if i + 1 < l.size else 0
+        if cell >> IDSET_PLACE_BITS == l.hash and (l.cells == r.cells or i >= r.moved):
+            l.place = <int64_t>(cell & IDSET_PLACE)
             return True
-        i[0] = idset_next(r, i[0])
     return False
 
 cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
@@ -173,24 +217,22 @@ cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
         return
     if k == 0:
         for i in range(IDSET_AHEAD if IDSET_AHEAD < it.run.n else it.run.n):
-            wide_fetch(&r.cells[idset_at(r, idset_hash(it.run.ids + 16 * i))])
+            wide_fetch(&r.cells[idset_at(idset_hash(it.run.ids + 16 * i), r.size)])
     if k + IDSET_AHEAD < it.run.n:
-        wide_fetch(&r.cells[idset_at(r, idset_hash(it.run.ids + 16 * (k + IDSET_AHEAD)))])
+        wide_fetch(&r.cells[idset_at(idset_hash(it.run.ids + 16 * (k + IDSET_AHEAD)), r.size)])
 
 cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
     # Returns the offset at which, or behind which, an id may be stored, unless late_ids has it. For a partition without
     # a set, the offset is beyond all others: the log is not searched.
     cdef IdSet* r = p.idset
-    cdef int64_t least, at
-    cdef uint64_t i
+    cdef int64_t least
+    cdef IdLook look
     if r == NULL:
         return INT64_MAX
     least = r.known
-    i = idset_at(r, idset_hash(id))
-    while idset_look(r, id, &i):
-        at = r.origin + (<int64_t>(r.cells[i] & IDSET_PLACE) << r.shift)
-        least = at if at < least else least
-        i = idset_next(r, i)
+    look = idset_look(r, id)
+    while idset_next(r, &look):
+        least = min(least, r.origin + (look.place << r.shift))
     return least
 
 cdef void idset_full(Partition* p) noexcept nogil:
@@ -198,7 +240,7 @@ cdef void idset_full(Partition* p) noexcept nogil:
     # least half as many ids are there when it is full again, it is given up for IDSET_FULL_S (600 s).
     cdef uint64_t used = 0
     if p.idset != NULL:
-        used = p.idset.used
+        used = idset_ids(p.idset)
         idset_drop(p.idset)
     if p.crowded and used >= p.crowded // 2:
         p.crowded = 0
@@ -239,9 +281,9 @@ cdef void idset_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     cdef const unsigned char* id
     cdef int i = first
     cdef int k
-    cdef uint64_t at
-    cdef int64_t place, start, end
-    cdef bint look = False
+    cdef IdLook look
+    cdef int64_t start, end
+    cdef bint found = False
     g.known_at = 0
     if r == NULL:
         if g.partition.no_idset_until and g.partition.no_idset_until > clock_mono_us() // 1000000:
@@ -259,20 +301,18 @@ cdef void idset_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
             id = idset_record_id(&it, k)
             if id[6] >> 4 == 7:
                 continue
-            at = idset_at(r, idset_hash(id))
-            while idset_look(r, id, &at):
-                look = True
-                place = r.cells[at] & IDSET_PLACE
+            look = idset_look(r, id)
+            while idset_next(r, &look):
+                found = True
                 # Rows that are sent again as they were stored name places that follow each other: one range.
-                if place < start or place > end or start == end:
+                if look.place < start or look.place > end or start == end:
                     idset_encode(a, r, i, start, end)
-                    start = place
-                    end = place
-                end = place + 1 if place >= end else end
-                at = idset_next(r, at)
+                    start = look.place
+                    end = look.place
+                end = look.place + 1 if look.place >= end else end
         idset_encode(a, r, i, start, end)
         i += 1
-    g.known = r.known if r.sure and not look else KNOWN_LOOK - r.known
+    g.known = r.known if r.sure and not found else KNOWN_LOOK - r.known
     g.known_at = r.known_at
 
 cdef inline void idset_encode(KnownArgs* a, const IdSet* r, int row, int64_t start, int64_t end) noexcept nogil:
@@ -359,7 +399,7 @@ cdef void idset_row_keep(PushChunk* c, Partition* p, bint taught, int64_t base, 
     r.known_at = created_at
     if c.group.has_other and dups == NULL or taught:
         r.sure = True
-        if r.used < p.crowded // 2:
+        if idset_ids(r) < p.crowded // 2:
             p.crowded = 0
 
 cdef void idset_learn(Partition* p, Slice seen) noexcept nogil:

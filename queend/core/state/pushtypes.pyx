@@ -219,8 +219,11 @@ cdef struct IdSet:
     IdSet* newer
     IdSet* older
     uint64_t* cells
-    uint64_t size
+    uint64_t size             # cells of the table
     uint64_t used
+    uint64_t* old             # the smaller table whose cells are being moved, NULL: none
+    uint64_t old_size
+    uint64_t moved            # its cells before this one count no more
     int64_t origin
     int shift
     int64_t known             # every id below this offset is remembered
