@@ -216,9 +216,10 @@ class Queues(BaseSettings):
                                                      "name, like Queen MQ; false: such options keep their "
                                                      "values.", live=True)
     queend_strict: bool = setting(True, "true: answer 400 to invalid values, push items without payload, names that "
-                                        "differ from a known one in case or one letter, and options beside `options` "
-                                        "in POST /api/v1/configure; false: ignore them, like Queen MQ, except for "
-                                        "invalid values of `leaseSeconds`, `credit`, `heartbeat` and `window`.")
+                                        "differ from a known one in case, `_`, `-` or one letter, and options beside "
+                                        "`options` in POST /api/v1/configure; false: ignore them, like Queen MQ, "
+                                        "except for invalid values of `leaseSeconds`, `credit`, `heartbeat` "
+                                        "and `window`.")
     queend_priority_share: int = count(10, "Pops by namespace or task: one of this many pops takes from queues of "
                                            "lower priority; 0: none.", "pops")
     pop_wait_max_interval_ms: int = count(1_000, "Interval between two looks for messages of other daemons and SQL "

@@ -1,8 +1,8 @@
 """Refuses misspelled names of parameters and members: `leasetime` for leaseTime. The routes declare the known names
-(`route`). A name that equals a known one but for case or one letter counts as misspelled, as does one that belongs a
-level deeper. Other unknown names are ignored unless the request asks for strictness (Prefer: handling=strict). A route
-that deletes or moves (`exact`) refuses every unknown name and every empty value, whatever the settings say: a
-misspelled or empty filter must not mean "all"."""
+(`route`). A name that equals a known one but for case, `_`, `-` or one letter counts as misspelled, as does one that
+other systems use for it, or one that belongs a level deeper. Other unknown names are ignored unless the request asks
+for strictness (Prefer: handling=strict). A route that deletes or moves (`exact`) refuses every unknown name and every
+empty value, whatever the settings say: a misspelled or empty filter must not mean "all"."""
 from __future__ import annotations
 
 import re
@@ -19,6 +19,8 @@ from .route import ROUTERS, ROUTES
 # Counts as an empty body on an exact route that takes no body.
 NO_BODY = (b"", b"{}", b"null")
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
+# Names that people bring from elsewhere, and what each of them is called here. The core has the same (route/typos).
+MISTAKEN = {"group": "consumergroup", "delay": "delayms", "leasetime": "leaseseconds", "limit": "batch"}
 # Leaves these methods out where an answer lists the methods of a path.
 BESIDE = ("HEAD", "OPTIONS")
 
@@ -27,12 +29,18 @@ def picky(request: Request) -> bool:
     return bool(STRICT.search(", ".join(request.headers.getlist("prefer"))))
 
 
+def plain(name: str) -> str:
+    """Returns a name in lower case, without `_` and `-`."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
 def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[str, str] | None = None) -> None:
     """Refuses a name that is near to one of these; `every`: each one that is not among them. deeper: names in lower
     case that belong into one of these, and which."""
     if name in names:
         return
-    meant = ((deeper or {}).get(name.lower()) or next((other for other in names if other.lower() == name.lower()), None)
+    alike = {plain(name), MISTAKEN.get(plain(name))}
+    meant = ((deeper or {}).get(name.lower()) or next((other for other in names if plain(other) in alike), None)
              or nearest(name, names))
     if meant or every:
         shown = name if name and name.isprintable() and len(name) <= 64 else "a name"

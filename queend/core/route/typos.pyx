@@ -1,6 +1,7 @@
 # Refuses misspelled names in requests, which would otherwise be ignored. In: a name, and the known names. Out: a
 # refusal that says which name was meant. Owns the tables of names; no lock. QUEEND_STRICT refuses a name that differs
-# from a known one by case or by one letter. `Prefer: handling=strict` of a request refuses all unknown names.
+# from a known one by case, `_`, `-` or one letter. It refuses what other systems call a known name, too.
+# `Prefer: handling=strict` of a request refuses all unknown names.
 # Parameters of pops and streams stand in a table of their own (route/popquery).
 
 cdef bint strict              # QUEEND_STRICT; set before the threads start
@@ -67,12 +68,40 @@ cdef bint typo_refuse_member(ApiError* e, const Unsupported* row, const char* wh
     return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
                      row.name)
 
-cdef bint typo_near(Slice a, Slice b) noexcept nogil:
-    # Returns True if the known name b is meant: equal but for case, one letter more, less or other, or two swapped.
+# Names that people bring from elsewhere, and what each of them is called here.
+cdef enum:
+    MISTAKEN_MOST = 8
+
+cdef const char* mistaken[MISTAKEN_MOST]
+mistaken = [b"group", b"consumerGroup", b"delay", b"delayMs", b"leaseTime", b"leaseSeconds", b"limit", b"batch"]
+
+cdef bint typo_same(Slice a, Slice b) noexcept nogil:
+    # Returns True if the names are equal but for case, `_` and `-`.
     cdef size_t i = 0
+    cdef size_t k = 0
+    while True:
+        while i < a.n and (a.p[i] == b'_' or a.p[i] == b'-'):
+            i += 1
+        while k < b.n and (b.p[k] == b'_' or b.p[k] == b'-'):
+            k += 1
+        if i == a.n or k == b.n:
+            return i == a.n and k == b.n
+        if not slice_nsame(a.p + i, b.p + k, 1):
+            return False
+        i += 1
+        k += 1
+
+cdef bint typo_near(Slice a, Slice b) noexcept nogil:
+    # Returns True if the known name b is meant. Then a is b but for case, `_` and `-`, or for one letter more, less or
+    # other, or for two that are swapped; or a is what others call b.
+    cdef size_t i
     cdef size_t most = a.n if a.n < b.n else b.n
-    if a.n == b.n and slice_nsame(a.p, b.p, a.n):
+    if typo_same(a, b):
         return True
+    for i in range(0, MISTAKEN_MOST, 2):
+        if slice_is(b, mistaken[i + 1]) and typo_same(a, slice_lit(mistaken[i])):
+            return True
+    i = 0
     if b.n < TYPO_SHORTEST or a.n + 1 < b.n or b.n + 1 < a.n:
         return False
     while i < most and a.p[i] == b.p[i]:
